@@ -1,0 +1,55 @@
+# Needs Python 3.11 or newer, pip and make; everything else is installed into environments of its own below this folder.
+PYTHON ?= python3
+PIP_FLAGS ?= -qq --disable-pip-version-check --no-input
+JOBS ?= 2
+
+DEMO := .venv-demo
+DEV := .venv
+PINS := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check schemas clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+demo: $(DEMO)/installed  ## plan, explain and train a GAN on real digits, from nothing (PyTorch only)
+	$(DEMO)/bin/python examples/demo.py
+
+# loadgroup keeps tests that share a costly fixture on one worker. tests/conftest.py gives each process one thread.
+test: $(DEV)/installed  ## run every test, with both frameworks
+	$(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup
+
+check: $(DEV)/installed  ## check format, lint, types and layers
+	$(DEV)/bin/ruff format --check .
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/pyright --pythonpath $(DEV)/bin/python
+	$(DEV)/bin/lint-imports
+
+schemas: $(DEV)/installed  ## regenerate schemas/*.json
+	$(DEV)/bin/python -m graphspec.jsonschema schemas
+	$(DEV)/bin/python -m compiler.plan_schema schemas
+
+clean:  ## remove the environments
+	rm -rf $(DEMO) $(DEV)
+
+# $(call install,FOLDER,EXTRA EXTRA ...) makes the environment afresh whenever a pin changes, so that nothing old stays in it.
+# The machine's own pip fills it: `venv` alone would need ensurepip, which Debian packages apart from Python.
+# Hatchling comes first, by its pinned version, because pip's build isolation would fetch an unpinned one.
+define install
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stepgraph needs Python 3.11 or newer, for example: make PYTHON=python3.11")'
+	@echo "stepgraph: making $(1) with the versions of constraints.txt; this takes minutes the first time"
+	@rm -rf $(1) && $(PYTHON) -m venv --without-pip $(1)
+	@$(PYTHON) -m pip --python $(1)/bin/python install $(PIP_FLAGS) -c constraints.txt hatchling
+	@for extra in $(2); do \
+	  echo "stepgraph: installing stepgraph[$$extra]"; \
+	  $(PYTHON) -m pip --python $(1)/bin/python install $(PIP_FLAGS) -c constraints.txt --no-build-isolation --editable ".[$$extra]" || exit 1; \
+	done
+	@touch $(1)/installed
+endef
+
+$(DEMO)/installed: $(PINS)
+	$(call install,$(DEMO),torch)
+
+$(DEV)/installed: $(PINS)
+	$(call install,$(DEV),torch tensorflow dev)

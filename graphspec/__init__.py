@@ -1,0 +1,9 @@
+"""What the user wrote: the declarations of a graph spec, how they are read, and what may be wrong with them."""
+
+from __future__ import annotations
+
+from graphspec.diagnostics import Diagnostic, SpecError, render
+from graphspec.graph import GraphSpec
+from graphspec.load import load
+
+__all__ = ["Diagnostic", "GraphSpec", "SpecError", "load", "render"]

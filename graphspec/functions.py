@@ -1,0 +1,84 @@
+"""Names of functions: one of the library, a user's ``pkg.mod:fn``, or one per backend."""
+
+from __future__ import annotations
+
+from pydantic import model_validator
+
+from graphspec.declaration import Declaration, problem
+from graphspec.names import is_path
+
+
+class PerBackend(Declaration):
+    """Name something once for every backend, or apart for each: ``{torch: pkg.mod:a, tensorflow: pkg.mod:b}``."""
+
+    torch: str | None = None
+    """What the PyTorch backend uses, as `pkg.mod:Name`."""
+    tensorflow: str | None = None
+    """What the TensorFlow backend uses, as `pkg.mod:Name`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spread(cls, value: object) -> object:
+        match value:
+            case str():
+                return {"torch": value, "tensorflow": value}
+            case bool() | int() | float() | list() | None:
+                raise problem("GS054", "expected a name, or a mapping from backends to names")
+            case _:
+                return value
+
+    def find(self, backend: str) -> str | None:
+        """Return the name for a backend, or None where the spec gives it none."""
+        match backend:
+            case "torch":
+                return self.torch
+            case "tensorflow":
+                return self.tensorflow
+            case _:
+                return None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Return the distinct names, as written."""
+        return tuple(dict.fromkeys(name for name in (self.torch, self.tensorflow) if name is not None))
+
+
+class ClassName(PerBackend):
+    """The import path of a user's class, for every backend or per backend."""
+
+    @model_validator(mode="after")
+    def _check(self) -> ClassName:
+        _require_paths(self, "class", "zoo.gan:Generator")
+        return self
+
+
+class FunctionName(PerBackend):
+    """A function: a name of the library (``bce``), a user's ``pkg.mod:fn``, or one path per backend."""
+
+    @model_validator(mode="after")
+    def _check(self) -> FunctionName:
+        if not self.is_builtin:
+            _require_paths(self, "function", "losses:focal")
+        return self
+
+    @property
+    def is_builtin(self) -> bool:
+        """Return whether this is a name of the library, the same on every backend."""
+        return self.torch is not None and self.torch == self.tensorflow and ":" not in self.torch
+
+    def name(self, backend: str) -> str:
+        """Return the name for a backend; raise LookupError where the spec gives it none (``find`` asks first)."""
+        found = self.find(backend)
+        if found is None:
+            raise LookupError(f"no function for backend {backend!r}")
+        return found
+
+
+def _require_paths(named: PerBackend, what: str, example: str) -> None:
+    """Refuse names that are not import paths."""
+    if not named.given:
+        raise problem("GS054", f"no {what} is named", help="give at least one of `torch` and `tensorflow`")
+    for name in named.given:
+        if not is_path(name):
+            help = f"write `pkg.mod:Name`, as in `{example}`"
+            raise problem("GS054", f"expected the path of a {what}, found {name!r}", help=help)

@@ -1,0 +1,94 @@
+"""The document: a training step, and how to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+from pydantic import BeforeValidator, PrivateAttr
+
+from graphspec.data import DataSource
+from graphspec.declaration import Declaration, NotBuilt, not_built
+from graphspec.fields import NamesOrNone, Value, at_least_one
+from graphspec.inputs import InputSpec
+from graphspec.models import ModelSpec
+from graphspec.ops import EmaOp, Op
+from graphspec.ops.kinds import OpField
+from graphspec.run import RunSpec
+
+if TYPE_CHECKING:
+    from graphspec.diagnostics import Span
+    from graphspec.source import Document
+
+    Ops = dict[str, Op]
+else:
+    Ops = Annotated[dict[str, OpField], at_least_one("op")]
+
+_NEUTRAL = {"compute": "float32", "params": "float32", "loss_scale": "none"}
+
+
+def _only_float32(value: object) -> object:
+    """Accept what says nothing but the default."""
+    if not isinstance(value, dict) or not cast("dict[str, object]", value).items() <= _NEUTRAL.items():
+        raise not_built("a precision other than float32")
+    return None
+
+
+class GraphSpec(Declaration):
+    """A graph spec: one training step, declared, and optionally how to run it."""
+
+    graphspec: Literal[1]
+    """The version of the language."""
+    name: str
+    """The name of the spec, used in titles and file names."""
+    vars: dict[str, Value] = {}
+    """Constants, used elsewhere as `${name}`."""
+    inputs: dict[str, InputSpec] = {}
+    """The tensors of a batch."""
+    models: dict[str, ModelSpec] = {}
+    """The models of the step."""
+    ops: Ops
+    """What happens in the step; the key names the op and its value, and order has no meaning."""
+    outputs: NamesOrNone | None = None
+    """What the step returns (default: metrics and, in train mode, losses that are computed anyway)."""
+    data: dict[str, DataSource] = {}
+    """Where `stepgraph run` takes batches from: `train`, and others."""
+    run: RunSpec = RunSpec()
+    """How `stepgraph run` trains."""
+    seed: int = 0
+    """The seed of initial weights and of every random number."""
+    rng: Literal["native", "portable"] = "native"
+    """Whose random numbers: the backend's own, or the same on every backend."""
+    precision: Annotated[None, BeforeValidator(_only_float32)] = None
+    state: NotBuilt = None
+    parallel: NotBuilt = None
+    micro_batches: NotBuilt = None
+    phases: NotBuilt = None
+    compat: NotBuilt = None
+
+    _document: Document | None = PrivateAttr(None)
+
+    @classmethod
+    def read(cls, document: Document) -> GraphSpec:
+        """Return the spec that a document declares; raise pydantic's ValidationError where it declares none."""
+        spec = cls.model_validate(document.data)
+        spec._document = document
+        return spec
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is declared, not where it is written."""
+        return isinstance(other, GraphSpec) and self.__dict__ == other.__dict__
+
+    def span(self, *path: str | int, key: bool = False) -> Span | None:
+        """Return where a part of the spec is written, or its key; None for specs built in Python."""
+        if self._document is None:
+            return None
+        return self._document.key_span(path) if key else self._document.value_span(path)
+
+    def texts(self) -> Mapping[str, str]:
+        """Return the source texts by file name, as `render` takes them."""
+        return {} if self._document is None else self._document.texts
+
+    def shadows(self) -> Mapping[str, EmaOp]:
+        """Return the averages without `into`: hidden models by the names of their ops."""
+        return {name: op for name, op in self.ops.items() if isinstance(op, EmaOp) and op.into is None}

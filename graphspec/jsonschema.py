@@ -1,0 +1,185 @@
+"""The JSON Schema of a spec, for editors: made from the declarations and the tables of the language.
+
+``python -m graphspec.jsonschema schemas`` writes ``schemas/graphspec.schema.json``. The schema is a little stricter
+than `load`: it does not know an empty value, which `load` reads as "not written".
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+from pydantic import JsonValue
+
+from graphspec.graph import GraphSpec
+from graphspec.jsonschema_parts import (
+    CLASS_NAME,
+    INPUTS,
+    OUTPUT,
+    PATH,
+    Json,
+    describe_function,
+    describe_layer,
+    describe_optimizer,
+    describe_uses,
+)
+from graphspec.library import Family
+from graphspec.names import NAME_PATTERN
+from graphspec.schedules import ScheduleSpec
+
+FILE = "graphspec.schema.json"
+
+_VARIABLE: Json = {"$ref": "#/$defs/Variable"}
+_DEFINITIONS: Mapping[str, Json] = {
+    "Variable": {"type": "string", "pattern": r"\$\{", "description": "The value of a variable: `${name}`."},
+    "ClassName": CLASS_NAME,
+    "Inputs": INPUTS,
+    "Output": OUTPUT,
+    "Layer": describe_layer(),
+    "OptimizerSpec": describe_optimizer(),
+}
+"""Definitions that validators of the declarations make of other forms, so that pydantic does not know them."""
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "ModelSpec": ("class", "layers", "parameter", "like"),
+    "UpdateOp": ("loss", "gradients"),
+    "EmaOp": ("decay", "half_life", "tau"),
+    "ClipSpec": ("norm", "value"),
+    "RandomOp": ("shape", "like"),
+    "DataSource": ("source", "class"),
+}
+"""Fields of which exactly one is written."""
+
+_FAMILIES: Mapping[str, Family] = {
+    "LossOp": "loss",
+    "CallOp": "call",
+    "MetricOp": "metric",
+    "TransformOp": "transform",
+    "RandomOp": "random",
+}
+_SCALARS = ("integer", "number", "boolean")
+_REMARKS = ("description", "default")
+
+
+def build_schema() -> Json:
+    """Return the JSON Schema (draft 2020-12) of a spec."""
+    schema = _read(GraphSpec.model_json_schema())
+    definitions = cast("dict[str, Json]", schema.pop("$defs"))
+    definitions |= {"ScheduleSpec": _read(ScheduleSpec.model_json_schema())}
+    definitions.pop("FunctionName")  # written out with the names of each family
+    whole = {name: _finish(name, item) for name, item in definitions.items()}
+    root = _each(_clean, schema)
+    properties = cast("dict[str, Json]", root["properties"])
+    for section in ("inputs", "models", "ops", "data"):
+        properties[section]["propertyNames"] = {"pattern": NAME_PATTERN}
+    kinds = cast("Json", properties["ops"]["additionalProperties"])["oneOf"]
+    properties["ops"] |= {"additionalProperties": {"anyOf": kinds}, "minProperties": 1}
+    ordered: dict[str, JsonValue] = {name: whole[name] for name in sorted(whole)}
+    head: Json = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Stepgraph graph spec"}
+    return {**head, **_each(_accept_variables, root), "$defs": {**ordered, "Variable": {**_DEFINITIONS["Variable"]}}}
+
+
+def write_schema(folder: Path) -> Path:
+    """Write the schema into a folder and return its path; the same declarations always give the same bytes."""
+    path = folder / FILE
+    path.write_text(json.dumps(build_schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def _read(schema: Mapping[str, object]) -> Json:
+    return cast("Json", schema)
+
+
+def _finish(name: str, definition: Json) -> Json:
+    """Return a definition with what pydantic cannot know of it."""
+    cleaned = _each(_clean, dict(_DEFINITIONS.get(name, definition)))
+    if name in _FAMILIES:
+        cleaned = _add_functions(cleaned, _FAMILIES[name])
+    if name == "ModelSpec":
+        cast("dict[str, Json]", cleaned["properties"])["layers"]["minItems"] = 1
+    if name == "LossOp":
+        cast("Json", cleaned["properties"]).pop("every")
+    if name == "DataSource":
+        cleaned = _add_class(cleaned)
+    if name in _CHOICES:
+        cleaned["oneOf"] = [{"required": [field]} for field in _CHOICES[name]]
+    return _each(_accept_variables, cleaned)
+
+
+def _add_functions(definition: Json, family: Family) -> Json:
+    properties = cast("dict[str, Json]", definition["properties"])
+    properties[family] = {**describe_function(family), "description": properties[family]["description"]}
+    return {**definition, "allOf": describe_uses(family)}
+
+
+def _add_class(definition: Json) -> Json:
+    """Let a data source have a `class` in place of its `source`."""
+    properties = cast("dict[str, Json]", definition["properties"])
+    known: list[JsonValue] = [{"enum": ["digits", "npz"]}, {"type": "string", "pattern": "^class:"}]
+    properties["source"] = {"anyOf": known, "description": properties["source"]["description"]}
+    properties["class"] = {**PATH, "description": "The import path of a user's source, `pkg.mod:Name`."}
+    return {**definition, "required": ["batch"]}
+
+
+def _clean(node: Json) -> Json:
+    """Drop titles, empty defaults, fields that are not built yet, and nothing as an alternative."""
+    kept = {key: value for key, value in node.items() if key != "title"}
+    if kept.get("default", 0) is None or isinstance(kept.get("default"), dict):
+        del kept["default"]
+    if isinstance(kept.get("properties"), dict):
+        properties = cast("dict[str, Json]", kept["properties"])
+        kept["properties"] = {name: item for name, item in properties.items() if item.get("type") != "null"}
+    if isinstance(kept.get("anyOf"), list):
+        return _merge([item for item in cast("list[Json]", kept["anyOf"]) if item.get("type") != "null"], kept)
+    return kept
+
+
+def _merge(branches: Iterable[Json], node: Json) -> Json:
+    """Return a node with these alternatives, without a level where there is one."""
+    remarks = {key: node[key] for key in _REMARKS if key in node}
+    chosen = list(branches)
+    if len(chosen) == 1:
+        return {**chosen[0], **remarks}
+    return {"anyOf": cast("list[JsonValue]", _flatten(chosen)), **remarks}
+
+
+def _flatten(branches: Iterable[Json]) -> list[Json]:
+    """Put alternatives of alternatives on one level, each once."""
+    flat: list[Json] = []
+    for branch in branches:
+        inner = cast("list[Json]", branch["anyOf"]) if branch.keys() == {"anyOf"} else [branch]
+        flat.extend(item for item in inner if item not in flat)
+    return flat
+
+
+def _accept_variables(node: Json) -> Json:
+    """Let a variable stand for every number, boolean and choice."""
+    if isinstance(node.get("anyOf"), list):
+        return _merge(cast("list[Json]", node["anyOf"]), node) if node.keys() <= {"anyOf", *_REMARKS} else node
+    is_scalar = node.get("type") in _SCALARS or "enum" in node
+    if not is_scalar or "const" in node:
+        return node
+    value = {key: item for key, item in node.items() if key not in _REMARKS}
+    return _merge([value, _VARIABLE], node)
+
+
+def _each(change: Callable[[Json], Json], node: Json) -> Json:
+    """Return a schema with every schema in it changed, the innermost first; conditions stay as they are."""
+    inner: Json = {}
+    for key, value in node.items():
+        if key in ("properties", "$defs"):
+            inner[key] = {name: _each(change, item) for name, item in cast("dict[str, Json]", value).items()}
+        elif key in ("anyOf", "oneOf", "allOf"):
+            inner[key] = [_each(change, item) for item in cast("list[Json]", value)]
+        elif key in ("items", "additionalProperties", "then") and isinstance(value, dict):
+            inner[key] = _each(change, value)
+        else:
+            inner[key] = value
+    return change(inner)
+
+
+if __name__ == "__main__":
+    print(write_schema(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))

@@ -1,0 +1,45 @@
+"""Load a spec: from a file or a text to a checked :class:`GraphSpec`, or every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from graphspec.diagnostics import Diagnostic, SpecError, sort_diagnostics
+from graphspec.graph import GraphSpec
+from graphspec.interpolation import interpolate
+from graphspec.limits import Limits
+from graphspec.overrides import override
+from graphspec.salvage import check_rest
+from graphspec.schema_errors import explain_validation
+from graphspec.source import Document, read_document
+from graphspec.validate import validate
+
+_DEFAULT_LIMITS = Limits()
+
+
+def load(source: Path | str, overrides: Sequence[str] = (), *, limits: Limits = _DEFAULT_LIMITS) -> GraphSpec:
+    """Return the spec in a file, or in a text (a string with a line break in it), with overrides applied.
+
+    An override is `path=value`, as in `vars.lr=1e-3`. Raises SpecError with every problem of the document.
+    """
+    named = source if isinstance(source, Path) or "\n" in source else Path(source)
+    document = interpolate(override(read_document(named, limits=limits), overrides, limits=limits))
+    spec, diagnostics = check_document(document)
+    if spec is None:
+        raise SpecError(diagnostics, document.texts)
+    return spec
+
+
+def check_document(document: Document) -> tuple[GraphSpec | None, tuple[Diagnostic, ...]]:
+    """Return the spec that a document declares, or None where it has errors; and every problem, sorted by place."""
+    try:
+        spec = GraphSpec.read(document)
+    except ValidationError as error:
+        problems = (*explain_validation(error, document, GraphSpec), *check_rest(document, error))
+        return None, sort_diagnostics(dict.fromkeys(problems))
+    diagnostics = validate(spec)
+    has_errors = any(diagnostic.severity == "error" for diagnostic in diagnostics)
+    return None if has_errors else spec, diagnostics

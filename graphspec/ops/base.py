@@ -1,0 +1,115 @@
+"""What every op has: when it runs, what it waits for, what it refers to and which values it defines."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Strict, ValidationInfo
+
+from graphspec.declaration import Declaration, NotBuilt, not_built, problem
+from graphspec.durations import DurationField, parse_duration
+from graphspec.fields import NamesOrNone, at_least_one, listed
+
+ModeName: TypeAlias = Literal["train", "eval", "test", "infer"]
+ModeWord: TypeAlias = Literal["train", "eval", "test", "infer", "!train", "!eval", "!test", "!infer"]
+MODES: tuple[ModeName, ...] = ("train", "eval", "test", "infer")
+
+Role: TypeAlias = Literal["model", "source", "value", "loss", "gradients", "target", "update", "op"]
+"""What a reference must name: a declared model; a model or the average of an `ema`; a value or an input; the value of a
+loss or call; a gradient set; a model or a value; an update; any op."""
+
+Path: TypeAlias = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A name that an op mentions, the path of the mention below the op, and what it must be the name of."""
+
+    path: Path
+    name: str
+    role: Role
+
+
+def _read_every(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise problem(
+            "GS057", "`every` takes a whole number of steps, or the name of an update", help="write `every: 5`"
+        )
+    if isinstance(value, int) and value < 1:
+        raise problem("GS057", f"`every` is at least 1, found {value}", help="1 is every step")
+    if isinstance(value, str) and not value.isidentifier():
+        raise problem(
+            "GS057",
+            f"`every` takes a whole number of steps, or the name of an update, found {value!r}",
+            help="write `every: 5`",
+        )
+    return value
+
+
+def _in_steps(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, dict):
+        raise not_built(f"a mapping for `{info.field_name}`", help="write a number of steps, as in `1000 steps`")
+    duration = parse_duration(value)
+    if duration.unit != "steps":
+        raise not_built(f"`{info.field_name}` in {duration.unit}", help="count steps: `1000 steps`")
+    return duration
+
+
+Steps = Annotated[DurationField, BeforeValidator(_in_steps)]
+Every = Annotated[int | str, BeforeValidator(_read_every)]
+ModeWords = Annotated[
+    tuple[ModeWord, ...],
+    Strict(False),
+    at_least_one("mode"),
+    BeforeValidator(listed, json_schema_input_type=ModeWord | list[ModeWord]),
+]
+
+
+class OpBase(Declaration):
+    """Fields common to all ops."""
+
+    default_modes: ClassVar[tuple[ModeName, ...]] = MODES
+
+    mode: ModeWords | None = None
+    """Modes it runs in: one, a list, or `"!eval"` for all but one. Default: every mode (writers of models: train)."""
+    after: NamesOrNone | None = None
+    """Ops that must have happened; the op then sees what they wrote. `[]` says that none is meant."""
+    every: Every | None = None
+    """Run at every n-th step, or exactly in the steps in which the named update was applied."""
+    start: Steps | None = None
+    """The first step it runs in, counted from 1."""
+    until: Steps | None = None
+    """The last step it runs in."""
+    doc: str = ""
+    """A remark, kept for readers."""
+    dataset: NotBuilt = None
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Return the key that makes this op what it is."""
+
+    def runs_in(self, mode: str) -> bool:
+        """Return whether the op may run in a mode."""
+        words = self.mode if self.mode is not None else self.default_modes
+        wanted = [word for word in words if not word.startswith("!")]
+        return f"!{mode}" not in words and (mode in wanted or not wanted)
+
+    def defines(self, name: str) -> tuple[str, ...]:
+        """Return the values that the op of this name defines."""
+        return (name,)
+
+    def references(self) -> Iterator[Reference]:
+        """Yield every name the op mentions, those of the common fields last."""
+        yield from self.operands()
+        for index, name in enumerate(self.after or ()):
+            yield Reference(path=("after", index), name=name, role="op")
+        if isinstance(self.every, str):
+            yield Reference(path=("every",), name=self.every, role="update")
+
+    @abstractmethod
+    def operands(self) -> Iterator[Reference]:
+        """Yield the names that the fields of this kind mention."""

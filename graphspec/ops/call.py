@@ -1,0 +1,38 @@
+"""``call``: evaluate a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from graphspec.fields import Names, Value
+from graphspec.functions import FunctionName
+from graphspec.inputs import Inputs
+from graphspec.ops.base import OpBase, Reference
+
+
+class CallOp(OpBase):
+    """Evaluate a pure function of values: one of the library, or a user's."""
+
+    call: FunctionName
+    """The function: a name of the library, `pkg.mod:fn`, or one path per backend."""
+    inputs: Inputs = Inputs()
+    """What it is called with: one reference, a list, or a mapping from argument names."""
+    outputs: Names | None = None
+    """Names of its results, where it has several; these are the values then."""
+    args: dict[str, Value] = {}
+    """Constants it takes by keyword, such as `axis`."""
+
+    @property
+    def kind(self) -> Literal["call"]:
+        """Return the key of this kind."""
+        return "call"
+
+    def defines(self, name: str) -> tuple[str, ...]:
+        """Return the outputs, or the op's own name where none are written."""
+        return self.outputs or (name,)
+
+    def operands(self) -> Iterator[Reference]:
+        """Yield the inputs."""
+        for key, name in self.inputs.references():
+            yield Reference(path=("inputs", key), name=name, role="value")

@@ -1,0 +1,96 @@
+"""``ema``: a running average of a model's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, model_validator
+
+from graphspec.declaration import NotBuilt, not_built, problem
+from graphspec.durations import Duration, UpdatesField
+from graphspec.fields import Share
+from graphspec.models import BufferPolicy
+from graphspec.ops.base import ModeName, OpBase, Reference
+
+
+def _in_updates(duration: Duration) -> Duration:
+    if duration.unit != "updates":
+        raise not_built(f"a half-life in {duration.unit}", help="count updates: `500 updates`")
+    return duration
+
+
+def _plain_decay(value: object) -> object:
+    if isinstance(value, dict):
+        raise not_built("a decay that changes", help="write a number, or `half_life: 500 updates`")
+    return value
+
+
+def _only_initial(value: object) -> object:
+    if value in ("first_update", "zeros"):
+        raise not_built(f"`init: {value}`", help="the average starts as the target's initial weights")
+    return value
+
+
+class EmaOp(OpBase):
+    """Average a model's weights into another model, or into a hidden one named after the op."""
+
+    default_modes: ClassVar[tuple[ModeName, ...]] = ("train",)
+
+    ema: str
+    """The model that is averaged."""
+    into: str | None = None
+    """The model that holds the average (default: a hidden one with the op's name)."""
+    decay: Annotated[Share | None, BeforeValidator(_plain_decay)] = None
+    """The share of the old average that is kept."""
+    half_life: Annotated[UpdatesField, AfterValidator(_in_updates)] | None = None
+    """After how many updates half of the old average is gone."""
+    tau: Share | None = None
+    """The share of the new weights that is taken: 1 - decay."""
+    interval_correction: Literal["compound", "none"] | None = None
+    """Whether `every: k` raises the decay to the power k (default: compound for half_life, none for decay and tau)."""
+    buffers: BufferPolicy | None = None
+    """What happens to buffers such as BatchNorm's statistics."""
+    init: Annotated[Literal["initial"], BeforeValidator(_only_initial)] = "initial"
+    """How the average starts: as the target's initial weights."""
+    dtype: NotBuilt = None
+    rounding: NotBuilt = None
+    use: NotBuilt = None
+    match: NotBuilt = None
+    exclude: NotBuilt = None
+    float_buffers: NotBuilt = None
+    int_buffers: NotBuilt = None
+
+    @model_validator(mode="after")
+    def _check(self) -> EmaOp:
+        rates = {"decay": self.decay, "half_life": self.half_life, "tau": self.tau}
+        given = [name for name, value in rates.items() if value is not None]
+        if len(given) != 1:
+            found = " and ".join(f"`{name}`" for name in given) or "none of them"
+            help = "`decay: 0.999`, `half_life: 500 updates` or `tau: 0.005`"
+            raise problem("GS053", f"an ema has exactly one of {', '.join(rates)}; found {found}", help=help, at="key")
+        return self
+
+    @property
+    def kind(self) -> Literal["ema"]:
+        """Return the key of this kind."""
+        return "ema"
+
+    @property
+    def correction(self) -> Literal["compound", "none"]:
+        """Return the interval correction with its default resolved."""
+        return self.interval_correction or ("none" if self.half_life is None else "compound")
+
+    def target(self, name: str) -> str:
+        """Return the model that the op of this name writes."""
+        return name if self.into is None else self.into
+
+    def defines(self, name: str) -> tuple[str, ...]:
+        """Return nothing: an average is a model, not a value."""
+        return ()
+
+    def operands(self) -> Iterator[Reference]:
+        """Yield the two models."""
+        yield Reference(path=("ema",), name=self.ema, role="source")
+        if self.into is not None:
+            yield Reference(path=("into",), name=self.into, role="model")

@@ -1,0 +1,93 @@
+"""``forward``: call a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, cast
+
+from pydantic import BeforeValidator, Strict, model_validator
+
+from graphspec.declaration import Declaration, NotBuilt, problem
+from graphspec.fields import at_least_one
+from graphspec.inputs import Inputs
+from graphspec.ops.base import OpBase, Reference
+from graphspec.words import describe
+
+
+class Output(Declaration):
+    """One result of a model: `y`, or `{h: {tap: layer4}}` for what an inner layer gives."""
+
+    name: str
+    """The value's name."""
+    tap: str | None = None
+    """The path of the inner layer: `encoder.2`, or the index of a layer in `layers`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict):
+            return _read_tap(cast("dict[str, object]", value))
+        if isinstance(value, Output):
+            return value
+        raise problem("GS044", f"expected an output, found {describe(value)}", help=_FORMS)
+
+
+def _read_tap(value: dict[str, object]) -> dict[str, object]:
+    """Return name and layer of `{h: {tap: layer4}}`."""
+    for name, inner in value.items():
+        if len(value) == 1 and isinstance(inner, dict) and inner.keys() == {"tap"}:
+            tap = cast("dict[str, object]", inner)["tap"]
+            return {"name": name, "tap": str(tap) if type(tap) is int else tap}
+    raise problem("GS044", "expected an output: one name with the layer that is tapped", help=_FORMS)
+
+
+def _listed(value: object) -> object:
+    return [cast("object", value)] if isinstance(value, str | dict) else value
+
+
+_FORMS = "write a name, or `{h: {tap: layer4}}` for what an inner layer gives"
+
+
+Outputs = Annotated[
+    tuple[Output, ...],
+    Strict(False),
+    at_least_one("output"),
+    BeforeValidator(_listed, json_schema_input_type=Output | list[Output]),
+]
+
+
+class ForwardOp(OpBase):
+    """Call a model on values; defines what it returns."""
+
+    forward: str
+    """The model that is called."""
+    inputs: Inputs = Inputs()
+    """What it is called with: one reference, a list, or a mapping from argument names."""
+    outputs: Outputs | None = None
+    """Names of its results, where it has several or inner layers are tapped; these are the values then."""
+    train: bool | None = None
+    """Whether the model runs as in training. Default: in train mode, if some update owns the model."""
+    method: str | None = None
+    """The method that is called in place of the model itself."""
+    stop: bool = False
+    """Whether the results are constants for every gradient."""
+    snapshot: bool = False
+    """Whether it reads clones of weights and buffers, so that no later write waits for it."""
+    checkpoint: NotBuilt = None
+
+    @property
+    def kind(self) -> Literal["forward"]:
+        """Return the key of this kind."""
+        return "forward"
+
+    def defines(self, name: str) -> tuple[str, ...]:
+        """Return the outputs, or the op's own name where none are written."""
+        return tuple(output.name for output in self.outputs) if self.outputs else (name,)
+
+    def operands(self) -> Iterator[Reference]:
+        """Yield the model and the inputs."""
+        yield Reference(path=("forward",), name=self.forward, role="source")
+        for key, name in self.inputs.references():
+            yield Reference(path=("inputs", key), name=name, role="value")

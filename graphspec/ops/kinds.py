@@ -1,0 +1,103 @@
+"""Tell what kind of op a mapping is, by its one kind key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, cast
+
+from pydantic import BeforeValidator, Discriminator, Tag
+
+from graphspec.declaration import below, not_built, problem
+from graphspec.ops import (
+    KINDS,
+    CallOp,
+    CopyOp,
+    EmaOp,
+    ForwardOp,
+    GradientOp,
+    LossOp,
+    MetricOp,
+    OpBase,
+    RandomOp,
+    TransformOp,
+    UpdateOp,
+)
+from graphspec.suggestions import closest
+from graphspec.wording import enumerate_names
+
+NOT_BUILT = ("schedule", "adapt", "assign", "repeat", "choose", "sometimes")
+"""Kinds that the language has and this version does not execute."""
+
+SECOND = ("loss", "copy")
+"""Keys that are kinds only where no other kind key is present."""
+
+
+def _tag(value: object) -> str | None:
+    """Return the tag of an op's class: its kind in angle brackets, which no key of a document is."""
+    if isinstance(value, OpBase):
+        return f"<{value.kind}>"
+    return f"<{find_kinds(cast('dict[str, object]', value))[0]}>"
+
+
+def find_kinds(op: Mapping[str, object]) -> tuple[str, ...]:
+    """Return every kind key of an op; `loss` and `copy` count only where there is no other."""
+    first = tuple(key for key in (*KINDS, *NOT_BUILT) if key in op and key not in SECOND)
+    return first or tuple(key for key in SECOND if key in op)
+
+
+def _find_strays(op: Mapping[str, object]) -> tuple[str, ...]:
+    """Return `loss` and `copy` beside a kind that has no such field: a second kind was meant."""
+    kind = find_kinds(op)[:1]
+    if not kind or kind[0] in SECOND or kind[0] not in KINDS:
+        return ()
+    return tuple(key for key in SECOND if key in op and key not in KINDS[kind[0]].model_fields)
+
+
+def _check(value: object) -> object:
+    """Refuse what is not an op of exactly one kind that is built."""
+    if isinstance(value, OpBase):
+        return value
+    if not isinstance(value, dict):
+        raise problem("GS051", "expected an op: a mapping with one kind key", help=_forms())
+    op = cast("dict[str, object]", value)
+    match (*find_kinds(op), *_find_strays(op)):
+        case ():
+            raise _kindless(op)
+        case (kind,):
+            if kind in NOT_BUILT:
+                raise below((kind,), not_built(f"the op kind `{kind}`", help=_forms()))
+            return op
+        case found:
+            message = f"an op has one kind, found {enumerate_names(found)}"
+            help = "split it into several ops, or remove what is too much"
+            raise below((found[-1],), problem("GS052", message, help=help, at="key"))
+
+
+def _kindless(op: Mapping[str, object]) -> Exception:
+    for key in op:
+        for near in closest(key, KINDS, 1):
+            label = f"did you mean '{near}'?"
+            message = f"no kind of op is named '{key}'"
+            return below((key,), problem("GS051", message, label=label, help=_forms(), at="key"))
+    return problem("GS051", "this op has no kind", help=_forms(), at="key")
+
+
+def _forms() -> str:
+    return f"an op has exactly one of the keys {', '.join(sorted(KINDS))}"
+
+
+OpField = Annotated[
+    Annotated[ForwardOp, Tag("<forward>")]
+    | Annotated[CallOp, Tag("<call>")]
+    | Annotated[RandomOp, Tag("<random>")]
+    | Annotated[LossOp, Tag("<loss>")]
+    | Annotated[GradientOp, Tag("<gradient>")]
+    | Annotated[TransformOp, Tag("<transform>")]
+    | Annotated[UpdateOp, Tag("<update>")]
+    | Annotated[EmaOp, Tag("<ema>")]
+    | Annotated[CopyOp, Tag("<copy>")]
+    | Annotated[MetricOp, Tag("<metric>")],
+    Discriminator(_tag),
+    BeforeValidator(_check),
+]
+"""An op as a field of the document: the kind picks the class."""

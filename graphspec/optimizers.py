@@ -1,0 +1,167 @@
+"""Optimizers: a rule by name with its options, or a user's class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias, cast
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+
+from graphspec.declaration import Declaration, not_built, problem
+from graphspec.functions import ClassName
+from graphspec.options import Option, OptionDefault, find_defaults
+from graphspec.schedules import ScheduleSpec
+
+OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion"]
+OptionValue: TypeAlias = bool | int | float | str | tuple[float, ...] | ScheduleSpec | None
+
+
+def _rate(default: float) -> Option:
+    return Option(name="lr", kind="number", default=default, minimum=0.0, meaning="learning rate")
+
+
+def _betas(first: float, second: float) -> Option:
+    return Option(name="betas", kind="betas", default=(first, second), meaning="decay of the two running means")
+
+
+def _number(name: str, default: float, meaning: str) -> Option:
+    return Option(name=name, kind="number", default=default, minimum=0.0, meaning=meaning)
+
+
+def _decay(default: float = 0.0, *, decoupled: bool = False) -> Option:
+    meaning = "weight decay, apart from the gradient" if decoupled else "weight decay, added to the gradient"
+    return _number("weight_decay", default, meaning)
+
+
+def _eps(default: float) -> Option:
+    return _number("eps", default, "added to the denominator")
+
+
+FUSED = Option(name="fused", kind="auto", default="auto", meaning="one fused kernel, where the device has one")
+
+OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
+    "sgd": (
+        _rate(1e-3),
+        _number("momentum", 0.0, "share of the last step kept in the next"),
+        _number("dampening", 0.0, "share of the gradient kept out of the momentum"),
+        Option(name="nesterov", kind="bool", default=False, meaning="momentum in the form of Nesterov"),
+        _decay(),
+        Option(
+            name="momentum_form",
+            kind="choice",
+            choices=("lr_outside", "lr_inside"),
+            default="lr_outside",
+            meaning="whether the momentum holds gradients (lr_outside) or steps already scaled by lr (lr_inside)",
+        ),
+        FUSED,
+    ),
+    "adam": (_rate(1e-3), _betas(0.9, 0.999), _eps(1e-8), _decay(), FUSED),
+    "adamw": (_rate(1e-3), _betas(0.9, 0.999), _eps(1e-8), _decay(1e-2, decoupled=True), FUSED),
+    "rmsprop": (
+        _rate(1e-2),
+        Option(
+            name="alpha",
+            kind="number",
+            default=0.99,
+            minimum=0.0,
+            below=1.0,
+            meaning="decay of the running mean of squares",
+        ),
+        _eps(1e-8),
+        _decay(),
+        _number("momentum", 0.0, "share of the last step kept in the next"),
+        Option(name="centered", kind="bool", default=False, meaning="divide by the variance, not the mean square"),
+        FUSED,
+    ),
+    "adagrad": (
+        _rate(1e-2),
+        _number("lr_decay", 0.0, "lr is divided by 1 + updates * lr_decay"),
+        _decay(),
+        _number("initial_accumulator_value", 0.0, "where the sum of squares starts"),
+        _eps(1e-10),
+        FUSED,
+    ),
+    "adadelta": (
+        _rate(1.0),
+        Option(name="rho", kind="number", default=0.9, minimum=0.0, maximum=1.0, meaning="decay of the running means"),
+        _eps(1e-6),
+        _decay(),
+        FUSED,
+    ),
+    "adamax": (_rate(2e-3), _betas(0.9, 0.999), _eps(1e-8), _decay(), FUSED),
+    "nadam": (
+        _rate(2e-3),
+        _betas(0.9, 0.999),
+        _eps(1e-8),
+        _decay(),
+        _number("momentum_decay", 4e-3, "how fast Nesterov's momentum grows"),
+        FUSED,
+    ),
+    "lion": (_rate(1e-4), _betas(0.9, 0.99), _decay(decoupled=True), FUSED),
+}
+"""The options of every built-in rule; defaults are PyTorch's (lion: those of its paper)."""
+
+
+def _read_option(value: object) -> object:
+    """Read one option's value: a scalar, a list of numbers, or a schedule."""
+    if isinstance(value, dict):
+        return _read_schedule(cast("dict[str, object]", value))
+    if isinstance(value, list | tuple):
+        return _read_numbers(tuple(cast("Sequence[object]", value)))
+    return value
+
+
+def _read_schedule(value: dict[str, object]) -> ScheduleSpec:
+    if "schedule" not in value:
+        help = "a schedule says its kind, as in `{schedule: cosine, from: 1e-3, to: 0, over: 1000}`"
+        raise problem("GS044", "expected a number or a schedule, found a mapping without `schedule`", help=help)
+    return ScheduleSpec.model_validate(value)
+
+
+def _read_numbers(values: tuple[object, ...]) -> tuple[object, ...]:
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+        raise problem("GS044", "expected a list of numbers")
+    return values
+
+
+OptionField = Annotated[OptionValue, PlainValidator(_read_option), WithJsonSchema({})]
+
+
+class OptimizerSpec(Declaration):
+    """An optimizer: `adam`, or `{name: adam, lr: 2e-4, betas: [0.5, 0.999]}`, or `{class: pkg.mod:Name, lr: ...}`."""
+
+    name: OptimizerName | None = None
+    """A built-in rule: the same mathematics on every backend."""
+    class_: ClassName | None = Field(None, alias="class")
+    """A user's optimizer class in place of a rule."""
+    options: dict[str, OptionField] = {}
+    """Everything else that is written: options of the rule, or keyword arguments of the class."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, value: object) -> object:
+        """Move everything but `name` and `class` into the options."""
+        if isinstance(value, str):
+            return {"name": value}
+        if not isinstance(value, dict):
+            return value
+        written = cast("dict[str, object]", value)
+        if any(key.isdigit() for key in written):
+            raise not_built("an optimizer that changes by epochs", help="use one optimizer, with a schedule for `lr`")
+        named = {key: written[key] for key in ("name", "class") if key in written}
+        return {**named, "options": {key: item for key, item in written.items() if key not in named}}
+
+    @model_validator(mode="after")
+    def _check(self) -> OptimizerSpec:
+        if (self.name is None) == (self.class_ is None):
+            found = "neither" if self.name is None else "both"
+            help = f"write `name:` with one of {', '.join(OPTIMIZERS)}, or `class: pkg.mod:Name`"
+            raise problem("GS053", f"an optimizer has a `name` or a `class`, found {found}", help=help)
+        return self
+
+    def resolved(self) -> Mapping[str, OptionValue]:
+        """Return every option with the defaults of the rule; for a `class`, just what is written."""
+        if self.name is None:
+            return self.options
+        defaults: Mapping[str, OptionDefault] = find_defaults(OPTIMIZERS[self.name])
+        return {**defaults, **self.options}

@@ -1,0 +1,68 @@
+"""Rules on options: layers, optimizers and functions of the library take what their tables say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from graphspec.diagnostics import Diagnostic
+from graphspec.fields import is_schedule
+from graphspec.options import Option, accepts, describe_option, find_option
+from graphspec.schedules import ScheduleSpec
+from graphspec.scope import Scope
+from graphspec.source import Path
+from graphspec.suggestions import closest
+from graphspec.wording import enumerate_names
+from graphspec.words import describe
+
+
+def check_options(
+    scope: Scope, owner: str, options: tuple[Option, ...], given: Mapping[str, object], path: Path
+) -> Iterator[Diagnostic]:
+    """Compare what is written at a path with a table; ``owner`` is the noun phrase of what has the options."""
+    for name, value in given.items():
+        option = find_option(options, name)
+        if option is None:
+            yield _unknown(scope, owner, options, name, path)
+        else:
+            yield from _check_value(scope, owner, option, value, path)
+    for option in options:
+        if option.required and option.name not in given:
+            help = f"`{option.name}`: {option.meaning}; {describe_option(option)}"
+            yield scope.report("GS114", f"{owner} needs `{option.name}`", path, key=True, help=help)
+
+
+def _unknown(scope: Scope, owner: str, options: tuple[Option, ...], name: str, path: Path) -> Diagnostic:
+    names = tuple(option.name for option in options)
+    takes = f"it takes {enumerate_names(names)}" if names else "it takes none"
+    if not name:
+        return scope.report("GS112", f"{owner} has no options", path, help="write its name alone")
+    near = closest(name, names, 1)
+    label = f"did you mean '{near[0]}'?" if near else ""
+    return scope.report("GS112", f"{owner} has no option '{name}'", (*path, name), key=True, label=label, help=takes)
+
+
+def _check_value(scope: Scope, owner: str, option: Option, value: object, path: Path) -> Iterator[Diagnostic]:
+    if isinstance(value, ScheduleSpec):
+        if option.kind == "number":
+            return
+        message = f"`{option.name}` of {owner} takes no schedule"
+        yield scope.report("GS113", message, (*path, option.name), help=f"write {describe_option(option)}")
+    elif is_schedule(value):
+        message = "a schedule outside an optimizer's options is part of the language but not built yet"
+        yield scope.report("GS045", message, (*path, option.name), help=f"write {describe_option(option)}")
+    elif not accepts(option, value):
+        message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {describe(value)}"
+        default = "" if option.required or option.default is None else f" (default {_show(option)})"
+        yield scope.report("GS113", message, (*path, option.name), help=f"`{option.name}`: {option.meaning}{default}")
+
+
+def _show(option: Option) -> str:
+    match option.default:
+        case bool():
+            return "true" if option.default else "false"
+        case tuple():
+            return f"[{', '.join(f'{number:g}' for number in option.default)}]"
+        case float():
+            return f"{option.default:g}"
+        case _:
+            return str(option.default)

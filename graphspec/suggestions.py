@@ -1,0 +1,41 @@
+"""Suggestions: the names a user may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+_CUTOFF = 0.6
+_PREFIX_SCORE = 0.8
+_PREFIX_LENGTH = 3
+
+
+def closest(name: str, candidates: Iterable[str], count: int = 3) -> tuple[str, ...]:
+    """Return the candidates most like a name, the best first, those equally good in the order given.
+
+    Case, ``_`` and ``-`` do not count, and a beginning of a name is like the whole.
+    """
+    folded = _fold(name)
+    matcher = SequenceMatcher(b=folded, autojunk=False)
+    scored = [
+        (_score(matcher, folded, _fold(candidate)), candidate)
+        for candidate in dict.fromkeys(candidates)
+        if candidate != name
+    ]
+    good = sorted((pair for pair in scored if pair[0] >= _CUTOFF), key=lambda pair: -pair[0])
+    return tuple(candidate for _, candidate in good[:count])
+
+
+def _score(matcher: SequenceMatcher[str], name: str, other: str) -> float:
+    """Return the likeness of two names, the first of which the matcher knows: 1 for equal, 0 for nothing in common."""
+    matcher.set_seq1(other)
+    shorter = min(len(name), len(other))
+    is_beginning = shorter >= _PREFIX_LENGTH and name[:shorter] == other[:shorter]
+    at_least = _PREFIX_SCORE if is_beginning else 0.0
+    if matcher.real_quick_ratio() < _CUTOFF or matcher.quick_ratio() < _CUTOFF:
+        return at_least
+    return max(at_least, matcher.ratio())
+
+
+def _fold(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "")

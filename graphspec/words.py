@@ -1,0 +1,43 @@
+"""Words for what documents hold: how messages name values and paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_LONGEST = 40
+
+
+def describe(value: object) -> str:
+    """Return what a value is, as in "the string 'abc'" or "a list"."""
+    match value:
+        case None:
+            return "nothing (null)"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the string {quote(value)}"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return "a value of another kind"
+
+
+def quote(text: str) -> str:
+    """Return a text between quotes, cut where it is long."""
+    return repr(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
+
+
+def spell_path(path: Sequence[str | int]) -> str:
+    """Return a path as overrides spell it: ``models.generator.args``; the empty one is "the document"."""
+    return ".".join(map(str, path)) or "the document"
+
+
+def enumerate_words(words: Sequence[str], *, conjunction: str = "or") -> str:
+    """Return words as a sentence lists them: "a, b or c"."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"

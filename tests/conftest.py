@@ -1,0 +1,31 @@
+"""What every test shares: one thread per process, no windows, quiet frameworks and reproducible property tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Read by the frameworks when they are first imported, here or in a subprocess. One thread, because the workers already
+# use every core and because the number of threads changes the last bits of a float sum.
+os.environ.update(
+    MPLBACKEND="Agg",
+    OMP_NUM_THREADS="1",
+    TF_CPP_MIN_LOG_LEVEL="3",
+    TF_NUM_INTEROP_THREADS="1",
+    TF_NUM_INTRAOP_THREADS="1",
+)
+
+# No deadline: how long an example takes says nothing about its truth. In continuous integration a property is tried on
+# the same examples every time.
+settings.register_profile("repository", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("repository")
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run the test in an empty directory and return its path."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
