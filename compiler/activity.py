@@ -1,0 +1,161 @@
+"""Which ops fire: the gates of a mode, and, for each pattern of gates, the nodes that run.
+
+An op fires iff it is an output or metric, or one of its consumers fires, or it is a write that its mode and gates
+admit, or it has no consumer at all and writes buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from compiler.causality import find_producers
+from compiler.diagnose import span_of
+from compiler.ir import Node
+from compiler.program import Gate, Mode
+from graphspec.diagnostics import Diagnostic
+from graphspec.durations import Duration
+from graphspec.graph import GraphSpec
+from graphspec.ops import LossOp, MetricOp, Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """The values a step returns where they fire, and those of them that fire because they are returned."""
+
+    values: tuple[str, ...]
+    demanded: tuple[str, ...]
+
+
+def find_gates(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Gate, ...]:
+    """Return the gate of every op of a mode that does not simply fire in each of its steps."""
+    gates: dict[str, Gate] = {}
+    pending = [node for node in nodes.values() if node.id == node.op]
+    while pending:
+        found = {node.op: gate for node in pending if (gate := _gate(spec, node, nodes, gates)) is not None}
+        if not found:
+            break
+        gates.update(found)
+        pending = [node for node in pending if node.op not in gates]
+    return tuple(gates.values())
+
+
+def find_live_gates(spec: GraphSpec, nodes: Mapping[str, Node], demanded: tuple[str, ...]) -> tuple[Gate, ...]:
+    """Return the gates of ops that fire at all; others would only multiply the functions."""
+    gates = find_gates(spec, nodes)
+    by_op = {gate.op: gate for gate in gates}
+    firing = find_firing(nodes, demanded, by_op, frozenset(by_op))
+    live = {nodes[name].op for name in firing}
+    return tuple(gate for gate in gates if gate.op in live)
+
+
+def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node]) -> Outputs:
+    """Return the values a step of a mode returns.
+
+    Without `outputs:`: the metrics and, in train mode, the losses; a loss that feeds an update does not fire for being
+    returned, so it is missing in the steps in which nothing else needs it.
+    """
+    producers = find_producers(nodes.values())
+    if spec.outputs is not None:
+        written = tuple(value for value in spec.outputs if value in producers)
+        metrics = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and name in nodes)
+        measured = tuple(value for name in metrics for value in spec.ops[name].defines(name))
+        return Outputs(values=written, demanded=tuple(dict.fromkeys((*written, *measured))))
+    fed = _find_fed(nodes, producers)
+    values: list[str] = []
+    demanded: list[str] = []
+    for name, op in spec.ops.items():
+        if name in nodes and (isinstance(op, MetricOp) or (mode == "train" and isinstance(op, LossOp))):
+            values.extend(op.defines(name))
+            demanded.extend(() if isinstance(op, LossOp) and name in fed else op.defines(name))
+    return Outputs(values=tuple(values), demanded=tuple(demanded))
+
+
+def find_firing(
+    nodes: Mapping[str, Node], demanded: tuple[str, ...], gates: Mapping[str, Gate], fired: frozenset[str]
+) -> frozenset[str]:
+    """Return the ids of the nodes that run when exactly the gated ops ``fired`` are admitted."""
+    producers = find_producers(nodes.values())
+    consumed = {use.value for node in nodes.values() for use in node.uses}
+    admitted = {name for name, node in nodes.items() if node.op not in gates or node.op in fired}
+    roots = [producers[value] for value in demanded if producers[value] in admitted]
+    for name in admitted:
+        node = nodes[name]
+        if node.eager or (node.writes and not consumed.intersection(node.defines)):
+            roots.append(name)
+    return _reach(roots, nodes, producers)
+
+
+def find_absent_problems(
+    spec: GraphSpec, nodes: Mapping[str, Node], gates: Mapping[str, Gate], fired: frozenset[str], firing: frozenset[str]
+) -> Iterator[Diagnostic]:
+    """Yield E-ABSENT for every value that is used in a step in which its op does not fire."""
+    for name in nodes:
+        node = nodes[name]
+        if name in firing and not node.eager and node.op in gates and node.op not in fired:
+            users = [user.op for user in nodes.values() if user.id in firing and _uses_any(user, node)]
+            if users:
+                yield Diagnostic(
+                    code="E-ABSENT",
+                    message=f"'{users[0]}' uses '{node.op}' in steps in which '{node.op}' does not fire",
+                    span=span_of(spec, node.op, "every"),
+                    label="this op skips steps",
+                    help=f"give '{users[0]}' the same `every`, `start` and `until`, or take them from '{node.op}'",
+                )
+
+
+def _uses_any(user: Node, node: Node) -> bool:
+    """Return whether a node uses a value of another."""
+    return any(use.value in node.defines for use in user.uses)
+
+
+def _reach(roots: list[str], nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozenset[str]:
+    """Return the roots and everything their values are made from."""
+    reached: set[str] = set()
+    pending = list(roots)
+    while pending:
+        name = pending.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        pending.extend(producers[use.value] for use in nodes[name].uses if use.value in producers)
+    return frozenset(reached)
+
+
+def _find_fed(nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozenset[str]:
+    """Return the ops whose values some write of the mode is made from."""
+    writes = [name for name, node in nodes.items() if node.eager]
+    return frozenset(nodes[name].op for name in _reach(writes, nodes, producers))
+
+
+def _gate(spec: GraphSpec, node: Node, nodes: Mapping[str, Node], gates: Mapping[str, Gate]) -> Gate | None:
+    """Return the gate of one op, given the gates found so far; None where it fires in every step of the mode."""
+    op = spec.ops[node.op]
+    start, until = _steps(op.start), _steps(op.until)
+    follows = _follows(op, node, nodes)
+    if not follows:
+        every = op.every if isinstance(op.every, int) else 1
+        plain = every == 1 and start is None and until is None
+        return None if plain else Gate(op=node.op, every=every, start=start, until=until)
+    every = op.every if isinstance(op.every, int) else 1
+    ungated = all(any(name not in gates for name in group) for group in follows)
+    if every == 1 and start is None and until is None and ungated:
+        return None
+    return Gate(op=node.op, clock="writes", every=every, start=start, until=until, follows=follows)
+
+
+def _follows(op: Op, node: Node, nodes: Mapping[str, Node]) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of ops a node can only fire with: its `every:` update, the writers of an average's source."""
+    groups: list[tuple[str, ...]] = []
+    if isinstance(op.every, str):
+        groups.append((op.every,))
+    sources = {read.cell for read in node.reads if not read.streaming} if node.eager else set[str]()
+    if sources:
+        writers = (other for other in nodes.values() if other.eager and other.id != node.id)
+        groups.append(tuple(other.op for other in writers if any(write.cell in sources for write in other.writes)))
+    return tuple(groups)
+
+
+def _steps(duration: Duration | None) -> int | None:
+    """Return a duration in steps."""
+    return None if duration is None else int(duration.count)

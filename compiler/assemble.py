@@ -1,0 +1,96 @@
+"""Assemble a function: turn the scheduled nodes into instructions with every flag and version filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from compiler.ir import Node, StepGraph
+from compiler.passes.release import find_releases
+from compiler.program import (
+    Apply,
+    Argument,
+    Assign,
+    Blend,
+    CellVersion,
+    Emit,
+    Evaluate,
+    Forward,
+    Function,
+    Gradient,
+    Instruction,
+    Random,
+    Ref,
+    Release,
+    Transform,
+)
+
+SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
+"""Decisions worth a comment in generated code; the rest is visible in the code itself."""
+
+
+def assemble(graph: StepGraph, name: str) -> Function:
+    """Return the straight-line function of a scheduled graph."""
+    releases = find_releases(graph)
+    instructions: list[Instruction] = []
+    for node in (graph.nodes[name] for name in graph.sequence):
+        instructions.append(_finish(node, graph))
+        values = releases.get(node.id, ())
+        if values:
+            instructions.append(Release(op=node.op, values=values))
+    defined = {value for node in graph.nodes.values() for value in node.defines}
+    returned = tuple(value for value in graph.outputs if value in defined)
+    instructions.append(Emit(op="outputs", values=returned))
+    return Function(
+        mode=graph.mode, name=name, active=graph.active, gated=graph.gated, instructions=tuple(instructions)
+    )
+
+
+def _finish(node: Node, graph: StepGraph) -> Instruction:
+    """Return a node's instruction with what the passes found out about it."""
+    flags = graph.flags
+    recorded = node.id in flags.recorded
+    base = replace(
+        node.instruction,
+        reads=_versions(node, graph, "read"),
+        writes=_versions(node, graph, "write"),
+        notes=tuple(_notes(node, graph)),
+    )
+    match base:
+        case Forward():
+            snapshot = graph.snapshots.get(node.id, "none") if base.snapshot == "none" else base.snapshot
+            arguments = _detach(node, base.arguments, graph)
+            frozen = node.id in flags.frozen
+            return replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot)
+        case Evaluate():
+            return replace(base, arguments=_detach(node, base.arguments, graph), graph=recorded)
+        case Gradient():
+            created = node.id in flags.created
+            return replace(base, retain_graph=node.id in flags.retained, create_graph=created)
+        case Random() | Transform() | Apply() | Blend() | Assign() | Release() | Emit():
+            return base
+        case _:
+            assert_never(base)
+
+
+def _versions(node: Node, graph: StepGraph, mode: str) -> tuple[CellVersion, ...]:
+    """Return the cell versions a node reads, or those it writes."""
+    return tuple(access.at for access in graph.accesses[node.id] if access.mode == mode)
+
+
+def _detach(node: Node, arguments: tuple[Argument, ...], graph: StepGraph) -> tuple[Argument, ...]:
+    """Return the arguments with those references detached through which no gradient is wanted."""
+    return tuple(
+        replace(argument, operand=replace(argument.operand, detach=True))
+        if isinstance(argument.operand, Ref) and (argument.operand.name, node.id) in graph.flags.detached
+        else argument
+        for argument in arguments
+    )
+
+
+def _notes(node: Node, graph: StepGraph) -> Iterator[str]:
+    """Yield the decisions about a node that a reader of generated code wants to see."""
+    for decision in graph.decisions:
+        if decision.node == node.id and decision.code in SHOWN_DECISIONS:
+            yield decision.text

@@ -1,0 +1,25 @@
+"""Hazard tables: what each backend's automatic differentiation keeps, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HazardTable:
+    """``keeps_cells``: a pending gradient reads parameters and buffers themselves, not copies of them."""
+
+    backend: str
+    keeps_cells: bool
+
+
+TABLES: Mapping[str, HazardTable] = {
+    table.backend: table
+    for table in (
+        # Autograd saves the very tensors a forward used; writing them in place changes, or breaks, the gradient.
+        HazardTable(backend="torch", keeps_cells=True),
+        # Tapes keep the values that were read; later assignments to a variable do not reach them.
+        HazardTable(backend="tensorflow", keeps_cells=False),
+    )
+}

@@ -1,0 +1,57 @@
+"""Names of the cells: what outlives an op. One storage is one cell, so tied weights are a cell of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphspec.graph import GraphSpec
+
+
+def buffers_of(model: str) -> str:
+    """Return the cell of a model's buffers."""
+    return f"{model}.buffers"
+
+
+def is_buffers(cell: str) -> bool:
+    """Return whether a cell holds a model's buffers."""
+    return cell.endswith(".buffers")
+
+
+def is_optimizer(cell: str) -> bool:
+    """Return whether a cell holds an optimizer's slots."""
+    return cell.endswith(".optimizer")
+
+
+def optimizer_cell(name: str) -> str:
+    """Return the cell of an optimizer's slots and step count."""
+    return f"{name}.optimizer"
+
+
+def parameters_of(model: str) -> str:
+    """Return the cell of a model's own parameters."""
+    return f"{model}.params"
+
+
+def find_parameter_cells(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
+    """Return, by model, the cells its parameters live in: its own, and one per group of tied weights it belongs to.
+
+    A tie is declared on either model as ``ties: [other.parameter]``; ties of ties are one group.
+    """
+    groups: list[set[str]] = []
+    for name, model in spec.models.items():
+        tied = model.traits.ties if model.traits is not None else ()
+        for partner in (tie.split(".")[0] for tie in tied):
+            if partner != name:
+                _join(groups, {name, partner})
+    return {
+        name: (parameters_of(name), *(f"tied({', '.join(sorted(group))})" for group in groups if name in group))
+        for name in spec.models
+    }
+
+
+def _join(groups: list[set[str]], members: set[str]) -> None:
+    """Merge a pair of tied models into the groups."""
+    touched = [group for group in groups if group & members]
+    for group in touched:
+        groups.remove(group)
+    groups.append(members.union(*touched))

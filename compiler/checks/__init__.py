@@ -1,0 +1,37 @@
+"""The checks of the compiler, as data: each yields diagnostics, none raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from compiler.checks.context import Scene
+from compiler.checks.effects import check_no_effect
+from compiler.checks.gradients import check_bootstrap, check_targets, check_terms
+from compiler.checks.ownership import check_average_targets, check_buffer_policy, check_frozen_train, check_overlap
+from compiler.checks.versions import check_adversary, check_mixed, check_stale
+from compiler.ir import StepGraph
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+
+OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
+    check_overlap,
+    check_average_targets,
+    check_buffer_policy,
+    check_frozen_train,
+)
+"""Checks that hold whatever the order of ops is, so they can be made where there is none."""
+
+SCENE_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
+    check_terms,
+    check_targets,
+    check_bootstrap,
+    check_no_effect,
+)
+"""Checks of a whole mode, before it is known which ops fire together."""
+
+GRAPH_CHECKS: tuple[Callable[[GraphSpec, StepGraph], Iterable[Diagnostic]], ...] = (
+    check_stale,
+    check_mixed,
+    check_adversary,
+)
+"""Checks of one set of ops that fire together, after versions (which need an order of all writers) are known."""

@@ -1,0 +1,161 @@
+"""Checks of what gradients reach: E-NO-GRADIENT, W-TARGET."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compiler.checks.context import Scene
+from compiler.diagnose import span_of
+from compiler.ir import Derivative, GradientPath, Node
+from compiler.program import Evaluate, Ref
+from graphspec.diagnostics import Diagnostic
+from graphspec.ops import UpdateOp
+
+REGRESSIONS = frozenset({"mse", "l1", "huber"})
+"""Losses whose second operand is a target."""
+ADDITIVE = frozenset({"add", "sub", "sum"})
+SCALING = frozenset({"mul", "div", "neg"})
+
+
+def check_terms(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-NO-GRADIENT for an additive term of a loss that reaches no target of any gradient of that loss."""
+    paths = scene.paths
+    users: dict[str, list[str]] = {}
+    for node, derivative in scene.gradients():
+        users.setdefault(derivative.loss, []).append(node.id)
+    for loss, names in users.items():
+        reached = frozenset[str]().union(*(paths[name].nodes for name in names))
+        if not reached:
+            continue  # told of the targets instead
+        targets = sorted({model for name in names for model in _target_names(scene.nodes[name])})
+        for term in find_terms(scene, loss):
+            producer = scene.producers.get(term)
+            if producer not in reached:
+                yield _no_gradient(scene, names[0], loss, term, targets)
+
+
+def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: list[str]) -> Diagnostic:
+    """Return the diagnostic of a term without gradient."""
+    op = scene.nodes[gradient].op
+    what = f"'{loss}'" if term == loss else f"the term '{term}' of '{loss}'"
+    return Diagnostic(
+        code="E-NO-GRADIENT",
+        message=f"{what} does not depend on {_either(targets)}, so no gradient of it reaches them",
+        span=span_of(scene.spec, op, "loss"),
+        label=f"used by '{op}'",
+        help="check the inputs of the loss, and `stop` on the way from the model to it",
+    )
+
+
+def check_targets(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-NO-GRADIENT for a target of a gradient that its loss does not depend on."""
+    paths = scene.paths
+    for node, derivative in scene.gradients():
+        cells, values = _find_reached(scene, paths[node.id])
+        for model in derivative.models:
+            if not cells.intersection(scene.models[model].cells):
+                yield _unreached(scene, node, derivative, f"model '{model}'")
+        for value in derivative.values:
+            if value not in values:
+                yield _unreached(scene, node, derivative, f"value '{value}'")
+
+
+def _find_reached(scene: Scene, path: GradientPath) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the cells that nodes on a path read, and the values that run along it."""
+    cells = frozenset(read.cell for name in path.nodes for read in scene.nodes[name].reads)
+    return cells, frozenset(value for value, _ in path.uses)
+
+
+def _unreached(scene: Scene, node: Node, derivative: Derivative, target: str) -> Diagnostic:
+    """Return the diagnostic of a target that no term reaches."""
+    field = "update" if isinstance(scene.spec.ops[node.op], UpdateOp) else "wrt"
+    return Diagnostic(
+        code="E-NO-GRADIENT",
+        message=f"'{node.op}' wants the gradient of '{derivative.loss}' for {target}, on which it does not depend",
+        span=span_of(scene.spec, node.op, field),
+        label=f"'{derivative.loss}' does not reach it",
+        help="take it from the list, or check the inputs of the loss and `stop` on the way",
+    )
+
+
+def find_terms(scene: Scene, loss: str) -> tuple[str, ...]:
+    """Return the values that are added up to a loss; `add`, `sub`, and constant factors keep terms apart."""
+    terms: dict[str, None] = {}
+    pending = [loss]
+    while pending:
+        value = pending.pop(0)
+        parts = _find_parts(scene, value)
+        pending.extend(parts)
+        if not parts:
+            terms[value] = None
+    return tuple(terms)
+
+
+def _find_parts(scene: Scene, value: str) -> tuple[str, ...]:
+    """Return the values a sum or a multiple is made of; none for other values."""
+    producer = scene.producers.get(value)
+    instruction = None if producer is None else scene.nodes[producer].instruction
+    if not isinstance(instruction, Evaluate) or not instruction.function.builtin or instruction.family != "call":
+        return ()
+    operands = [argument.operand for argument in instruction.arguments]
+    values = tuple(operand.name for operand in operands if isinstance(operand, Ref))
+    name = instruction.function.name
+    return values if name in ADDITIVE or (name in SCALING and len(values) == 1) else ()
+
+
+def check_bootstrap(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield W-TARGET where a model is called twice in one regression loss, once for the target, without `stop`."""
+    paths, producers = scene.paths, scene.producers
+    for node, derivative in scene.gradients():
+        for name in sorted(paths[node.id].nodes & scene.nodes.keys()):
+            instruction = scene.nodes[name].instruction
+            if not (isinstance(instruction, Evaluate) and instruction.function.name in REGRESSIONS):
+                continue
+            sides = [_called_behind(scene, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
+            twice = {model for model in sides[0] if model in sides[1] and sides[1][model] - sides[0][model]}
+            if twice:
+                yield _bootstrap(scene, name, sorted(twice)[0])
+
+
+def _called_behind(
+    scene: Scene, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
+) -> Mapping[str, frozenset[str]]:
+    """Return, by target model, the forwards on the path behind one operand of a loss."""
+    instruction = scene.nodes[loss].instruction
+    assert isinstance(instruction, Evaluate)
+    operand = instruction.arguments[index].operand if index < len(instruction.arguments) else None
+    pending = [operand.name] if isinstance(operand, Ref) else []
+    called: dict[str, frozenset[str]] = {}
+    while pending:
+        value = pending.pop()
+        producer = producers.get(value)
+        if producer is None or producer not in path.nodes:
+            continue
+        node = scene.nodes[producer]
+        if node.model in derivative.models:
+            called[node.model] = called.get(node.model, frozenset()) | {producer}
+        pending.extend(use.value for use in node.uses if use.differentiable)
+    return called
+
+
+def _bootstrap(scene: Scene, loss: str, model: str) -> Diagnostic:
+    """Return the warning about a target that moves with the prediction."""
+    return Diagnostic(
+        code="W-TARGET",
+        severity="warning",
+        message=f"'{loss}' compares '{model}' with a target that '{model}' computes too, and both get gradients",
+        span=span_of(scene.spec, scene.nodes[loss].op, "inputs"),
+        label="the second input is a target",
+        help="write `stop: true` on the forward of the target if it is a constant for this gradient",
+    )
+
+
+def _target_names(node: Node) -> tuple[str, ...]:
+    """Return the models and values a node differentiates with respect to."""
+    return () if node.derivative is None else (*node.derivative.models, *node.derivative.values)
+
+
+def _either(names: list[str]) -> str:
+    """Return names as a choice in words."""
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

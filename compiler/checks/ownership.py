@@ -1,0 +1,114 @@
+"""Checks of who writes what: E-OVERLAP, E-EMA-TARGET, E-BUFFERS, W-FROZEN-TRAIN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.cells import optimizer_cell
+from compiler.checks.context import Scene
+from compiler.diagnose import span_of
+from compiler.program import Forward
+from graphspec.diagnostics import Diagnostic
+from graphspec.ops import CopyOp, EmaOp, ForwardOp, UpdateOp
+
+
+def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-OVERLAP for every parameter storage that two optimizer cells step."""
+    for cell, steppers in _find_steppers(scene).items():
+        (first, holder), *others = steppers.items()
+        for optimizer, op in others[:1]:
+            yield Diagnostic(
+                code="E-OVERLAP",
+                message=f"{cell} is stepped by two optimizers: {first} in '{holder}', {optimizer} in '{op}'",
+                span=span_of(scene.spec, op, "update"),
+                label=f"'{holder}' steps it with another optimizer" if op != holder else "two optimizers step it here",
+                help="step it once, in one update with one optimizer",
+            )
+
+
+def _find_steppers(scene: Scene) -> dict[str, dict[str, str]]:
+    """Return, by parameter cell, the optimizers that step it, each with the first op that says so."""
+    steppers: dict[str, dict[str, str]] = {}
+    for name, op in scene.spec.ops.items():
+        if isinstance(op, UpdateOp):
+            for model in op.update:
+                optimizer = optimizer_cell(name if op.optimizer is not None else model)
+                for cell in scene.models[model].cells:
+                    steppers.setdefault(cell, {}).setdefault(optimizer, name)
+    return steppers
+
+
+def check_average_targets(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-EMA-TARGET for an ema or copy into a model that an update writes, or into its own source."""
+    updates = {model: name for name, op in scene.spec.ops.items() if isinstance(op, UpdateOp) for model in op.update}
+    for name, op in scene.spec.ops.items():
+        if not isinstance(op, EmaOp | CopyOp):
+            continue
+        target = op.target(name) if isinstance(op, EmaOp) else op.into
+        source = op.ema if isinstance(op, EmaOp) else op.copy_
+        if target in updates:
+            message = f"'{target}' is averaged into by '{name}' and also stepped by the update '{updates[target]}'"
+            help = "average into a model of its own: declare one with `like:`"
+        elif set(scene.models[target].cells) & set(scene.models[source].cells):
+            message = f"'{name}' writes into its own source: '{target}' shares parameters with '{source}'"
+            help = "declare the target as a model of its own, with `like:`"
+        else:
+            continue
+        span = span_of(scene.spec, name, "into")
+        yield Diagnostic(code="E-EMA-TARGET", message=message, span=span, label="the target", help=help)
+
+
+def check_buffer_policy(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-BUFFERS where an average does not say what happens to buffers, or says what cannot be."""
+    for name, op in scene.spec.ops.items():
+        if not isinstance(op, EmaOp):
+            continue
+        source, target = scene.models[op.ema], scene.models[op.target(name)]
+        policy = op.buffers or target.policy or source.policy
+        trained = _trained_forward(scene, target.name)
+        assumed = " (assumed: its class declares no `traits`)" if "buffers" in source.assumed else ""
+        if source.buffers and policy is None:
+            yield Diagnostic(
+                code="E-BUFFERS",
+                message=f"'{name}' averages '{op.ema}', which has buffers{assumed}, and says nothing of them",
+                span=span_of(scene.spec, name, "ema"),
+                label="this model has buffers",
+                help="write `buffers: copy`, `average` or `ignore`"
+                + (", or `traits: {buffers: false}` on the model" if assumed else ""),
+            )
+        elif source.buffers and policy != "ignore" and trained is not None:
+            yield Diagnostic(
+                code="E-BUFFERS",
+                message=f"'{name}' writes the buffers of '{target.name}', and so does '{trained}', in train mode",
+                span=span_of(scene.spec, name, "buffers"),
+                label=f"policy {policy}",
+                help=f"write `buffers: ignore` on '{name}', or take `train: true` from '{trained}'",
+            )
+
+
+def _trained_forward(scene: Scene, model: str) -> str | None:
+    """Return a forward that runs a model in train mode, if there is one."""
+    for node in scene.nodes.values():
+        if node.model == model and isinstance(node.instruction, Forward) and node.instruction.train:
+            return node.op
+    return None
+
+
+def check_frozen_train(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield W-FROZEN-TRAIN for a model that no update writes and that has buffers, run in train mode."""
+    ignored = {
+        op.target(name) for name, op in scene.spec.ops.items() if isinstance(op, EmaOp) and op.buffers == "ignore"
+    }
+    for name, op in scene.spec.ops.items():
+        if not isinstance(op, ForwardOp) or not op.train or name not in scene.nodes:
+            continue
+        model = scene.models[op.forward]
+        if not model.updated and model.buffers and model.policy != "ignore" and model.name not in ignored:
+            yield Diagnostic(
+                code="W-FROZEN-TRAIN",
+                severity="warning",
+                message=f"'{op.forward}' is never updated, but '{name}' runs it in train mode: its buffers move",
+                span=span_of(scene.spec, name, "train"),
+                label="its statistics will drift",
+                help="take `train: true` away, or declare `buffers: ignore` on the model if that is meant",
+            )

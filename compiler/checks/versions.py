@@ -1,0 +1,127 @@
+"""Checks of which versions meet: W-STALE, W-MIXED, W-ADVERSARY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compiler.causality import find_producers
+from compiler.cells import is_buffers, is_optimizer
+from compiler.diagnose import span_of
+from compiler.ir import StepGraph
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+
+
+def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
+    """Yield W-STALE for a gradient taken at one version of a model and applied to a later one."""
+    for name, gradients in find_applied(graph).items():
+        node = graph.nodes[name]
+        for gradient in gradients:
+            for cell in (write.cell for write in node.writes if not is_optimizer(write.cell)):
+                taken = find_versions(graph, gradient, cell)
+                written = graph.version(name, cell)
+                if taken and written is not None and max(taken) < written:
+                    yield Diagnostic(
+                        code="W-STALE",
+                        severity="warning",
+                        message=f"'{node.op}' applies a gradient taken at {cell}@{max(taken)} to {cell}@{written}",
+                        span=span_of(spec, node.op),
+                        label="the weights moved in between",
+                        help=f"write `after: {graph.nodes[graph.writers[cell][written - 1]].op}` on the forwards of "
+                        "its loss, or add the losses and update once",
+                    )
+
+
+def check_mixed(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
+    """Yield W-MIXED for a gradient that sums uses of one target at several versions."""
+    for gradient in graph.paths:
+        derivative = graph.nodes[gradient].derivative
+        for cell in sorted(derivative.cells) if derivative is not None else ():
+            versions = find_versions(graph, gradient, cell)
+            if len(versions) > 1:
+                listed = " and ".join(f"{cell}@{version}" for version in sorted(versions))
+                yield Diagnostic(
+                    code="W-MIXED",
+                    severity="warning",
+                    message=f"the gradient of '{graph.nodes[gradient].op}' sums uses of {listed}",
+                    span=span_of(spec, graph.nodes[gradient].op),
+                    label="one gradient, several versions",
+                    help="let all forwards of the loss read one version",
+                )
+
+
+def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
+    """Yield W-ADVERSARY where an update is judged by a model that another update of the step moves from another loss.
+
+    One warning per judging forward. Silenced by `after: []` on it, which says that the weights at the start of the
+    step are meant.
+    """
+    applied = find_applied(graph)
+    judged: dict[str, set[str]] = {}
+    movers: dict[str, set[str]] = {}
+    for update, gradients in applied.items():
+        for gradient in gradients:
+            for name in graph.paths[gradient].nodes:
+                found = set(_find_movers(graph, name, update, gradient, applied))
+                if found and spec.ops[name].after != ():
+                    judged.setdefault(name, set()).add(update)
+                    movers.setdefault(name, set()).update(found)
+    for name in (name for name in graph.nodes if name in judged):
+        yield _adversary(spec, graph, name, sorted(judged[name]), sorted(movers[name]))
+
+
+def _adversary(spec: GraphSpec, graph: StepGraph, name: str, updates: list[str], movers: list[str]) -> Diagnostic:
+    """Return the warning about a judge that moves in the same step."""
+    model, judged, moved = graph.nodes[name].model, " and ".join(f"'{update}'" for update in updates), ", ".join(movers)
+    return Diagnostic(
+        code="W-ADVERSARY",
+        severity="warning",
+        message=f"{judged} {'is' if len(updates) == 1 else 'are'} judged by '{model}' as it was before {moved}",
+        span=span_of(spec, name),
+        label=f"reads {model} as it is at the start of the step",
+        help=f"write `after: {movers[0]}` on '{name}' to judge with the updated model, or `after: []` if this is meant",
+    )
+
+
+def _find_movers(
+    graph: StepGraph, name: str, update: str, gradient: str, applied: Mapping[str, tuple[str, ...]]
+) -> Iterator[str]:
+    """Yield the updates that move, from other losses, a model that a forward reads unmoved and ``update`` lacks."""
+    own = graph.nodes[gradient].derivative
+    for read in graph.nodes[name].reads:
+        if is_buffers(read.cell) or own is None or read.cell in own.cells or graph.version(name, read.cell) != 0:
+            continue
+        for writer in graph.writers.get(read.cell, ()):
+            losses = {_loss(graph, other) for other in applied.get(writer, ())}
+            if writer != update and losses and own.loss not in losses:
+                yield writer
+
+
+def _loss(graph: StepGraph, gradient: str) -> str:
+    """Return the loss a gradient differentiates."""
+    derivative = graph.nodes[gradient].derivative
+    return "" if derivative is None else derivative.loss
+
+
+def find_applied(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
+    """Return, by update, the gradients whose values it applies, through transforms."""
+    defined = find_producers(graph.nodes.values())
+    applied: dict[str, tuple[str, ...]] = {}
+    for update, node in graph.nodes.items():
+        pending = [defined[use.value] for use in node.uses if use.value in defined] if node.eager else []
+        found: list[str] = []
+        while pending:
+            name = pending.pop(0)
+            if graph.nodes[name].derivative is not None:
+                found.append(name)
+            else:
+                pending.extend(defined[use.value] for use in graph.nodes[name].uses if use.value in defined)
+        if found:
+            applied[update] = tuple(found)
+    return applied
+
+
+def find_versions(graph: StepGraph, gradient: str, cell: str) -> frozenset[int]:
+    """Return the versions of a cell that the forwards on a gradient's path read."""
+    found = (graph.version(name, cell) for name in graph.paths[gradient].nodes)
+    return frozenset(version for version in found if version is not None)

@@ -1,0 +1,96 @@
+"""When ops fire: gates, and the sets of gated ops that can fire together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from compiler.graph import sort
+from compiler.program import Gate
+
+LONGEST_PERIOD = 100_000
+"""Steps after which a pattern of gates must repeat; beyond, a spec has clocks that nobody meant."""
+
+
+def sort_gates(gates: Iterable[Gate]) -> tuple[Gate, ...]:
+    """Return the gates so that each comes after those it follows."""
+    by_op = {gate.op: gate for gate in gates}
+    followed = {op: [name for group in gate.follows for name in group if name in by_op] for op, gate in by_op.items()}
+    return tuple(by_op[op] for op in sort(followed))
+
+
+def fire(gates: Sequence[Gate], step: int, counts: Mapping[str, int], always: frozenset[str]) -> frozenset[str]:
+    """Return the gated ops that fire in a step (1-based).
+
+    ``counts`` holds, for gates on the clock ``writes``, how many steps counted before this one; ``always`` are the ops
+    that fire in every step.
+    """
+    fired: set[str] = set()
+    for gate in gates:
+        if gate.clock == "steps":
+            due = _is_due(gate, step) and _is_within(gate, step)
+        else:
+            due = counts_now(gate, step, always.union(fired)) and _is_multiple(gate, counts.get(gate.op, 0))
+        if due:
+            fired.add(gate.op)
+    return frozenset(fired)
+
+
+def counts_now(gate: Gate, step: int, fired: frozenset[str]) -> bool:
+    """Return whether a step counts for a gate on the clock ``writes``: every group it follows has an op that fired."""
+    return _is_within(gate, step) and all(fired.intersection(group) for group in gate.follows)
+
+
+def enumerate_patterns(gates: Sequence[Gate], always: frozenset[str]) -> tuple[frozenset[str], ...]:
+    """Return every set of gated ops that fires in some step, in the order of first appearance.
+
+    Between two starts or ends the pattern is periodic, so each such stretch is walked once and whole periods of it are
+    skipped. Raises ValueError with the period where it is longer than LONGEST_PERIOD.
+    """
+    period = find_period(gates)
+    if period > LONGEST_PERIOD:
+        raise ValueError(f"the clocks of {', '.join(gate.op for gate in gates)} only repeat after {period} steps")
+    seen: dict[frozenset[str], None] = {}
+    counts = {gate.op: 0 for gate in gates if gate.clock == "writes"}
+    for step in _walk(gates, period):
+        fired = fire(gates, step, counts, always)
+        seen.setdefault(fired)
+        for gate in gates:
+            if gate.clock == "writes" and counts_now(gate, step, fired | always):
+                counts[gate.op] = (counts[gate.op] + 1) % gate.every
+    return tuple(seen)
+
+
+def find_period(gates: Sequence[Gate]) -> int:
+    """Return a number of steps after which gates and counters are back where they were."""
+    steps = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
+    return steps * math.prod(gate.every for gate in gates if gate.clock == "writes")
+
+
+def _walk(gates: Sequence[Gate], period: int) -> Iterator[int]:
+    """Yield the steps worth looking at: of every stretch between breakpoints its first period and its remainder."""
+    starts = (gate.start for gate in gates if gate.start is not None)
+    ends = (gate.until + 1 for gate in gates if gate.until is not None)
+    breaks = sorted({1, *starts, *ends})
+    for begin, end in zip(breaks, [*breaks[1:], breaks[-1] + period], strict=True):
+        length = end - begin
+        if length <= 2 * period:
+            yield from range(begin, end)
+        else:
+            yield from range(begin, begin + period)
+            yield from range(end - length % period, end)
+
+
+def _is_due(gate: Gate, step: int) -> bool:
+    """Return whether a gate on the clock ``steps`` stands on one of its multiples."""
+    return (step - (gate.start or gate.every)) % gate.every == 0
+
+
+def _is_multiple(gate: Gate, count: int) -> bool:
+    """Return whether a gate is due after ``count`` earlier counted steps: the first one where it has a start."""
+    return (count if gate.start is not None else count + 1) % gate.every == 0
+
+
+def _is_within(gate: Gate, step: int) -> bool:
+    """Return whether a step lies between a gate's start and end (inclusive)."""
+    return (gate.start is None or step >= gate.start) and (gate.until is None or step <= gate.until)

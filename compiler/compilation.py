@@ -1,0 +1,250 @@
+"""From a spec to a plan: every mode, every set of ops that fire together, all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+
+from compiler.activity import Outputs, find_absent_problems, find_firing, find_live_gates, find_outputs
+from compiler.assemble import assemble
+from compiler.backends import TABLES
+from compiler.causality import find_order_problems, find_ordering, restrict_ordering
+from compiler.checks import GRAPH_CHECKS, OWNERSHIP_CHECKS, SCENE_CHECKS
+from compiler.checks.availability import check_backend
+from compiler.checks.context import Scene
+from compiler.checks.effects import check_dead, check_defer_never
+from compiler.checks.order import find_unordered_problems
+from compiler.clocks import enumerate_patterns, sort_gates
+from compiler.declarations import declare_inputs, declare_models, declare_optimizers
+from compiler.diagnose import span_of
+from compiler.facts import ModelFacts, describe_models
+from compiler.ir import Node, StepGraph
+from compiler.observations import Observations
+from compiler.ops import lower_op
+from compiler.ops.context import Lowering
+from compiler.pipeline import ANALYSES, DECISIONS, Context, Hook, run_passes
+from compiler.plan import Plan
+from compiler.policies import POLICIES
+from compiler.program import Function, Gate, Mode, ModeProgram, Program
+from compiler.structure import Structure, find_structure
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.gradient_sets import find_gradient_sets
+from graphspec.graph import GraphSpec
+from graphspec.modes import find_reaches
+from graphspec.ops import MODES
+
+
+def compile_step(
+    spec: GraphSpec,
+    backend: str = "torch",
+    order: str = "fewest",
+    observed: Observations | None = None,
+    hook: Hook | None = None,
+) -> Plan:
+    """Compile a spec for a backend (``torch`` or ``tensorflow``) under an order policy.
+
+    ``observed`` replaces assumptions about user classes by what a backend saw; ``hook`` is called after every pass.
+    Imports nothing that the spec names. Raises SpecError with every error of the spec, and ValueError for a backend or
+    policy that does not exist.
+    """
+    _require(backend, TABLES, "backend")
+    _require(order, POLICIES, "order policy")
+    context = Context(spec=spec, table=TABLES[backend], policy=POLICIES[order])
+    compilation = _Compilation(context=context, models=describe_models(spec, observed), hook=hook)
+    compilation.report(check_backend(spec, backend))
+    compilation.stop_on_errors()
+    compilation.check_document()
+    modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
+    structure = compilation.find_structure(observed)
+    compilation.report(check_dead(spec, compilation.live))
+    compilation.stop_on_errors()
+    program = Program(
+        name=spec.name,
+        backend=backend,
+        order=order,
+        seed=spec.seed,
+        rng=spec.rng,
+        inputs=declare_inputs(spec),
+        models=declare_models(spec, compilation.models, structure, backend),
+        optimizers=declare_optimizers(spec, backend),
+        modes=modes,
+    )
+    return Plan(
+        spec=spec,
+        program=program,
+        graphs=compilation.graphs,
+        warnings=compilation.warnings(),
+        notes=tuple(_assumptions(compilation.models)),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Compilation:
+    """The state of one compilation: what was found so far, and every problem."""
+
+    context: Context
+    models: Mapping[str, ModelFacts]
+    hook: Hook | None
+    problems: dict[Diagnostic, None] = field(default_factory=dict[Diagnostic, None])
+    graphs: dict[str, StepGraph] = field(default_factory=dict[str, StepGraph])
+    live: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    lowered: Mapping[str, Node] = field(default_factory=dict[str, Node])
+
+    def report(self, found: Iterable[Diagnostic]) -> None:
+        """Remember problems, each once."""
+        self.problems.update(dict.fromkeys(found))
+
+    def stop_on_errors(self) -> None:
+        """Raise SpecError with every problem if one of them is an error."""
+        if any(problem.severity == "error" for problem in self.problems):
+            raise SpecError(_sorted(self.problems), self.context.spec.texts())
+
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """Return the warnings, sorted by place."""
+        return _sorted(self.problems)
+
+    def check_document(self) -> None:
+        """Report what is wrong whatever fires in whichever mode; raise SpecError where ops have no order at all."""
+        scene = self.lower("train")
+        self.lowered = scene.everything
+        scene = replace(scene, nodes=scene.everything)
+        for check in OWNERSHIP_CHECKS:
+            self.report(check(scene))
+        self.report(find_order_problems(scene.spec, scene.everything, scene.ordering))
+        if any(problem.code == "E-CYCLE" for problem in self.problems):
+            self.stop_on_errors()
+        for check in SCENE_CHECKS:
+            self.report(check(scene))
+
+    def lower(self, mode: Mode) -> Scene:
+        """Return the nodes of a mode, and those of the whole document as they are in that mode."""
+        spec = self.context.spec
+        reaches = find_reaches(spec.ops)
+        lowering = Lowering(
+            spec=spec,
+            mode=mode,
+            backend=self.context.table.backend,
+            models=self.models,
+            reaches=reaches,
+            sets=find_gradient_sets(spec.ops, spec.models),
+        )
+        everything = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
+        nodes = {name: node for name, node in everything.items() if mode in reaches[node.op].modes}
+        ordering = find_ordering(spec, everything)
+        return Scene(spec=spec, models=self.models, nodes=nodes, everything=everything, ordering=ordering)
+
+    def compile_mode(self, mode: Mode) -> ModeProgram:
+        """Return the program of a mode; without functions where the mode has problems."""
+        scene = self.lower(mode)
+        outputs = find_outputs(scene.spec, mode, scene.nodes)
+        gates = sort_gates(find_live_gates(scene.spec, scene.nodes, outputs.demanded))
+        functions = tuple(self._compile_functions(scene, mode, gates, outputs))
+        return ModeProgram(mode=mode, gates=gates, functions=functions)
+
+    def _compile_functions(
+        self, scene: Scene, mode: Mode, gates: tuple[Gate, ...], outputs: Outputs
+    ) -> Iterator[Function]:
+        """Yield the function of every set of ops of a mode that fire together."""
+        by_op = {gate.op: gate for gate in gates}
+        patterns = self._find_patterns(scene, gates)
+        for fired in patterns:
+            firing = find_firing(scene.nodes, outputs.demanded, by_op, fired)
+            self.live[mode] = self.live.get(mode, frozenset()) | {scene.nodes[name].op for name in firing}
+            self.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
+            graph = self._compile_graph(_select(scene, mode, firing, fired, gates, outputs))
+            if graph is not None:
+                name = f"{mode}_step" if len(patterns) == 1 else f"{mode}_step_{len(self.graphs_of(mode)) + 1}"
+                self.graphs[name] = graph
+                yield assemble(graph, name)
+
+    def graphs_of(self, mode: str) -> tuple[StepGraph, ...]:
+        """Return the graphs of a mode compiled so far."""
+        return tuple(graph for graph in self.graphs.values() if graph.mode == mode)
+
+    def _find_patterns(self, scene: Scene, gates: tuple[Gate, ...]) -> tuple[frozenset[str], ...]:
+        """Return every pattern of gates; just that of all gates open where they never repeat in a reasonable time."""
+        gated = {gate.op for gate in gates}
+        always = frozenset(node.op for node in scene.nodes.values() if node.op not in gated)
+        try:
+            return enumerate_patterns(gates, always)
+        except ValueError as error:
+            span = span_of(scene.spec, gates[0].op, "every")
+            help = "choose intervals with a small common multiple"
+            self.report([Diagnostic(code="E-CLOCKS", message=str(error), span=span, help=help)])
+            return (frozenset(gated),)
+
+    def _compile_graph(self, graph: StepGraph) -> StepGraph | None:
+        """Return a scheduled graph, or None where it has errors (which are reported)."""
+        spec = self.context.spec
+        first, rest = ANALYSES[:2], ANALYSES[2:]
+        graph = run_passes(graph, first, self.context, self.hook)
+        unordered = tuple(find_unordered_problems(spec, graph))
+        self.report(unordered)
+        if unordered:
+            return None
+        for check in GRAPH_CHECKS:
+            self.report(check(spec, graph))
+        graph = run_passes(graph, rest, self.context, self.hook)
+        self.report(graph.problems)
+        if graph.problems:
+            return None
+        graph = run_passes(graph, DECISIONS, self.context, self.hook)
+        self.report(check_defer_never(spec, graph, graph.decisions))
+        return graph
+
+    def find_structure(self, observed: Observations | None) -> Structure:
+        """Return types and layers; shapes that are certainly wrong are reported."""
+        structure = find_structure(self.context.spec, self.lowered, self.models, observed)
+        self.report(structure.problems)
+        return structure
+
+
+def _select(
+    scene: Scene, mode: Mode, firing: frozenset[str], fired: frozenset[str], gates: tuple[Gate, ...], outputs: Outputs
+) -> StepGraph:
+    """Return the graph of the nodes that fire; what stands between them stays in the closure."""
+    nodes = {name: node for name, node in scene.nodes.items() if name in firing}
+    return StepGraph(
+        mode=mode,
+        active=tuple(name for name, node in nodes.items() if node.eager),
+        gated=tuple(gate.op for gate in gates if gate.op in fired),
+        outputs=outputs.values,
+        nodes=nodes,
+        causality=scene.causality,
+        ordering=restrict_ordering(scene.ordering, nodes),
+    )
+
+
+def _find_modes(spec: GraphSpec) -> tuple[Mode, ...]:
+    """Return train, eval, and every other mode an op names."""
+    named = {word.lstrip("!") for op in spec.ops.values() for word in op.mode or ()}
+    return tuple(mode for mode in MODES if mode in ("train", "eval") or mode in named)
+
+
+def _sorted(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return diagnostics sorted by place, then code and message."""
+    return tuple(sorted(problems, key=_position))
+
+
+def _position(problem: Diagnostic) -> tuple[str, int, int, str, str]:
+    """Return the sorting key of a diagnostic; those without a place come first."""
+    span = problem.span
+    if span is None:
+        return "", 0, 0, problem.code, problem.message
+    return span.file, span.line, span.column, problem.code, problem.message
+
+
+def _assumptions(models: Mapping[str, ModelFacts]) -> Iterator[str]:
+    """Yield a sentence for every model about which the worst is assumed."""
+    for model in models.values():
+        if model.assumed:
+            yield f"assumed of '{model.name}', whose class declares no such traits: {', '.join(model.assumed)}"
+
+
+def _require(name: str, known: Mapping[str, object], what: str) -> None:
+    """Raise ValueError for a name that is not in a table."""
+    if name not in known:
+        close = get_close_matches(name, known, 1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        raise ValueError(f"no {what} '{name}': known are {', '.join(known)}{hint}")

@@ -1,0 +1,138 @@
+"""Declarations of a program: inputs, models and optimizers, with everything resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from compiler.diagnose import place_in
+from compiler.facts import ModelFacts
+from compiler.graph import sort
+from compiler.ops.context import freeze_options
+from compiler.program import (
+    Initializer,
+    InputDecl,
+    ModelDecl,
+    OptimizerDecl,
+    Plain,
+    ScheduleDecl,
+    TensorDecl,
+)
+from compiler.structure import Structure
+from graphspec.graph import GraphSpec
+from graphspec.models import ModelSpec, ParameterSpec
+from graphspec.ops import UpdateOp
+from graphspec.optimizers import OptimizerSpec
+from graphspec.schedules import ScheduleSpec
+
+
+def declare_inputs(spec: GraphSpec) -> tuple[InputDecl, ...]:
+    """Return the declared inputs."""
+    return tuple(
+        InputDecl(name=name, shape=declared.shape, dtype=declared.dtype, place=_place(spec, "inputs", name))
+        for name, declared in spec.inputs.items()
+    )
+
+
+def declare_models(
+    spec: GraphSpec, models: Mapping[str, ModelFacts], structure: Structure, backend: str
+) -> tuple[ModelDecl, ...]:
+    """Return every model, hidden shadows included; each after the one it is like."""
+    found = {name: _declare_model(spec, facts, structure, backend) for name, facts in models.items()}
+    before = {name: [] if model.like is None else [model.like] for name, model in found.items()}
+    return tuple(found[name] for name in sort(before))
+
+
+def declare_optimizers(spec: GraphSpec, backend: str) -> tuple[OptimizerDecl, ...]:
+    """Return the optimizer cells that some update uses: a model's own, or an update's."""
+    return tuple(_find_optimizers(spec, backend))
+
+
+def _find_optimizers(spec: GraphSpec, backend: str) -> Iterator[OptimizerDecl]:
+    """Yield optimizers in the order of the models, then of the updates that bring one."""
+    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
+    stepped = {model for op in updates.values() if op.optimizer is None for model in op.update}
+    for name, model in spec.models.items():
+        if name in stepped and model.optimizer is not None:
+            place = _place(spec, "models", name, "optimizer")
+            yield _declare_optimizer(name, model.optimizer, (name,), backend, place)
+    for name, op in updates.items():
+        if op.optimizer is not None:
+            yield _declare_optimizer(name, op.optimizer, op.update, backend, _place(spec, "ops", name, "optimizer"))
+
+
+def _declare_optimizer(
+    name: str, optimizer: OptimizerSpec, models: tuple[str, ...], backend: str, place: str
+) -> OptimizerDecl:
+    """Return one optimizer with every default resolved."""
+    path = optimizer.class_.find(backend) if optimizer.class_ is not None else None
+    options = {key: _declare_option(value) for key, value in optimizer.resolved().items()}
+    return OptimizerDecl(
+        name=name,
+        rule=optimizer.name or path or "",
+        builtin=optimizer.name is not None,
+        models=models,
+        options=options,
+        place=place,
+    )
+
+
+def _declare_option(value: Plain | ScheduleSpec) -> Plain | ScheduleDecl:
+    """Return an option's value, a schedule with all its fields as numbers."""
+    if isinstance(value, ScheduleSpec):
+        return ScheduleDecl(kind=value.schedule, fields=value.fields)
+    return value
+
+
+def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, backend: str) -> ModelDecl:
+    """Return one model with the structure of its root."""
+    root = spec.models[facts.root]
+    layers = structure.layers.get(facts.root)
+    own = spec.models.get(facts.name)
+    return ModelDecl(
+        name=facts.name,
+        kind=_kind(root),
+        class_path=root.class_path(backend),
+        args=freeze_options(root.args),
+        layers=layers.layers if layers is not None else (),
+        parameters=_parameters(root.parameter) if layers is None else layers.parameters,
+        buffers=layers.buffers if layers is not None else (),
+        like=spec.shadows()[facts.name].ema if own is None else own.like,
+        initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
+        trained=facts.updated,
+        place=_place(spec, "ops" if own is None else "models", facts.name),
+    )
+
+
+def _kind(root: ModelSpec) -> Literal["class", "layers", "parameter"]:
+    """Return how the root of a likeness says what it is."""
+    if root.parameter is not None:
+        return "parameter"
+    return "layers" if root.layers is not None else "class"
+
+
+def _parameters(parameter: ParameterSpec | None) -> tuple[TensorDecl, ...]:
+    """Return the one tensor of a `parameter:` model."""
+    if parameter is None:
+        return ()
+    return (TensorDecl(name="value", shape=parameter.shape, initializer=_initializer(parameter.init)),)
+
+
+def _initializer(init: str | float) -> Initializer:
+    """Return how a `parameter:` starts."""
+    match init:
+        case "zeros":
+            return Initializer(kind="zeros")
+        case "ones":
+            return Initializer(kind="ones")
+        case "normal":
+            return Initializer(kind="normal", bound=1.0)
+        case "uniform":
+            return Initializer(kind="uniform", bound=1.0)
+        case _:
+            return Initializer(kind="constant", bound=float(init))
+
+
+def _place(spec: GraphSpec, *path: str) -> str:
+    """Return where something is declared, or nothing for specs built in Python."""
+    return place_in(spec.span(*path, key=True))

@@ -1,0 +1,62 @@
+"""Diagnostics of the compiler: places, and cycles told edge by edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+
+from compiler.ir import Edge, Hazard, Node
+from graphspec.diagnostics import Diagnostic, Span
+from graphspec.graph import GraphSpec
+
+PENDING = (Hazard.BACKWARD_WAR, Hazard.BUFFER_WAR)
+"""Edges that exist because a gradient still reads what a forward used; clones for the forward remove them."""
+
+
+def span_of(spec: GraphSpec, op: str, field: str | None = None) -> Span | None:
+    """Return the place of an op's name, or of one of its fields where that is written."""
+    if field is not None and field in spec.ops[op].model_fields_set:
+        return spec.span("ops", op, field)
+    return spec.span("ops", op, key=True)
+
+
+def place_in(span: Span | None) -> str:
+    """Return ``file:line:column`` with the bare file name, so that plans do not depend on where they are made.
+
+    Empty for specs built in Python.
+    """
+    return "" if span is None else f"{PurePath(span.file).name}:{span.line}:{span.column}"
+
+
+def cycle_problem(
+    code: str, spec: GraphSpec, nodes: Mapping[str, Node], edges: Iterable[Edge], cycle: tuple[str, ...]
+) -> Diagnostic:
+    """Return a diagnostic that names a cycle and the reason of each of its edges."""
+    reasons = {(edge.before, edge.after): edge for edge in reversed(tuple(edges))}
+    steps = [reasons[pair] for pair in zip(cycle, (*cycle[1:], cycle[0]), strict=True)]
+    names = " -> ".join(nodes[node].label for node in (*cycle, cycle[0]))
+    message = {
+        "E-CYCLE": f"something must read a version before it exists: {names}",
+        "E-TWO-VERSIONS": f"two versions of one model would have to be live at once: {names}",
+    }[code]
+    return Diagnostic(
+        code=code,
+        message=message,
+        span=span_of(spec, nodes[cycle[0]].op),
+        label="this op is part of the cycle",
+        notes=tuple(f"{nodes[edge.before].label} before {nodes[edge.after].label}: {edge.why}" for edge in steps),
+        help=_cycle_help(code, nodes, steps),
+    )
+
+
+def _cycle_help(code: str, nodes: Mapping[str, Node], steps: list[Edge]) -> str:
+    """Return the remedy of a cycle, which depends on what closes it."""
+    if code == "E-CYCLE":
+        return "remove one `after`, or take a value that exists earlier"
+    forwards = [nodes[name].op for edge in steps if edge.hazard in PENDING for name in edge.through]
+    if forwards:
+        return (
+            "let both ops read one version (write `after` on the other), or write `snapshot: true` on "
+            f"'{forwards[0]}', which then reads clones"
+        )
+    return "let both ops read one version: write `after` on the one that reads the older, or take it from the other"

@@ -1,0 +1,114 @@
+"""What is known about each model before anything is lowered: structure, traits, owners, optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.cells import find_parameter_cells, parameters_of
+from compiler.observations import Observations
+from graphspec.graph import GraphSpec
+from graphspec.models import BufferPolicy, ModelSpec
+from graphspec.ops import UpdateOp
+
+STATEFUL_LAYERS = frozenset({"batch_norm"})
+RANDOM_LAYERS = frozenset({"dropout"})
+COUPLED_LAYERS = frozenset({"batch_norm"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What the compiler knows of one model; ``assumed`` lists the traits that are the worst case, not knowledge."""
+
+    name: str
+    root: str
+    """The model whose declaration gives the structure: itself, or the end of its chain of likenesses."""
+    cells: tuple[str, ...]
+    """The cells of its parameters."""
+    buffers: bool
+    rng: bool
+    batch_coupled: bool
+    assumed: tuple[str, ...]
+    updated: bool
+    """Some update writes it."""
+    policy: BufferPolicy | None
+    """Its declared EMA policy for buffers."""
+
+
+def describe_models(spec: GraphSpec, observed: Observations | None) -> Mapping[str, ModelFacts]:
+    """Return the facts of every model, hidden shadows of ``ema`` without ``into`` included."""
+    cells = find_parameter_cells(spec)
+    updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
+    described = {
+        name: _describe(spec, observed, name, root=find_root(spec, name), cells=cells[name], updated=name in updated)
+        for name in spec.models
+    }
+    for name, op in spec.shadows().items():
+        root = described[op.ema].root
+        described[name] = _describe(spec, observed, name, root=root, cells=(parameters_of(name),), updated=False)
+    return described
+
+
+def find_root(spec: GraphSpec, name: str) -> str:
+    """Return the model at the end of a chain of likenesses."""
+    model = spec.models[name]
+    while model.like is not None:
+        name, model = model.like, spec.models[model.like]
+    return name
+
+
+def _describe(
+    spec: GraphSpec, observed: Observations | None, name: str, *, root: str, cells: tuple[str, ...], updated: bool
+) -> ModelFacts:
+    """Return the facts of one model from its root's declaration, or from what was observed."""
+    traits, assumed = _find_traits(spec.models[root], root, observed)
+    own = spec.models.get(name)
+    return ModelFacts(
+        name=name,
+        root=root,
+        cells=cells,
+        buffers=traits[0],
+        rng=traits[1],
+        batch_coupled=traits[2],
+        assumed=assumed,
+        updated=updated,
+        policy=own.buffers if own is not None else None,
+    )
+
+
+def _find_traits(
+    model: ModelSpec, root: str, observed: Observations | None
+) -> tuple[tuple[bool, bool, bool], tuple[str, ...]]:
+    """Return (buffers, rng, batch_coupled) and which of them are assumed."""
+    if model.parameter is not None:
+        return (False, False, False), ()
+    if model.layers:
+        kinds = frozenset(layer_kinds(model))
+        return (bool(kinds & STATEFUL_LAYERS), bool(kinds & RANDOM_LAYERS), bool(kinds & COUPLED_LAYERS)), ()
+    if observed is not None and root in observed.models:
+        seen = observed.models[root]
+        return (seen.buffers, seen.rng, seen.batch_coupled), ()
+    return _declared_traits(model)
+
+
+def _declared_traits(model: ModelSpec) -> tuple[tuple[bool, bool, bool], tuple[str, ...]]:
+    """Return the declared traits of a class, the worst case for what is not declared, and the names assumed."""
+    traits = model.traits
+    named = (
+        ("buffers", traits.buffers if traits is not None else None),
+        ("rng", traits.rng if traits is not None else None),
+        ("batch_coupled", traits.batch_coupled if traits is not None else None),
+    )
+    buffers, rng, coupled = (True if value is None else value for _, value in named)
+    return (buffers, rng, coupled), tuple(name for name, value in named if value is None)
+
+
+def layer_kinds(model: ModelSpec) -> list[str]:
+    """Return the kinds of all layers of a model, those inside containers included."""
+    pending = list(model.layers or ())
+    kinds: list[str] = []
+    while pending:
+        layer = pending.pop()
+        kinds.append(layer.kind)
+        pending.extend(layer.layers)
+    return kinds

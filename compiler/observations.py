@@ -1,0 +1,25 @@
+"""What a backend saw of the models a plan may not look at, to compile again with the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compiler.shapes import TensorType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The traits of one model, as seen: buffers, random draws, samples of a batch coupled with each other."""
+
+    buffers: bool
+    rng: bool
+    batch_coupled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """Everything seen: traits by model, and the types of values by name."""
+
+    models: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
+    outputs: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])

@@ -1,0 +1,74 @@
+"""Lowering of the writes that follow another model: ``ema`` and ``copy``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from compiler.cells import buffers_of
+from compiler.facts import ModelFacts
+from compiler.ir import Node, Read, Write
+from compiler.ops.context import Lowering
+from compiler.program import Assign, Blend
+from graphspec.ops import CopyOp, EmaOp
+
+
+def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Node, ...]:
+    """Return the one node of a weight average; it follows every write of its source."""
+    target = op.target(name)
+    policy = buffer_policy(op, context.models[op.ema], context.models[target])
+    instruction = Blend(
+        op=name, place=context.place(name), source=op.ema, target=target, decay=find_decay(op), buffers=policy
+    )
+    return (_follow(name, instruction, op.ema, target, context, buffers=policy != "ignore"),)
+
+
+def lower_copy(name: str, op: CopyOp, context: Lowering) -> tuple[Node, ...]:
+    """Return the one node of a hard target update."""
+    instruction = Assign(op=name, place=context.place(name), source=op.copy_, target=op.into)
+    return (_follow(name, instruction, op.copy_, op.into, context, buffers=True),)
+
+
+def find_decay(op: EmaOp) -> float:
+    """Return the weight of the old average per firing: ``decay``, ``1 - tau``, or 2^(-k/H) for a half-life H.
+
+    ``interval_correction`` compounds over the k writes between two firings: by default for half_life, not for the
+    others, as every predecessor that knows both words does.
+    """
+    interval = op.every if isinstance(op.every, int) else 1
+    if op.half_life is not None:
+        single = 2.0 ** (-1.0 / op.half_life.count)
+    else:
+        single = op.decay if op.decay is not None else 1.0 - (op.tau or 0.0)
+    return single**interval if op.correction == "compound" else single
+
+
+def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal["copy", "average", "ignore"]:
+    """Return what happens to buffers: the op's word, else the target's, else the source's; none to treat: ignore."""
+    if not source.buffers:
+        return "ignore"
+    return op.buffers or target.policy or source.policy or "ignore"
+
+
+def _follow(
+    name: str, instruction: Blend | Assign, source: str, target: str, context: Lowering, *, buffers: bool
+) -> Node:
+    """Return a node that reads one model's cells and writes another's."""
+    kind = "ema" if isinstance(instruction, Blend) else "copy"
+    read, written = (
+        (*model.cells, *((buffers_of(model.name),) if buffers and model.buffers else ()))
+        for model in (context.models[source], context.models[target])
+    )
+    return Node(
+        id=name,
+        op=name,
+        instruction=instruction,
+        label=f"{kind} {name}",
+        reads=(
+            *(Read(cell=cell) for cell in read),
+            *(Read(cell=cell, streaming=True) for cell in written if cell not in read),
+        ),
+        writes=tuple(Write(cell=cell) for cell in written),
+        eager=True,
+        follows=frozenset((*context.models[source].cells, buffers_of(source))),
+        place=instruction.place,
+    )

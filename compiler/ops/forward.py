@@ -1,0 +1,62 @@
+"""Lowering of ``forward``: call a model."""
+
+from __future__ import annotations
+
+from compiler.cells import buffers_of
+from compiler.facts import ModelFacts
+from compiler.ir import Node, Read, Write
+from compiler.ops.context import Lowering, lower_inputs, uses_of
+from compiler.program import Forward
+from graphspec.ops import ForwardOp
+
+
+def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ...]:
+    """Return the one node of a forward: it reads weights and buffers, and in train mode writes the buffers."""
+    model = context.models[op.forward]
+    train = _is_training(name, op, model, context)
+    arguments = lower_inputs(op.inputs)
+    instruction = Forward(
+        op=name,
+        place=context.place(name),
+        model=op.forward,
+        arguments=arguments,
+        outputs=tuple(output.name for output in op.outputs if output.tap is None) if op.outputs else (name,),
+        taps=tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None),
+        method=op.method,
+        train=train,
+        snapshot="all" if op.snapshot else "none",
+        draws=model.rng and train,
+        stop=op.stop,
+    )
+    node = Node(
+        id=name,
+        op=name,
+        instruction=instruction,
+        label=f"forward {name}",
+        uses=uses_of(arguments),
+        defines=op.defines(name),
+        reads=_reads(model, train=train, kept=not op.snapshot),
+        writes=(Write(cell=buffers_of(op.forward), statistics=True),) if train and model.buffers else (),
+        model=op.forward,
+        differentiable=not op.stop,
+        place=instruction.place,
+    )
+    return (node,)
+
+
+def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: Lowering) -> bool:
+    """Return whether the model runs in train mode: as written, else where some update owns it.
+
+    Other modes than train always evaluate, except for an op that says ``train: true`` and never runs in train mode.
+    """
+    if context.mode == "train":
+        return model.updated if op.train is None else op.train
+    return op.train is True and "train" not in context.reaches[name].modes
+
+
+def _reads(model: ModelFacts, *, train: bool, kept: bool) -> tuple[Read, ...]:
+    """Return the cells a call reads; autograd keeps them unless the call runs on clones."""
+    parameters = tuple(Read(cell=cell, saved=kept) for cell in model.cells)
+    if not model.buffers:
+        return parameters
+    return (*parameters, Read(cell=buffers_of(model.name), saved=kept, streaming=train))

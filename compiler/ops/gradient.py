@@ -1,0 +1,43 @@
+"""Lowering of ``gradient``: gradients as values."""
+
+from __future__ import annotations
+
+from compiler.ir import Derivative, Node, Use
+from compiler.ops.context import Lowering, lower_operand
+from compiler.program import Gradient
+from graphspec.ops import GradientOp
+
+
+def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Node, ...]:
+    """Return the one node of a gradient: one set over its models, and one value per differentiated value."""
+    models = tuple(target for target in op.wrt if target in context.models)
+    values = tuple(target for target in op.wrt if target not in context.models)
+    names = op.defines(name)
+    seeds = tuple(lower_operand(operand) for operand in op.grad_outputs or ())
+    instruction = Gradient(
+        op=name,
+        place=context.place(name),
+        loss=op.gradient,
+        models=models,
+        values=values,
+        output=names[0] if models else None,
+        value_outputs=names[1:] if models else names,
+        grad_outputs=seeds,
+        unconnected=op.unconnected,
+    )
+    node = Node(
+        id=name,
+        op=name,
+        instruction=instruction,
+        label=f"gradient {name}",
+        uses=(
+            Use(value=op.gradient),
+            *(Use(value=value) for value in values),
+            *(Use(value=seed) for seed in op.grad_outputs or ()),
+        ),
+        defines=names,
+        derivative=Derivative(loss=op.gradient, models=models, cells=frozenset(context.cells(models)), values=values),
+        differentiable=not op.stop,
+        place=instruction.place,
+    )
+    return (node,)

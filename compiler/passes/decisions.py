@@ -1,0 +1,153 @@
+"""Say what was decided and why: the reasons of deferrals, retained graphs, frozen weights, clones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from compiler.ir import Because, Decision, Edge, StepGraph
+from compiler.passes.flags import path_masks
+from compiler.passes.hazards import place_of
+from compiler.passes.schedule import find_anchors
+
+MOST = 4
+"""How many reasons of one kind a sentence tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A scheduled graph with what the explanations look up again and again."""
+
+    graph: StepGraph
+    position: Mapping[str, int]
+    incoming: Mapping[str, tuple[Edge, ...]]
+    masks: Mapping[str, int]
+
+
+def explain_decisions(graph: StepGraph) -> StepGraph:
+    """Return the graph with one decision for everything a reader may ask about, in the order of the sequence."""
+    incoming: dict[str, list[Edge]] = {}
+    for edge in graph.edges:
+        incoming.setdefault(edge.after, []).append(edge)
+    view = View(
+        graph=graph,
+        position={name: index for index, name in enumerate(graph.sequence)},
+        incoming={name: tuple(edges) for name, edges in incoming.items()},
+        masks=path_masks(graph),
+    )
+    found = tuple(decision for name in graph.sequence for find in DECISIONS for decision in find(view, name))
+    return replace(graph, decisions=(*graph.decisions, *found))
+
+
+def _find_deferral(view: View, name: str) -> Iterator[Decision]:
+    """Yield DEFER for an update with something between its gradient and its write."""
+    graph, node = view.graph, view.graph.nodes[name]
+    if not (node.eager and node.uses):
+        return
+    anchor = max(find_anchors(graph, name), key=view.position.__getitem__)
+    late = _find_late_edges(view, name, anchor)
+    between = graph.sequence[view.position[anchor] + 1 : view.position[name]]
+    if late:
+        last = graph.nodes[late[-1].before].label
+        reasons = "; ".join(dict.fromkeys(edge.why for edge in late))
+        text = f"{node.label} is deferred after {last}: {reasons}"
+        yield Decision(code="DEFER", subject=node.op, text=text, because=_because(graph, late), node=name)
+    elif any(not graph.nodes[other].eager for other in between):
+        why = "it says `defer: end`" if node.defer == "end" else "the order policy puts every write at the end"
+        text = f"{node.label} is deferred: {why}"
+        yield Decision(code="DEFER", subject=node.op, text=text, node=name)
+
+
+def _find_late_edges(view: View, update: str, anchor: str) -> tuple[Edge, ...]:
+    """Return the edges to an update's write from what stands after its own gradient, in sequence order."""
+    position = view.position
+    late = (edge for edge in view.incoming[update] if position[edge.before] > position[anchor])
+    return tuple(sorted(late, key=lambda edge: (position[edge.before], edge.hazard.value)))
+
+
+def _find_retain(view: View, name: str) -> Iterator[Decision]:
+    """Yield RETAIN for a gradient whose graph a later gradient runs through."""
+    graph = view.graph
+    later = graph.flags.retained.get(name, ())
+    if not later:
+        return
+    reasons = tuple(_shared_reason(view, name, other) for other in later)
+    text = f"{graph.nodes[name].label} keeps its graph: " + "; ".join(reason.text for reason in reasons[:MOST])
+    text += f"; and {len(reasons) - MOST} later gradients more" if len(reasons) > MOST else ""
+    yield Decision(code="RETAIN", subject=graph.nodes[name].op, text=text, because=reasons, node=name)
+
+
+def _shared_reason(view: View, name: str, other: str) -> Because:
+    """Return which nodes two gradients both run through, the first few by name."""
+    shared = view.masks[name] & view.masks[other]
+    through = _first_names(shared, tuple(view.graph.nodes))
+    more = shared.bit_count() - len(through)
+    told = ", ".join(through) + (f" and {more} more" if more else "")
+    node = view.graph.nodes[other]
+    text = f"{node.label} runs through {told} too"
+    return Because(edge="graph", op=node.op, through=through, place=node.place, text=text)
+
+
+def _first_names(mask: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the lowest few bits that are set."""
+    found: list[str] = []
+    while mask and len(found) < MOST:
+        low = mask & -mask
+        found.append(names[low.bit_length() - 1])
+        mask ^= low
+    return tuple(found)
+
+
+def _find_create(view: View, name: str) -> Iterator[Decision]:
+    """Yield CREATE_GRAPH for a gradient that is differentiated again."""
+    graph = view.graph
+    outer = graph.flags.created.get(name)
+    if outer is not None:
+        text = f"{graph.nodes[name].label} is recorded itself: {graph.nodes[outer].label} differentiates it"
+        because = (Because(edge="data", op=graph.nodes[outer].op, place=graph.nodes[outer].place),)
+        yield Decision(code="CREATE_GRAPH", subject=graph.nodes[name].op, text=text, because=because, node=name)
+
+
+def _find_forward(view: View, name: str) -> Iterator[Decision]:
+    """Yield NO_GRAD, FREEZE and SNAPSHOT for a forward."""
+    graph, node = view.graph, view.graph.nodes[name]
+    if node.model is None:
+        return
+    if name not in graph.flags.recorded:
+        text = f"{node.label} runs without a graph: no gradient passes through it"
+        yield Decision(code="NO_GRAD", subject=node.op, text=text, node=name)
+    elif name in graph.flags.frozen:
+        text = f"{node.label} runs with the weights of {node.model} frozen: no gradient is taken of them"
+        yield Decision(code="FREEZE", subject=node.op, text=text, node=name)
+    if name in graph.snapshots:
+        text = (
+            f"{node.label} runs on clones of {node.model}'s buffers: a later gradient needs them after they are written"
+        )
+        yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
+
+
+def _find_detach(view: View, name: str) -> Iterator[Decision]:
+    """Yield DETACH for a use that passes no gradient back."""
+    graph = view.graph
+    for value in (use.value for use in graph.nodes[name].uses):
+        if (value, name) in graph.flags.detached:
+            text = f"{graph.nodes[name].label} takes {value} detached: no gradient is wanted behind it on this way"
+            yield Decision(code="DETACH", subject=graph.nodes[name].op, text=text, node=name)
+
+
+DECISIONS = (_find_deferral, _find_retain, _find_create, _find_forward, _find_detach)
+
+
+def _because(graph: StepGraph, edges: tuple[Edge, ...]) -> tuple[Because, ...]:
+    """Return edges as reasons of a decision."""
+    return tuple(
+        Because(
+            edge=edge.hazard.value,
+            op=graph.nodes[edge.before].op,
+            cell="" if edge.cell is None else str(edge.cell),
+            through=tuple(graph.nodes[name].op for name in edge.through),
+            place=place_of(graph, edge),
+            text=edge.why,
+        )
+        for edge in edges
+    )

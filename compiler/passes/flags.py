@@ -1,0 +1,91 @@
+"""Infer what each node needs of the autograd graph: record, freeze, detach, retain_graph, create_graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from compiler.causality import find_producers
+from compiler.ir import GraphFlags, StepGraph
+
+
+def infer_flags(graph: StepGraph) -> StepGraph:
+    """Return the graph with its flags; needs paths and the sequence."""
+    recorded = frozenset[str]().union(*(path.nodes for path in graph.paths.values()))
+    return replace(
+        graph,
+        flags=GraphFlags(
+            recorded=recorded,
+            frozen=find_frozen(graph, recorded),
+            detached=find_detached(graph, recorded),
+            retained=find_retained(graph),
+            created=find_created(graph),
+        ),
+    )
+
+
+def find_frozen(graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
+    """Return the recorded forwards of whose own weights no gradient on their paths is taken."""
+    wanted = {
+        name
+        for gradient, path in graph.paths.items()
+        for name in path.nodes
+        if _reads_any(graph, name, _targets(graph, gradient))
+    }
+    return frozenset(name for name in recorded if graph.nodes[name].model is not None and name not in wanted)
+
+
+def find_detached(graph: StepGraph, recorded: frozenset[str]) -> frozenset[tuple[str, str]]:
+    """Return the uses by recorded nodes of values with a graph through which no gradient is wanted."""
+    producers = find_producers(graph.nodes.values())
+    carried = frozenset[tuple[str, str]]().union(*(path.uses for path in graph.paths.values()))
+    targets = {value for name in graph.paths for value in _values(graph, name)}
+    attached = {
+        value for value, name in producers.items() if name in recorded and graph.nodes[name].differentiable
+    } | targets
+    uses = ((use.value, name) for name in graph.nodes if name in recorded for use in graph.nodes[name].uses)
+    return frozenset(use for use in uses if use[0] in attached and use not in carried)
+
+
+def find_retained(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
+    """Return, for every gradient, the later gradients whose path shares a node with its own."""
+    ordered = [name for name in graph.sequence if name in graph.paths]
+    masks = path_masks(graph)
+    shared = {
+        name: tuple(later for later in ordered[index + 1 :] if masks[name] & masks[later])
+        for index, name in enumerate(ordered)
+    }
+    return {name: later for name, later in shared.items() if later}
+
+
+def path_masks(graph: StepGraph) -> Mapping[str, int]:
+    """Return the nodes on the path of every gradient as one integer, bits in listed order."""
+    bits = {name: 1 << position for position, name in enumerate(graph.nodes)}
+    return {gradient: sum(bits[name] for name in path.nodes) for gradient, path in graph.paths.items()}
+
+
+def find_created(graph: StepGraph) -> Mapping[str, str]:
+    """Return, for every gradient on another's path, that other gradient (the first in listed order)."""
+    created: dict[str, str] = {}
+    for gradient, path in graph.paths.items():
+        for name in path.nodes:
+            if name in graph.paths:
+                created.setdefault(name, gradient)
+    return created
+
+
+def _targets(graph: StepGraph, gradient: str) -> frozenset[str]:
+    """Return the cells a gradient differentiates."""
+    derivative = graph.nodes[gradient].derivative
+    return frozenset() if derivative is None else derivative.cells
+
+
+def _values(graph: StepGraph, gradient: str) -> tuple[str, ...]:
+    """Return the values a gradient differentiates."""
+    derivative = graph.nodes[gradient].derivative
+    return () if derivative is None else derivative.values
+
+
+def _reads_any(graph: StepGraph, name: str, cells: frozenset[str]) -> bool:
+    """Return whether a node reads one of the cells."""
+    return any(read.cell in cells for read in graph.nodes[name].reads)

@@ -1,0 +1,150 @@
+"""Find the hazard edges: which instruction must precede which so that every one sees the versions it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from compiler.backends import HazardTable
+from compiler.cells import is_buffers
+from compiler.diagnose import cycle_problem
+from compiler.graph import find_cycles
+from compiler.ir import Access, Edge, Hazard, StepGraph
+from compiler.program import CellVersion
+from graphspec.graph import GraphSpec
+
+
+def find_hazards(graph: StepGraph, table: HazardTable) -> StepGraph:
+    """Return the graph with every hazard edge of the backend's table."""
+    edges = [*_find_cell_hazards(graph), *_find_order_hazards(graph)]
+    if table.keeps_cells:
+        edges.extend(_find_backward_hazards(graph))
+    return replace(graph, hazards=tuple(edges))
+
+
+def resolve_cycles(graph: StepGraph, spec: GraphSpec) -> StepGraph:
+    """Return the graph without cycles: a forward whose buffers are needed later than they last runs on clones.
+
+    Cycles that no clone can break are E-TWO-VERSIONS. (E-CYCLE is found before, among happens-before edges.)
+    """
+    rigid = [edge for edge in graph.edges if edge.hazard is not Hazard.BUFFER_WAR]
+    cycles = find_cycles((edge.before, edge.after) for edge in rigid)
+    problems = tuple(cycle_problem("E-TWO-VERSIONS", spec, graph.nodes, rigid, cycle) for cycle in cycles)
+    if problems:
+        return replace(graph, problems=(*graph.problems, *problems))
+    while cycles := find_cycles((edge.before, edge.after) for edge in graph.edges):
+        graph = _snapshot(graph, cycles[0])
+    return graph
+
+
+def _snapshot(graph: StepGraph, cycle: tuple[str, ...]) -> StepGraph:
+    """Return the graph with clones for the forwards of the first buffer hazard on a cycle."""
+    pairs = set(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+    rigid = {(edge.before, edge.after) for edge in graph.edges if edge.hazard is not Hazard.BUFFER_WAR}
+    breakable = next(
+        edge
+        for edge in graph.hazards
+        if edge.hazard is Hazard.BUFFER_WAR and (edge.before, edge.after) in pairs - rigid
+    )
+    cloned = frozenset(breakable.through)
+    hazards = tuple(edge for edge in graph.hazards if not _is_buffer_hazard_of(edge, cloned))
+    snapshots = {**graph.snapshots, **dict.fromkeys(breakable.through, "buffers")}
+    return replace(graph, hazards=hazards, snapshots=snapshots)
+
+
+def _is_buffer_hazard_of(edge: Edge, forwards: frozenset[str]) -> bool:
+    """Return whether an edge exists only because of these forwards' buffers."""
+    return edge.hazard is Hazard.BUFFER_WAR and forwards.issuperset(edge.through)
+
+
+def _find_cell_hazards(graph: StepGraph) -> Iterator[Edge]:
+    """Yield the edges every backend has: read after write, write after read, write after write."""
+    for name, accesses in graph.accesses.items():
+        for access in accesses:
+            if access.mode == "read":
+                yield from _read_edges(graph, name, access)
+            elif access.at.version > 1:
+                yield _write_edge(graph, name, access)
+
+
+def _read_edges(graph: StepGraph, name: str, access: Access) -> Iterator[Edge]:
+    """Yield the edges of one read: after the write of its version, before the write of the next."""
+    at, writers = access.at, graph.writers.get(access.at.cell, ())
+    label = graph.nodes[name].label
+    if at.version > 0 and writers[at.version - 1] != name:
+        writer = writers[at.version - 1]
+        yield Edge(before=writer, after=name, hazard=Hazard.RAW, cell=at, why=f"{label} reads {at}")
+    if at.version < len(writers) and writers[at.version] != name:
+        why = f"{label} still reads {at}"
+        yield Edge(before=name, after=writers[at.version], hazard=Hazard.WAR, cell=at, why=why, through=(name,))
+
+
+def _write_edge(graph: StepGraph, name: str, access: Access) -> Edge:
+    """Return the edge from the write of the version before."""
+    before = graph.writers[access.at.cell][access.at.version - 2]
+    why = f"{graph.nodes[name].label} writes {access.at} over what {graph.nodes[before].label} wrote"
+    return Edge(before=before, after=name, hazard=Hazard.WAW, cell=access.at, why=why)
+
+
+def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
+    """Yield an edge from every train-mode forward of a model to an average or copy that writes the model.
+
+    The statistics such a forward leaves belong to the version the other writer ends, whatever its buffers policy.
+    """
+    for cell, names in graph.writers.items():
+        statistics = [name for name in names if not graph.nodes[name].eager]
+        for name in names:
+            for forward in statistics if graph.nodes[name].eager else ():
+                why = f"{graph.nodes[name].label} writes {cell} after all train-mode forwards of the step"
+                yield Edge(before=forward, after=name, hazard=Hazard.WAW, why=why)
+
+
+def _find_backward_hazards(graph: StepGraph) -> Iterator[Edge]:
+    """Yield, for every gradient, an edge to the next writer of each cell that autograd keeps on its path."""
+    for gradient, path in graph.paths.items():
+        through: dict[tuple[str, CellVersion], list[str]] = {}
+        for name in (node for node in graph.nodes if node in path.nodes):
+            for writer, at in _find_endangering(graph, name):
+                through.setdefault((writer, at), []).append(name)
+        for (writer, at), forwards in through.items():
+            yield _backward_edge(graph, gradient, writer, at, tuple(forwards))
+
+
+def _find_endangering(graph: StepGraph, name: str) -> Iterator[tuple[str, CellVersion]]:
+    """Yield (writer, version read) for the next write of every cell that is kept for the node's backward.
+
+    A train-mode forward normalises with the batch's own statistics: later train-mode forwards do not disturb it, other
+    writers of the buffers do.
+    """
+    streaming = {read.cell for read in graph.nodes[name].reads if read.streaming}
+    for access in graph.accesses[name]:
+        if not access.saved:
+            continue
+        for writer in graph.writers.get(access.at.cell, ())[access.at.version :]:
+            if access.at.cell not in streaming or graph.nodes[writer].eager:
+                yield writer, access.at
+                break
+
+
+def _backward_edge(graph: StepGraph, gradient: str, writer: str, at: CellVersion, forwards: tuple[str, ...]) -> Edge:
+    """Return the edge from a gradient to a writer of what it still reads."""
+    places = ", ".join(_with_place(graph, name) for name in forwards)
+    return Edge(
+        before=gradient,
+        after=writer,
+        hazard=Hazard.BUFFER_WAR if is_buffers(at.cell) else Hazard.BACKWARD_WAR,
+        cell=at,
+        why=f"{graph.nodes[gradient].label} still reads {at} through {places}",
+        through=forwards,
+    )
+
+
+def place_of(graph: StepGraph, edge: Edge) -> str:
+    """Return the place in the spec an edge is about: its first forward's, else that of the op before."""
+    return graph.nodes[edge.through[0] if edge.through else edge.before].place
+
+
+def _with_place(graph: StepGraph, name: str) -> str:
+    """Return a node's op with its place in the spec."""
+    place = graph.nodes[name].place
+    return f"{graph.nodes[name].op} ({place})" if place else graph.nodes[name].op

@@ -1,0 +1,102 @@
+"""Find P(g) of every gradient: the nodes on a differentiable path from its targets to its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from compiler.causality import find_producers
+from compiler.graph import sort
+from compiler.ir import Derivative, GradientPath, Node, StepGraph
+
+
+def find_paths(graph: StepGraph) -> StepGraph:
+    """Return the graph with the path of every gradient; inner gradients first, since outer paths contain theirs."""
+    producers = find_producers(graph.nodes.values())
+    paths: dict[str, GradientPath] = {}
+    for name in _inner_first(graph):
+        derivative = graph.nodes[name].derivative
+        assert derivative is not None
+        paths[name] = find_path(derivative, graph.nodes, producers, paths)
+    return replace(graph, paths=paths)
+
+
+def find_path(
+    derivative: Derivative, nodes: Mapping[str, Node], producers: Mapping[str, str], inner: Mapping[str, GradientPath]
+) -> GradientPath:
+    """Return the path of one derivative, given the paths of the gradients it may differentiate again.
+
+    A gradient on the path brings its whole inner path along: differentiating it again reads all of that.
+    """
+    if derivative.loss not in producers:
+        return GradientPath(nodes=frozenset(), uses=frozenset())
+    reaching = _find_reaching(producers[derivative.loss], nodes, producers, inner)
+    derived = _find_derived(derivative, nodes, reaching, producers, inner)
+    on_path = {name for name in reaching if name in derived}
+    second = [inner[name] for name in on_path if name in inner]
+    members = frozenset(on_path).union(*(path.nodes for path in second))
+    uses = {
+        (use.value, name)
+        for name in on_path
+        for use in nodes[name].uses
+        if use.differentiable and (use.value in derivative.values or producers.get(use.value) in on_path)
+    }
+    return GradientPath(nodes=members, uses=frozenset(uses).union(*(path.uses for path in second)))
+
+
+def find_reached_models(graph: StepGraph, gradient: str) -> frozenset[str]:
+    """Return the models whose forwards lie on a gradient's path."""
+    called = (graph.nodes[name].model for name in graph.paths[gradient].nodes)
+    return frozenset(model for model in called if model is not None)
+
+
+def _inner_first(graph: StepGraph) -> list[str]:
+    """Return the gradients, those in another's causal past first."""
+    gradients = [name for name, node in graph.nodes.items() if node.derivative is not None]
+    return sorted(gradients, key=lambda name: len(graph.causality.past(name, gradients)))
+
+
+def _find_reaching(
+    loss: str, nodes: Mapping[str, Node], producers: Mapping[str, str], inner: Mapping[str, GradientPath]
+) -> dict[str, None]:
+    """Return the nodes from which a differentiable path leads to the loss, the loss first."""
+    reaching: dict[str, None] = {}
+    pending = [loss]
+    while pending:
+        name = pending.pop()
+        if name in reaching or not nodes[name].differentiable:
+            continue
+        reaching[name] = None
+        pending.extend(inner[name].nodes if name in inner else ())
+        pending.extend(
+            producers[use.value] for use in nodes[name].uses if use.differentiable and use.value in producers
+        )
+    return reaching
+
+
+def _find_derived(
+    derivative: Derivative,
+    nodes: Mapping[str, Node],
+    reaching: Mapping[str, None],
+    producers: Mapping[str, str],
+    inner: Mapping[str, GradientPath],
+) -> frozenset[str]:
+    """Return those of the reaching nodes whose results depend on the targets."""
+    derived: set[str] = set()
+    for name in _data_order(reaching, nodes, producers):
+        node = nodes[name]
+        depends = any(read.cell in derivative.cells for read in node.reads) or any(
+            use.differentiable and (use.value in derivative.values or producers.get(use.value) in derived)
+            for use in node.uses
+        )
+        if depends or (name in inner and any(member in derived for member in inner[name].nodes)):
+            derived.add(name)
+    return frozenset(derived)
+
+
+def _data_order(names: Mapping[str, None], nodes: Mapping[str, Node], producers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return nodes so that each comes after those whose values it uses."""
+    before = {
+        name: [producers[use.value] for use in nodes[name].uses if producers.get(use.value) in names] for name in names
+    }
+    return sort(before)

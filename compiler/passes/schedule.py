@@ -1,0 +1,136 @@
+"""Put the instructions in a sequence: values on demand, each write at its earliest legal place.
+
+The only freedom is the order of the updates' gradients, which an order policy chooses (compiler/policies.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from compiler.graph import Causality, close
+from compiler.ir import Node, StepGraph
+from compiler.policies import Policy, UpdateOrder
+
+
+def schedule(graph: StepGraph, policy: Policy) -> StepGraph:
+    """Return the graph with its sequence under an order policy; the graph must have no cycle."""
+    order = describe_updates(graph)
+    chosen = policy.choose(order, graph)
+    sequence = _Scheduler(graph, eager=policy.eager).run(order, chosen)
+    return replace(graph, sequence=sequence)
+
+
+def describe_updates(graph: StepGraph) -> UpdateOrder:
+    """Return what an order policy needs to know: each update's anchors, what they need, what its write waits for."""
+    closure = close(_predecessors(graph))
+    updates = [name for name, node in graph.nodes.items() if node.eager and node.uses]
+    anchors = {name: find_anchors(graph, name) for name in updates}
+    return UpdateOrder(
+        anchors=anchors,
+        before={name: _find_needed(anchors[name], name, anchors, closure) for name in updates},
+        waits={name: _find_needed((name,), name, anchors, closure) for name in updates},
+        always=frozenset(name for name in updates if _is_always_deferred(name, anchors[name], graph, closure)),
+        never=frozenset(name for name in updates if graph.nodes[name].defer == "never"),
+    )
+
+
+def _is_always_deferred(update: str, anchors: tuple[str, ...], graph: StepGraph, closure: Causality) -> bool:
+    """Return whether some node must stand between an update's own anchors and its write."""
+    return any(
+        name not in anchors and any(closure.precedes(anchor, name) for anchor in anchors)
+        for name in closure.past(update, graph.nodes)
+    )
+
+
+def find_anchors(graph: StepGraph, update: str) -> tuple[str, ...]:
+    """Return the last nodes of an update's own chain before its write: gradients, or the last transforms of them."""
+    defined = {value: name for name, node in graph.nodes.items() for value in node.defines}
+    return tuple(dict.fromkeys(defined[use.value] for use in graph.nodes[update].uses))
+
+
+def _find_needed(
+    nodes: tuple[str, ...], update: str, anchors: Mapping[str, tuple[str, ...]], closure: Causality
+) -> frozenset[str]:
+    """Return the other updates one of whose anchors, not its own as well, must come before one of the nodes."""
+    own = anchors[update]
+    return frozenset(
+        other
+        for other, theirs in anchors.items()
+        if any(closure.precedes(anchor, node) for anchor in theirs if anchor not in own for node in nodes)
+    )
+
+
+def _predecessors(graph: StepGraph) -> dict[str, list[str]]:
+    """Return the direct predecessors of every node, in listed order."""
+    position = {name: index for index, name in enumerate(graph.nodes)}
+    found: dict[str, set[str]] = {name: set() for name in graph.nodes}
+    for edge in graph.edges:
+        found[edge.after].add(edge.before)
+    return {name: sorted(before, key=position.__getitem__) for name, before in found.items()}
+
+
+class _Scheduler:
+    """Appends nodes on demand: a node's predecessors first, and every write as soon as nothing holds it back."""
+
+    def __init__(self, graph: StepGraph, *, eager: bool) -> None:
+        self._graph = graph
+        self._eager = eager
+        self._before = _predecessors(graph)
+        self._closure = close(self._before)
+        self._done: dict[str, None] = {}
+        self._writes = [name for name, node in graph.nodes.items() if node.eager]
+        self._waiting = {name: len(before) for name, before in self._before.items()}
+        self._after: dict[str, list[str]] = {name: [] for name in graph.nodes}
+        for name, before in self._before.items():
+            for other in before:
+                self._after[other].append(name)
+
+    def run(self, order: UpdateOrder, chosen: Iterable[str]) -> tuple[str, ...]:
+        """Return the sequence for updates in the chosen order, then everything else in listed order."""
+        remaining = dict(order.anchors)
+        for update in chosen:
+            self._prepare(update, remaining)
+            for anchor in remaining.pop(update):
+                self._demand(anchor)
+        for name in (*(name for name in self._before if name not in self._writes), *self._writes):
+            self._demand(name)
+        return tuple(self._done)
+
+    def _prepare(self, update: str, remaining: Mapping[str, tuple[str, ...]]) -> None:
+        """Demand what the update's write waits for and no gradient still to come leads to, so that it need not wait."""
+        bits, masks, late = self._closure.bits, self._closure.masks, 0
+        for anchor in (anchor for anchors in remaining.values() for anchor in anchors):
+            late |= 0 if anchor in self._done else bits[anchor]
+        for name in self._closure.past(update, self._before):
+            if not (masks[name] | bits[name]) & late:
+                self._demand(name)
+
+    def _demand(self, name: str) -> None:
+        """Append a node after everything it needs (depth first, without recursion)."""
+        stack = [name]
+        while stack:
+            node = stack[-1]
+            missing = next((before for before in self._before[node] if before not in self._done), None)
+            if missing is not None:
+                stack.append(missing)
+                continue
+            stack.pop()
+            self._append(node)
+
+    def _append(self, name: str) -> None:
+        """Append one node and, at once, the writes it sets free."""
+        pending = [name]
+        while pending:
+            node = pending.pop(0)
+            if node in self._done:
+                continue
+            self._done[node] = None
+            for after in self._after[node]:
+                self._waiting[after] -= 1
+                if self._waiting[after] == 0 and self._is_immediate(self._graph.nodes[after]):
+                    pending.append(after)
+
+    def _is_immediate(self, node: Node) -> bool:
+        """Return whether a node is put into the sequence as soon as nothing holds it back."""
+        return node.eager and (node.defer == "never" or (self._eager and node.defer == "auto"))

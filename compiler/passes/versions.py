@@ -1,0 +1,79 @@
+"""Give every access to a cell its version: the number of writers of the cell in the node's causal past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from compiler.causality import find_writers
+from compiler.graph import Causality
+from compiler.ir import Access, Node, Read, StepGraph
+from compiler.program import CellVersion
+
+
+def assign_versions(graph: StepGraph) -> StepGraph:
+    """Return the graph with the writers of every cell in order and every access at its version."""
+    statistics = order_statistics(graph.nodes, graph.causality)
+    writers = {
+        cell: order_writers(names, graph, statistics) for cell, names in find_writers(graph.nodes.values()).items()
+    }
+    positions = {cell: {name: index for index, name in enumerate(names)} for cell, names in writers.items()}
+    accesses = {
+        name: tuple(_find_accesses(node, writers, positions, graph.causality)) for name, node in graph.nodes.items()
+    }
+    return replace(graph, writers=writers, accesses=accesses)
+
+
+def order_statistics(nodes: Mapping[str, Node], causality: Causality) -> tuple[str, ...]:
+    """Return all train-mode forwards of models with buffers in the one order in which they run.
+
+    Repeatedly the first listed whose happens-before predecessors among them are done.
+    """
+    pending = [name for name, node in nodes.items() if any(write.statistics for write in node.writes)]
+    ordered: list[str] = []
+    while pending:
+        first = next(name for name in pending if not causality.past(name, pending))
+        ordered.append(first)
+        pending.remove(first)
+    return tuple(ordered)
+
+
+def order_writers(names: tuple[str, ...], graph: StepGraph, statistics: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the writers of one cell in order: train-mode forwards as they run, then the others by happens-before."""
+    forwards = [name for name in statistics if name in names]
+    others = [name for name in names if name not in statistics]
+    return (*forwards, *sorted(others, key=lambda name: len(graph.causality.past(name, others))))
+
+
+def find_unordered(graph: StepGraph) -> Iterator[tuple[str, str, str]]:
+    """Yield (cell, writer, writer) for writers of one cell of which neither happens before the other."""
+    for cell, names in graph.writers.items():
+        writing = [name for name in names if graph.nodes[name].eager]
+        for first, second in pairwise(writing):
+            if not graph.causality.precedes(first, second):
+                yield cell, first, second
+
+
+def _find_accesses(
+    node: Node, writers: Mapping[str, tuple[str, ...]], positions: Mapping[str, Mapping[str, int]], causality: Causality
+) -> Iterator[Access]:
+    """Yield the versioned accesses of one node."""
+    for read in node.reads:
+        version = _read_version(node, read, writers.get(read.cell, ()), positions.get(read.cell, {}), causality)
+        yield Access(at=CellVersion(cell=read.cell, version=version), mode="read", saved=read.saved)
+    for write in node.writes:
+        version = positions[write.cell][node.id] + 1
+        yield Access(at=CellVersion(cell=write.cell, version=version), mode="write")
+
+
+def _read_version(
+    node: Node, read: Read, writers: tuple[str, ...], positions: Mapping[str, int], causality: Causality
+) -> int:
+    """Return the version a node reads: its own place among the writers where it reads what is newest, else its past's.
+
+    Among writers ordered by execution alone (statistics) the last one in the past counts, and all before it.
+    """
+    if read.streaming and node.id in positions:
+        return positions[node.id]
+    return max((positions[writer] + 1 for writer in causality.past(node.id, writers)), default=0)

@@ -1,0 +1,65 @@
+"""The plan: a compiled schedule with its reasons, in every form a reader or a tool may want."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from compiler import diagram, explain, plan_json, printer
+from compiler.ir import StepGraph
+from compiler.program import Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The schedule of a step and the decisions behind it; ``print(plan)`` shows the train mode."""
+
+    spec: GraphSpec
+    program: Program
+    graphs: Mapping[str, StepGraph]
+    """What the passes found out, by function."""
+    warnings: tuple[Diagnostic, ...]
+    notes: tuple[str, ...]
+    """What was assumed about models that may not be looked at."""
+
+    def __str__(self) -> str:
+        """Return the train plan as text."""
+        return self.text()
+
+    def text(self, mode: str = "train") -> str:
+        """Return the plan of a mode as text; raise KeyError for a mode the spec does not have."""
+        return printer.print_plan(self, self._known(mode))
+
+    def to_json(self, mode: str = "train") -> plan_json.Object:
+        """Return the plan of a mode in the published JSON format; raise KeyError for an unknown mode."""
+        return plan_json.export_plan(self, self._known(mode))
+
+    def mermaid(self, mode: str = "train") -> str:
+        """Return the plan of a mode as a Mermaid flowchart; raise KeyError for an unknown mode."""
+        return diagram.draw_mermaid(self, self._known(mode))
+
+    def dot(self, mode: str = "train") -> str:
+        """Return the plan of a mode as a Graphviz digraph; raise KeyError for an unknown mode."""
+        return diagram.draw_dot(self, self._known(mode))
+
+    def explain(self, op: str) -> str:
+        """Return what happens to an op, where and why; raise KeyError with suggestions for an unknown one."""
+        if op not in self.spec.ops:
+            close = get_close_matches(op, self.spec.ops, 3)
+            hint = f"; did you mean {', '.join(close)}?" if close else ""
+            raise KeyError(f"no op '{op}' in {self.spec.name}{hint}")
+        return explain.explain_op(self, op)
+
+    def graphs_of(self, mode: str) -> Mapping[str, StepGraph]:
+        """Return the graphs of a mode by function."""
+        return {name: graph for name, graph in self.graphs.items() if graph.mode == mode}
+
+    def _known(self, mode: str) -> str:
+        """Return a mode that the program has; raise KeyError for others."""
+        modes = [program.mode for program in self.program.modes]
+        if mode not in modes:
+            raise KeyError(f"no mode '{mode}' in {self.spec.name}: it has {', '.join(modes)}")
+        return mode

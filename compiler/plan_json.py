@@ -1,0 +1,198 @@
+"""The plan as JSON: the published format (schemas/plan.schema.json)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from compiler.diagnose import place_in
+from compiler.ir import Because, Decision
+from compiler.phrases import arguments_of, kind_of
+from compiler.program import (
+    Apply,
+    Argument,
+    Assign,
+    Blend,
+    Constant,
+    Emit,
+    Evaluate,
+    Forward,
+    Function,
+    Gradient,
+    Instruction,
+    Random,
+    Release,
+    Transform,
+)
+from graphspec.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from compiler.plan import Plan
+
+Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Object: TypeAlias = dict[str, Json]
+
+
+def export_plan(plan: Plan, mode: str) -> Object:
+    """Return the plan of a mode as an object of the published format."""
+    program = plan.program
+    decisions: dict[str, Object] = {}
+    for graph in plan.graphs_of(mode).values():
+        for decision in graph.decisions:
+            decisions.setdefault(f"{decision.code} {decision.text}", _export_decision(decision))
+    return {
+        "plan": 1,
+        "name": program.name,
+        "backend": program.backend,
+        "mode": mode,
+        "order": program.order,
+        "functions": [_export_function(function) for function in program.mode(mode).functions],
+        "decisions": list(decisions.values()),
+        "warnings": [_export_warning(plan, problem) for problem in plan.warnings],
+    }
+
+
+def _export_function(function: Function) -> Object:
+    """Return one function."""
+    return {
+        "name": function.name,
+        "active": list(function.active),
+        "instructions": [export_instruction(instruction) for instruction in function.instructions],
+    }
+
+
+def export_instruction(instruction: Instruction) -> Object:
+    """Return one instruction: kind, op, accesses, and what its kind adds."""
+    common: Object = {"kind": kind_of(instruction), "op": instruction.op}
+    if instruction.reads:
+        common["reads"] = [str(at) for at in instruction.reads]
+    if instruction.writes:
+        common["writes"] = [str(at) for at in instruction.writes]
+    return {**common, **_export_details(instruction)}
+
+
+def _export_details(instruction: Instruction) -> Object:
+    """Return the fields that only this kind of instruction has."""
+    match instruction:
+        case Forward():
+            return _export_forward(instruction)
+        case Evaluate():
+            return _export_evaluate(instruction)
+        case Random():
+            return {"distribution": instruction.distribution, "outputs": [instruction.output]}
+        case Gradient():
+            return _export_gradient(instruction)
+        case Transform():
+            function = instruction.function.name
+            return {"function": function, "inputs": list(instruction.inputs), "outputs": [instruction.output]}
+        case Apply():
+            return _export_apply(instruction)
+        case Blend():
+            followed: Object = {"source": instruction.source, "target": instruction.target}
+            return {**followed, "decay": instruction.decay, "buffers": instruction.buffers}
+        case Assign():
+            return {"source": instruction.source, "target": instruction.target}
+        case Release() | Emit():
+            return {"values": list(instruction.values)}
+        case _:
+            assert_never(instruction)
+
+
+def _export_forward(instruction: Forward) -> Object:
+    """Return the fields of a forward."""
+    return {
+        "model": instruction.model,
+        "inputs": _inputs(instruction),
+        "outputs": [*instruction.outputs, *(value for value, _ in instruction.taps)],
+        "train": instruction.train,
+        "graph": instruction.graph,
+        "frozen": instruction.frozen,
+        "snapshot": instruction.snapshot,
+        "detached": _detached(instruction),
+    }
+
+
+def _export_evaluate(instruction: Evaluate) -> Object:
+    """Return the fields of a pure op."""
+    return {
+        "function": instruction.function.name,
+        "inputs": _inputs(instruction),
+        "outputs": list(instruction.outputs),
+        "graph": instruction.graph,
+        "detached": _detached(instruction),
+    }
+
+
+def _export_apply(instruction: Apply) -> Object:
+    """Return the fields of an optimizer's write."""
+    optimizers: list[Json] = [part.optimizer for part in instruction.parts]
+    inputs = dict.fromkeys(part.gradients for part in instruction.parts)
+    return {"optimizers": optimizers, "inputs": list(inputs)}
+
+
+def _export_gradient(instruction: Gradient) -> Object:
+    """Return the fields of a gradient."""
+    outputs = ((instruction.output,) if instruction.output else ()) + instruction.value_outputs
+    return {
+        "loss": instruction.loss,
+        "targets": [*instruction.models, *instruction.values],
+        "outputs": list(outputs),
+        "retain_graph": instruction.retain_graph,
+        "create_graph": instruction.create_graph,
+    }
+
+
+def _inputs(instruction: Instruction) -> list[Json]:
+    """Return the inputs of a call: value names, and literals as numbers."""
+    return [_operand(argument) for argument in arguments_of(instruction)]
+
+
+def _operand(argument: Argument) -> Json:
+    """Return one input."""
+    operand = argument.operand
+    return operand.value if isinstance(operand, Constant) else operand.name
+
+
+def _detached(instruction: Instruction) -> list[Json]:
+    """Return the inputs through which no gradient flows back."""
+    operands = (argument.operand for argument in arguments_of(instruction))
+    return [operand.name for operand in operands if not isinstance(operand, Constant) and operand.detach]
+
+
+def _export_decision(decision: Decision) -> Object:
+    """Return one decision with its reasons."""
+    return {
+        "code": decision.code,
+        "subject": decision.subject,
+        "text": decision.text,
+        "because": [_export_reason(reason) for reason in decision.because],
+    }
+
+
+def _export_reason(reason: Because) -> Object:
+    """Return one reason."""
+    return {
+        "edge": reason.edge,
+        "op": reason.op,
+        "cell": reason.cell,
+        "through": list(reason.through),
+        "place": reason.place,
+    }
+
+
+def _export_warning(plan: Plan, problem: Diagnostic) -> Object:
+    """Return one warning."""
+    op, place = _op_at(plan, problem), place_in(problem.span)
+    return {"code": problem.code, "op": op, "text": problem.message, "place": place}
+
+
+def _op_at(plan: Plan, problem: Diagnostic) -> str:
+    """Return the op a diagnostic points into: the last one declared at or before its place."""
+    keys = ((name, plan.spec.span("ops", name, key=True)) for name in plan.spec.ops)
+    before = [
+        (key.line, key.column, name)
+        for name, key in keys
+        if key is not None
+        and problem.span is not None
+        and (key.line, key.column) <= (problem.span.line, problem.span.column)
+    ]
+    return max(before)[2] if before else ""

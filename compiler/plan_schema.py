@@ -1,0 +1,111 @@
+"""The JSON Schema of the plan format: ``python -m compiler.plan_schema schemas`` writes plan.schema.json."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from compiler.ir import Hazard
+from compiler.plan_json import Json, Object
+from compiler.policies import POLICIES
+
+TEXT: Object = {"type": "string"}
+FLAG: Object = {"type": "boolean"}
+NAMES: Object = {"type": "array", "items": {"type": "string"}}
+INPUTS: Object = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+VERSION: Object = {
+    "type": "string",
+    "pattern": "^.+@[0-9]+$",
+    "description": "A cell at a version: `generator.params@0`.",
+}
+VERSIONS: Object = {"type": "array", "items": VERSION}
+MODES: Object = {"enum": ["train", "eval", "test", "infer"]}
+
+KINDS: dict[str, Object] = {
+    "forward": {
+        "model": TEXT,
+        "inputs": INPUTS,
+        "outputs": NAMES,
+        "train": FLAG,
+        "graph": FLAG,
+        "frozen": FLAG,
+        "snapshot": {"enum": ["none", "buffers", "all"]},
+        "detached": NAMES,
+    },
+    "evaluate": {"function": TEXT, "inputs": INPUTS, "outputs": NAMES, "graph": FLAG, "detached": NAMES},
+    "random": {"distribution": TEXT, "outputs": NAMES},
+    "gradient": {"loss": TEXT, "targets": NAMES, "outputs": NAMES, "retain_graph": FLAG, "create_graph": FLAG},
+    "transform": {"function": TEXT, "inputs": NAMES, "outputs": NAMES},
+    "apply": {"optimizers": NAMES, "inputs": NAMES},
+    "blend": {
+        "source": TEXT,
+        "target": TEXT,
+        "decay": {"type": "number"},
+        "buffers": {"enum": ["copy", "average", "ignore"]},
+    },
+    "assign": {"source": TEXT, "target": TEXT},
+    "release": {"values": NAMES},
+    "emit": {"values": NAMES},
+}
+"""The fields of every kind of instruction, besides kind, op, reads and writes."""
+
+
+def plan_schema() -> Object:
+    """Return the JSON Schema (draft 2020-12) of what ``Plan.to_json`` returns."""
+    edges = sorted({hazard.value for hazard in Hazard} | {"graph"})
+    reason = _record({"edge": {"enum": [*edges]}, "op": TEXT, "cell": TEXT, "through": NAMES, "place": TEXT})
+    decision = _record({"code": TEXT, "subject": TEXT, "text": TEXT, "because": _list(reason)})
+    function = _record({"name": TEXT, "active": NAMES, "instructions": _list({"oneOf": _instructions()})})
+    document = _record(
+        {
+            "plan": {"const": 1},
+            "name": TEXT,
+            "backend": TEXT,
+            "mode": MODES,
+            "order": {"enum": [*POLICIES]},
+            "functions": _list(function),
+            "decisions": _list(decision),
+            "warnings": _list(_record({"code": TEXT, "op": TEXT, "text": TEXT, "place": TEXT})),
+        }
+    )
+    title: Object = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "stepgraph plan, version 1",
+        "description": "The schedule of one mode of a compiled training step, and the decisions behind it.",
+    }
+    return {**title, **document}
+
+
+def _instructions() -> list[Json]:
+    """Return the schema of every kind of instruction."""
+    return [_instruction(kind, fields) for kind, fields in KINDS.items()]
+
+
+def _instruction(kind: str, fields: Object) -> Object:
+    """Return the schema of one kind: accesses are left out where there are none."""
+    record = _record({"kind": {"const": kind}, "op": TEXT, **fields})
+    properties = record["properties"]
+    assert isinstance(properties, dict)
+    return {**record, "properties": {**properties, "reads": VERSIONS, "writes": VERSIONS}}
+
+
+def _record(properties: Object) -> Object:
+    """Return an object with exactly these fields."""
+    required: list[str] = list(properties)
+    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
+
+
+def _list(item: Object) -> Object:
+    """Return a list of one kind of item."""
+    return {"type": "array", "items": item}
+
+
+def main(folder: str) -> None:
+    """Write the schema into a folder."""
+    text = json.dumps(plan_schema(), indent=2) + "\n"
+    Path(folder, "plan.schema.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

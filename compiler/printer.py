@@ -1,0 +1,56 @@
+"""The plan as text: every function line by line, then the decisions in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from compiler.phrases import cells_of, describe, flags_of, kind_of
+from compiler.program import Emit, Function, Instruction, Release
+
+if TYPE_CHECKING:
+    from compiler.plan import Plan
+
+SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "FREEZE", "NO_GRAD")
+"""Decisions that the text lists; `explain` tells the others too."""
+WIDEST = 60
+
+
+def print_plan(plan: Plan, mode: str) -> str:
+    """Return the plan of a mode as text."""
+    program = plan.program
+    lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
+    for function in program.mode(mode).functions:
+        lines += ["", *_print_function(plan, function)]
+    if plan.warnings:
+        lines += ["", "warnings", *(f"  {problem.code} {problem.message}" for problem in plan.warnings)]
+    if plan.notes:
+        lines += ["", "notes", *(f"  {note}" for note in plan.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _print_function(plan: Plan, function: Function) -> Iterator[str]:
+    """Yield the lines of one function."""
+    yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'})"
+    rows = [_row(instruction) for instruction in function.instructions if not isinstance(instruction, Release)]
+    width = min(max((len(row[1]) for row in rows), default=0), WIDEST)
+    for number, (kind, text, cells) in enumerate(rows, start=1):
+        yield f"  {number:3d}  {kind:<10}{text:<{width}}  {cells}".rstrip()
+    decisions = [decision for decision in plan.graphs[function.name].decisions if decision.code in SHOWN]
+    if not any(decision.code == "DEFER" for decision in decisions):
+        yield "  no update is deferred"
+    for decision in decisions:
+        yield f"  {decision.code:<13}{decision.text}"
+
+
+def _row(instruction: Instruction) -> tuple[str, str, str]:
+    """Return kind, phrase, and cells with flags of an instruction."""
+    if isinstance(instruction, Emit):
+        return "return", describe(instruction), ""
+    flags = flags_of(instruction)
+    shown = f"[{', '.join(flags)}]" if flags else ""
+    return (
+        kind_of(instruction),
+        describe(instruction),
+        "  ".join(part for part in (cells_of(instruction), shown) if part),
+    )

@@ -1,0 +1,135 @@
+"""Shapes of losses: a scalar, or one element per sample with ``reduction: none``; and what fits what."""
+
+from __future__ import annotations
+
+from compiler.program import Shape
+from compiler.shapes.dimension import is_surely_unequal, scale
+from compiler.shapes.dtype import INTEGER, is_floating, is_not_floating, promote
+from compiler.shapes.function_use import FunctionUse
+from compiler.shapes.tensor_type import TensorType, format_shape
+
+
+def elementwise(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type mse, l1: two equal shapes (or a literal), one of them floating."""
+    _require_equal(use)
+    if all(is_not_floating(tensor.dtype) for tensor in use.tensors()):
+        use.require_floating(0)
+    return _result(use, _either(use), promote(*use.inputs))
+
+
+def floating_elementwise(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type huber, bce, bce_with_logits, hinge: two equal shapes (or a literal), both floating."""
+    for index in range(len(use.inputs)):
+        use.require_floating(index)
+    return elementwise(use)
+
+
+def cross_entropy(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type cross_entropy: class numbers without the class axis, or probabilities of the logits' shape."""
+    use.require_floating(0)
+    logits, target = use.tensors()
+    if logits.shape is None:
+        return _result(use, None, logits.dtype)
+    axis = use.axis(logits.shape)
+    classes = _without(logits.shape, axis)
+    _require_classes(use, target, logits.shape, classes, ", or probabilities of the logits' shape")
+    return _result(use, classes, logits.dtype)
+
+
+def nll(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type nll: log-probabilities with the classes at axis 1, class numbers without that axis."""
+    use.require_floating(0)
+    scores, target = use.tensors()
+    if is_floating(target.dtype):
+        help = "declare the input it comes from with dtype int64, or use `cross_entropy` for target probabilities"
+        raise use.wrong_input(1, f"a target of dtype {target.dtype}", "class numbers of dtype int64 for `nll`", help)
+    if scores.shape is None:
+        return _result(use, None, scores.dtype)
+    if len(scores.shape) < 2:
+        raise use.wrong_input(0, f"shape {format_shape(scores.shape)}", "[batch, classes, ...] for `nll`")
+    classes = _without(scores.shape, 1)
+    _require_classes(use, target, scores.shape, classes, "")
+    return _result(use, classes, scores.dtype)
+
+
+def divergence(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type kl_div: two equal shapes of logits [batch, classes, ...]."""
+    shape = _floating_pair(use)
+    if shape is not None and len(shape) < 2:
+        raise use.wrong_input(0, f"shape {format_shape(shape)}", "[batch, classes] for `kl_div`")
+    return _result(use, shape and _without(shape, 1), promote(*use.inputs))
+
+
+def rows(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type cosine: two equal shapes, one element per row (all axes but the last)."""
+    shape = _floating_pair(use)
+    if shape == ():
+        raise use.wrong_input(0, "a value without axes", "rows, as in [batch, features], for `cosine`")
+    return _result(use, shape and shape[:-1], promote(*use.inputs))
+
+
+def contrastive(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type nt_xent: two equal shapes [batch, features], one element per row of both."""
+    shape = _floating_pair(use)
+    if shape is not None and len(shape) != 2:
+        raise use.wrong_input(0, f"shape {format_shape(shape)}", "[batch, features] for `nt_xent`", "add `flatten`")
+    return _result(use, shape and (scale(shape[0], 2),), promote(*use.inputs))
+
+
+def score(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type wasserstein: floating scores of any shape."""
+    use.require_floating(0)
+    return _result(use, use.tensor(0).shape, use.tensor(0).dtype)
+
+
+def _result(use: FunctionUse, elements: Shape | None, dtype: str | None) -> tuple[TensorType, ...]:
+    """Return a scalar, or the shape ``elements`` where they are not reduced."""
+    return (TensorType(elements if use.reduction == "none" else (), dtype),)
+
+
+def _floating_pair(use: FunctionUse) -> Shape | None:
+    """Return the shape of two equal floating tensors."""
+    for index in (0, 1):
+        use.require_floating(index)
+    _require_equal(use)
+    return _either(use)
+
+
+def _either(use: FunctionUse) -> Shape | None:
+    """Return the shape of the first operand with a known one that is no literal."""
+    shapes = [use.tensor(index).shape for index in range(len(use.inputs)) if not use.is_literal(index)]
+    return next((shape for shape in shapes if shape is not None), None if shapes else ())
+
+
+def _require_equal(use: FunctionUse) -> None:
+    """Refuse shapes that only broadcasting would make equal: the loss would compare everything with everything."""
+    left, right = use.tensors()
+    if use.is_literal(0) or use.is_literal(1) or left.shape is None or right.shape is None:
+        return
+    if len(left.shape) != len(right.shape) or any(map(_is_unequal, left.shape, right.shape)):
+        found = f"shapes {format_shape(left.shape)} and {format_shape(right.shape)}"
+        help = "`reshape` one of them; broadcasting would pair elements that do not belong together"
+        raise use.wrong_input(1, found, f"two equal shapes, or a number, for `{use.name}`", help)
+
+
+def _is_unequal(left: int | str, right: int | str) -> bool:
+    """Return whether sizes surely differ, or one is 1 where the other is free: right for a single sample only."""
+    return is_surely_unequal(left, right) or (left != right and 1 in (left, right))
+
+
+def _require_classes(use: FunctionUse, target: TensorType, scores: Shape, classes: Shape, other: str) -> None:
+    """Refuse targets that are neither class numbers nor (for cross_entropy) probabilities."""
+    if target.dtype == "bool":
+        raise use.wrong_input(1, "a target of dtype bool", f"class numbers of dtype int64 for `{use.name}`")
+    if target.shape is None:
+        return
+    wanted = [classes] if target.dtype in INTEGER else [scores] if is_floating(target.dtype) else [classes, scores]
+    if any(len(target.shape) == len(each) and not any(map(_is_unequal, target.shape, each)) for each in wanted):
+        return
+    expected = f"class numbers of shape {format_shape(classes)} and dtype int64{other}"
+    help = "`reshape` the target, or declare its input with dtype int64"
+    raise use.wrong_input(1, f"a target {target} for scores {format_shape(scores)}", expected, help)
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]

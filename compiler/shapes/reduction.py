@@ -1,0 +1,62 @@
+"""Shapes of functions that take axes away: sums, means, extremes, lengths, argmax."""
+
+from __future__ import annotations
+
+from compiler.program import Shape
+from compiler.shapes.dtype import is_not_floating
+from compiler.shapes.function_use import FunctionUse
+from compiler.shapes.tensor_type import TensorType
+
+
+def extreme(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type max and min over axes."""
+    return (TensorType(_reduced(use), use.tensor(0).dtype),)
+
+
+def total(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type sum over axes: integers add up in int64."""
+    dtype = use.tensor(0).dtype
+    return (TensorType(_reduced(use), "int64" if is_not_floating(dtype) else dtype),)
+
+
+def average(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type mean and norm over axes, which need floating elements."""
+    use.require_floating(0)
+    return (TensorType(_reduced(use), use.tensor(0).dtype),)
+
+
+def argmax(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type argmax along one axis."""
+    shape = use.tensor(0).shape
+    if shape is not None:
+        axis = use.axis(shape)
+        shape = shape[:axis] + shape[axis + 1 :]
+    return (TensorType(shape, "int64"),)
+
+
+def accuracy(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type accuracy of scores [batch, classes, ...] against classes [batch, ...]."""
+    scores, target = use.tensors()
+    if scores.shape is not None and target.shape is not None and len(target.shape) != len(scores.shape) - 1:
+        help = "targets are class numbers, one per sample; scores have one axis more, axis 1"
+        raise use.wrong_input(1, f"a target {target} for scores {scores}", "a target with one axis less", help)
+    return (TensorType((), "float32"),)
+
+
+def _reduced(use: FunctionUse) -> Shape | None:
+    """Return the shape without the axes in ``axis`` (all, if none are given), or with 1 in their places."""
+    shape = use.tensor(0).shape
+    given = use.options.integers("axis") if use.options.has("axis") else None
+    if shape is None:
+        return () if given is None and not _keeps(use) else None
+    axes = set(range(len(shape))) if given is None else {use.check_axis(axis, shape) for axis in given}
+    if given is not None and len(axes) < len(given):
+        raise use.wrong_option("axis", f"`axis: {list(given)}`", "every axis at most once")
+    if _keeps(use):
+        return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _keeps(use: FunctionUse) -> bool:
+    """Return whether the axes stay, with size 1."""
+    return use.options.raw("keepdims") is True

@@ -1,0 +1,188 @@
+"""Types of all values and the resolved structure of all models, as far as they are known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from compiler.causality import find_producers
+from compiler.diagnose import span_of
+from compiler.facts import ModelFacts
+from compiler.graph import sort
+from compiler.ir import Node
+from compiler.layers import ResolvedLayers, resolve_layers
+from compiler.observations import Observations
+from compiler.program import (
+    Apply,
+    Argument,
+    Assign,
+    Blend,
+    Constant,
+    Emit,
+    Evaluate,
+    Forward,
+    Gradient,
+    Instruction,
+    Random,
+    Ref,
+    Release,
+    Transform,
+)
+from compiler.shapes import UNKNOWN, ShapeProblem, TensorType, format_shape, infer_call
+from graphspec.diagnostics import Diagnostic, Span
+from graphspec.graph import GraphSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """``types`` by value, ``layers`` by the model at the root of a likeness, and the problems met on the way."""
+
+    types: Mapping[str, TensorType]
+    layers: Mapping[str, ResolvedLayers]
+    problems: tuple[Diagnostic, ...]
+
+
+def find_structure(
+    spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts], observed: Observations | None
+) -> Structure:
+    """Return the structure of a spec whose data edges have no cycle; walks every op once, in data order."""
+    walk = _Walk(spec=spec, models=models, observed=observed or Observations())
+    producers = find_producers(nodes.values())
+    before = {
+        name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()
+    }
+    for name in sort(before):
+        walk.visit(nodes[name].instruction)
+    return Structure(types=walk.types, layers=walk.layers, problems=tuple(walk.problems))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    """The state of one walk over the ops."""
+
+    spec: GraphSpec
+    models: Mapping[str, ModelFacts]
+    observed: Observations
+    types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
+    layers: dict[str, ResolvedLayers] = field(default_factory=dict[str, ResolvedLayers])
+    problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def __post_init__(self) -> None:
+        """Start from the declared inputs."""
+        for name, declared in self.spec.inputs.items():
+            self.types[name] = TensorType(declared.shape, declared.dtype)
+
+    def visit(self, instruction: Instruction) -> None:
+        """Infer the types of an instruction's values; gradient sets and writes have none."""
+        match instruction:
+            case Forward():
+                self._visit_forward(instruction)
+            case Random():
+                self._visit_random(instruction)
+            case Gradient():
+                self._visit_gradient(instruction)
+            case Evaluate():
+                self._visit_evaluate(instruction)
+            case Transform() | Apply() | Blend() | Assign() | Release() | Emit():
+                pass
+            case _:
+                assert_never(instruction)
+
+    def _visit_forward(self, instruction: Forward) -> None:
+        """Infer the results of a model from its structure, or take what was observed."""
+        root = self.models[instruction.model].root
+        model = self.spec.models[root]
+        for value in (*instruction.outputs, *(value for value, _ in instruction.taps)):
+            self.types[value] = self.observed.outputs.get(value, UNKNOWN)
+        if model.parameter is not None:
+            self.types[instruction.outputs[0]] = TensorType(model.parameter.shape, "float32")
+        if model.layers is not None and instruction.arguments:
+            found = self._resolve(instruction, root, self._type(instruction.arguments[0]))
+            if found is not None and instruction.outputs:
+                self.types[instruction.outputs[0]] = TensorType(found.output, found.dtype)
+
+    def _visit_random(self, instruction: Random) -> None:
+        """Take the declared shape, or that of the value it is like."""
+        shape = instruction.shape
+        if instruction.like is not None:
+            shape = self.types.get(instruction.like, UNKNOWN).shape
+        whole = instruction.distribution in ("permutation", "randint")
+        self.types[instruction.output] = TensorType(shape, "int64" if whole else "float32")
+
+    def _visit_gradient(self, instruction: Gradient) -> None:
+        """Give the gradient of a value the type of the value."""
+        for value, output in zip(instruction.values, instruction.value_outputs, strict=True):
+            self.types[output] = self.types.get(value, UNKNOWN)
+
+    def _visit_evaluate(self, instruction: Evaluate) -> None:
+        """Infer the results of a built-in function; those of a user's function are unknown, or observed."""
+        for value in instruction.outputs:
+            self.types[value] = self.observed.outputs.get(value, UNKNOWN)
+        if not instruction.function.builtin:
+            return
+        operands = [self._operand(argument) for argument in instruction.arguments]
+        name, options = instruction.function.name, instruction.options
+        try:
+            results = infer_call(name, operands, options, reduction=instruction.reduction)
+        except ShapeProblem as problem:
+            span = self.spec.span("ops", instruction.op, *problem.path)
+            self._report(problem, span, f"{instruction.family} '{instruction.op}'")
+            return
+        self.types.update(zip(instruction.outputs, results, strict=False))
+
+    def _resolve(self, instruction: Forward, root: str, found: TensorType) -> ResolvedLayers | None:
+        """Resolve the layers of a model for one call; the first call that can be resolved fixes the parameters."""
+        layers = self.spec.models[root].layers
+        if found.shape is None or layers is None:
+            return None
+        known = self.layers.get(root)
+        try:
+            resolved = resolve_layers(layers, found.shape, found.dtype)
+        except ShapeProblem as problem:
+            if known is None:
+                span = self.spec.span("models", root, "layers", *problem.path)
+                self._report(problem, span, f"model '{root}', called by '{instruction.op}'")
+            else:
+                self._report(problem, span_of(self.spec, instruction.op, "inputs"), f"call of '{root}'")
+            return None
+        if known is not None and known.parameters != resolved.parameters:
+            self._report_conflict(instruction, root, found)
+            return None
+        self.layers.setdefault(root, resolved)
+        return resolved
+
+    def _report_conflict(self, instruction: Forward, root: str, found: TensorType) -> None:
+        """Report a call whose input needs other parameters than the first call's did."""
+        self.problems.append(
+            Diagnostic(
+                code="E-SHAPE",
+                message=f"'{instruction.op}' calls '{instruction.model}' with {format_shape(found.shape)}, "
+                f"but another call gave '{root}' parameters of other sizes",
+                span=span_of(self.spec, instruction.op, "inputs"),
+                label=f"this is {format_shape(found.shape)}",
+                help="give both calls inputs of the same size, or declare a second model",
+            )
+        )
+
+    def _report(self, problem: ShapeProblem, span: Span | None, subject: str) -> None:
+        """Report a shape that is certainly wrong."""
+        self.problems.append(
+            Diagnostic(
+                code="E-SHAPE",
+                message=f"{subject}: found {problem.found}, expected {problem.expected}",
+                span=span,
+                label=f"expected {problem.expected}",
+                help=problem.help,
+            )
+        )
+
+    def _type(self, argument: Argument) -> TensorType:
+        """Return the type of an argument that is a value."""
+        operand = argument.operand
+        return self.types.get(operand.name, UNKNOWN) if isinstance(operand, Ref) else TensorType((), None)
+
+    def _operand(self, argument: Argument) -> TensorType | Constant:
+        """Return the type of an argument, or the constant it is."""
+        operand = argument.operand
+        return operand if isinstance(operand, Constant) else self.types.get(operand.name, UNKNOWN)

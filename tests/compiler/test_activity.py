@@ -1,0 +1,272 @@
+"""Which ops fire in which step: clocks, sets of ops that fire together, modes and default outputs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from compiler import Plan
+from compiler.clocks import enumerate_patterns, find_period, fire, sort_gates
+from compiler.program import Gate
+from tests.compiler.conftest import codes, compiled, program
+
+TWO = """
+  fa: {forward: a, inputs: x}
+  la: {loss: mse, inputs: [fa, y]}
+  step_a: {update: a, loss: la, CLOCK_A}
+  fb: {forward: b, inputs: x}
+  lb: {loss: mse, inputs: [fb, y]}
+  step_b: {update: b, loss: lb, CLOCK_B}
+"""
+"""Two updates that have nothing to do with each other, each with a clock."""
+
+
+def two(clock_a: str = "every: 1", clock_b: str = "every: 1", more: str = "") -> Plan:
+    """Compile two updates with clocks, and more ops behind them."""
+    return compiled(TWO.replace("CLOCK_A", clock_a).replace("CLOCK_B", clock_b) + more)
+
+
+def simulate(plan: Plan, steps: int) -> list[set[str]]:
+    """Return the updates, averages and copies that fire in each step, by the gates of the program."""
+    program_of_mode = plan.program.mode("train")
+    gated = {gate.op for gate in program_of_mode.gates}
+    always = frozenset(plan.spec.ops) - gated
+    counts: dict[str, int] = {}
+    fired = []
+    for step in range(1, steps + 1):
+        now = fire(program_of_mode.gates, step, counts, always)
+        for gate in program_of_mode.gates:
+            if gate.clock == "writes" and is_counted(gate, step, now | always):
+                counts[gate.op] = counts.get(gate.op, 0) + 1
+        fired.append({op for op in now | always if plan.spec.ops[op].kind in ("update", "ema", "copy")})
+    return fired
+
+
+def is_counted(gate: Gate, step: int, fired: frozenset[str]) -> bool:
+    """Return whether a gate that counts writes counts in a step."""
+    within = (gate.start or 1) <= step <= (gate.until or step)
+    return within and all(fired & set(group) for group in gate.follows)
+
+
+def steps_of(plan: Plan, op: str, steps: int = 24) -> list[int]:
+    """Return the steps, from 1, in which an op fires."""
+    return [step for step, fired in enumerate(simulate(plan, steps), start=1) if op in fired]
+
+
+def active_sets(plan: Plan) -> set[frozenset[str]]:
+    """Return the sets of updates, averages and copies that fire together."""
+    return {frozenset(function["active"]) for function in plan.to_json()["functions"]}
+
+
+@pytest.mark.parametrize(
+    ("clock", "steps"),
+    [
+        ("every: 1", list(range(1, 13))),
+        ("every: 3", [3, 6, 9, 12]),
+        ("every: 3, start: 2 steps", [2, 5, 8, 11]),
+        ("start: 10 steps", [10, 11, 12]),
+        ("until: 2 steps", [1, 2]),
+        ("every: 2, start: 3 steps, until: 8 steps", [3, 5, 7]),
+        ("every: 4, until: 8 steps", [4, 8]),
+    ],
+)
+def test_every_start_and_until_count_steps_from_one(clock, steps):
+    assert steps_of(two(clock_b=clock), "step_b", 12) == steps
+
+
+def test_every_with_the_name_of_an_update_follows_that_update_exactly():
+    plan = two("every: 3", "every: step_a")
+    assert steps_of(plan, "step_b", 9) == [3, 6, 9]
+    assert active_sets(plan) == {frozenset(), frozenset({"step_a", "step_b"})}
+
+
+def test_every_of_an_average_counts_the_steps_in_which_its_source_was_written():
+    plan = two("every: 3", more="  follow: {ema: a, into: slow_a, decay: 0.9, every: 2}\n")
+    assert steps_of(plan, "follow", 24) == [6, 12, 18, 24]
+
+
+def test_an_average_does_not_run_where_its_source_was_not_written():
+    plan = two("every: 2", more="  follow: {ema: a, into: slow_a, decay: 0.9}\n")
+    assert steps_of(plan, "follow", 8) == [2, 4, 6, 8]
+
+
+def test_an_average_of_an_average_counts_the_writes_of_the_first():
+    more = "  one: {ema: a, into: slow_a, decay: 0.9, every: 2}\n  two: {copy: slow_a, into: slower_a, every: 3}\n"
+    plan = two("every: 2", more=more)
+    assert steps_of(plan, "one", 24) == [4, 8, 12, 16, 20, 24]
+    assert steps_of(plan, "two", 24) == [12, 24]
+
+
+def test_a_source_with_two_writers_counts_once_a_step():
+    more = """
+  again: {forward: a, inputs: y, after: step_a}
+  lc: {loss: mse, inputs: [again, y]}
+  twice: {update: a, loss: lc, every: 2}
+  follow: {ema: a, into: slow_a, decay: 0.9, every: 2}
+"""
+    assert steps_of(two("every: 3", more=more), "follow", 12) == [3, 6, 9, 12]
+
+
+def test_an_average_with_a_start_fires_at_the_first_counted_step_and_then_at_every_kth():
+    plan = two("every: 2", more="  follow: {ema: a, into: slow_a, decay: 0.9, every: 3, start: 5 steps}\n")
+    assert steps_of(plan, "follow", 24) == [6, 12, 18, 24]
+
+
+def test_there_is_one_function_for_every_set_of_ops_that_fire_together():
+    plan = two("every: 2", "every: 3")
+    assert active_sets(plan) == {
+        frozenset(),
+        frozenset({"step_a"}),
+        frozenset({"step_b"}),
+        frozenset({"step_a", "step_b"}),
+    }
+
+
+def test_sets_that_never_meet_have_no_function():
+    plan = two("every: 2, start: 1 steps", "every: 2, start: 2 steps")
+    assert active_sets(plan) == {frozenset({"step_a"}), frozenset({"step_b"})}
+
+
+def test_stretches_before_and_after_starts_and_ends_have_functions_of_their_own():
+    plan = two("until: 5 steps", "start: 1000 steps")
+    assert active_sets(plan) == {frozenset({"step_a"}), frozenset(), frozenset({"step_b"})}
+
+
+def test_an_op_that_never_fires_multiplies_no_function():
+    plan = two(more="  idle: {forward: c, inputs: x, every: 2}\n")
+    assert [function["active"] for function in plan.to_json()["functions"]] == [["step_a", "step_b"]]
+
+
+def test_what_only_feeds_an_update_runs_only_in_its_steps():
+    functions = two("every: 2").to_json()["functions"]
+    ran = [{one["op"] for one in function["instructions"]} for function in functions]
+    assert [("fa" in ops, "fb" in ops) for ops in ran] == [(False, True), (True, True)]
+
+
+def test_a_value_used_in_steps_in_which_its_op_does_not_fire_is_an_error():
+    ops = TWO.replace("CLOCK_A", "every: 1").replace("CLOCK_B", "every: 1")
+    assert codes(ops.replace("forward: b, inputs: x", "forward: b, inputs: x, every: 2")) == ["E-ABSENT"]
+    assert (
+        codes(
+            TWO.replace("CLOCK_A", "every: 1")
+            .replace("CLOCK_B", "every: 2")
+            .replace("forward: b, inputs: x", "forward: b, inputs: x, every: 2")
+        )
+        == []
+    )
+
+
+def test_clocks_that_hardly_ever_repeat_are_refused():
+    assert codes(TWO.replace("CLOCK_A", "every: 9973").replace("CLOCK_B", "every: 9967")) == ["E-CLOCKS"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_enumerated_sets_are_those_of_a_step_by_step_simulation(seed):
+    random = Random(seed)
+    gates = [
+        Gate(
+            op=f"g{index}",
+            every=random.randint(1, 5),
+            start=random.choice([None, None, random.randint(1, 30)]),
+            until=random.choice([None, None, random.randint(31, 60)]),
+        )
+        for index in range(random.randint(1, 3))
+    ]
+    follows = ((gates[0].op,),)
+    gates.append(
+        Gate(op="w", clock="writes", every=random.randint(1, 4), start=random.choice([None, 7]), follows=follows)
+    )
+    seen: dict[frozenset[str], None] = {}
+    count = 0
+    for step in range(1, 61 + 2 * find_period(gates)):
+        now = {gate.op for gate in gates[:-1] if is_due(gate, step)}
+        if is_counted(gates[-1], step, frozenset(now)):
+            due = count % gates[-1].every == 0 if gates[-1].start else (count + 1) % gates[-1].every == 0
+            now |= {"w"} if due else set()
+            count += 1
+        seen.setdefault(frozenset(now))
+    assert list(enumerate_patterns(sort_gates(gates), frozenset())) == list(seen)
+
+
+def is_due(gate: Gate, step: int) -> bool:
+    """Return whether a step is one of start, start + every, ..., or every, 2 * every, ..., up to until."""
+    due = range(gate.start if gate.start is not None else gate.every, 10_000, gate.every)
+    return step in due and (gate.until is None or step <= gate.until)
+
+
+def test_by_default_a_step_returns_the_metrics_and_the_losses_that_fire_anyway():
+    plan = two("every: 1", "every: 2", more="  seen: {metric: mean, inputs: la}\n")
+    returned = [function["instructions"][-1]["values"] for function in plan.to_json()["functions"]]
+    assert returned == [["la", "seen"], ["la", "lb", "seen"]]
+
+
+def test_by_default_a_loss_that_feeds_no_update_fires_and_is_returned():
+    plan = two(more="  watched: {loss: l1, inputs: [fa, y]}\n")
+    assert plan.to_json()["functions"][0]["instructions"][-1]["values"] == ["la", "lb", "watched"]
+
+
+def test_by_default_eval_mode_returns_the_metrics():
+    plan = two(more="  seen: {metric: mean, inputs: la}\n")
+    assert plan.to_json("eval")["functions"][0]["instructions"][-1]["values"] == ["seen"]
+
+
+def test_written_outputs_are_returned_and_metrics_still_run():
+    ops = TWO.replace("CLOCK_A", "every: 1").replace("CLOCK_B", "every: 1")
+    plan = compiled(ops + "  seen: {metric: mean, inputs: la}\noutputs: [fa]")
+    instructions = plan.to_json()["functions"][0]["instructions"]
+    assert instructions[-1]["values"] == ["fa"]
+    assert "seen" in [one["op"] for one in instructions]
+
+
+def test_an_output_makes_its_op_run_in_every_step():
+    plan = two("every: 2", more="outputs: [la]")
+    assert all("fa" in [one["op"] for one in function["instructions"]] for function in plan.to_json()["functions"])
+
+
+def test_a_train_mode_forward_that_nobody_uses_runs_for_its_statistics():
+    ops = """
+  first: {forward: n, inputs: x}
+  l: {loss: mse, inputs: [first, y]}
+  step: {update: n, loss: l}
+  warm: {forward: n, inputs: y}
+"""
+    assert "warm" in [one["op"] for one in compiled(ops).to_json()["functions"][0]["instructions"]]
+    assert codes(ops.replace("warm: {forward: n", "warm: {forward: a")) == ["W-DEAD"]
+
+
+def test_updates_averages_and_copies_belong_to_train_mode():
+    plan = two(more="  follow: {ema: a, into: slow_a, decay: 0.9}\noutputs: [fa, fb]")
+    assert [function["active"] for function in plan.to_json("eval")["functions"]] == [[]]
+
+
+def test_a_mode_that_an_op_names_has_a_program():
+    plan = two(more="  seen: {metric: mean, inputs: fa, mode: test}\n")
+    assert [mode.mode for mode in plan.program.modes] == ["train", "eval", "test"]
+    assert plan.to_json("test")["functions"][0]["instructions"][-1]["values"] == ["seen"]
+
+
+def test_models_evaluate_outside_train_mode():
+    plan = compiled("""
+  fn: {forward: n, inputs: x}
+  l: {loss: mse, inputs: [fn, y]}
+  step: {update: n, loss: l}
+outputs: [l]""")
+    trains = [
+        one["train"]
+        for mode in ("train", "eval")
+        for one in plan.to_json(mode)["functions"][0]["instructions"]
+        if one["op"] == "fn"
+    ]
+    assert trains == [True, False]
+
+
+def test_the_delayed_programs_have_one_function_with_and_one_without_the_delayed_ops():
+    delayed = {"step_actor", "follow_actor", "follow_1", "follow_2"}
+    assert active_sets(program("td3")) == {frozenset({"step_critics"}), frozenset({"step_critics"} | delayed)}
+    assert active_sets(program("dqn")) == {frozenset({"step"}), frozenset({"step", "renew"})}
+    assert steps_of(program("dqn"), "renew", 2001) == [1000, 2000]
+
+
+def test_a_long_interval_costs_no_functions():
+    assert active_sets(two("every: 99999")) == {frozenset({"step_b"}), frozenset({"step_a", "step_b"})}

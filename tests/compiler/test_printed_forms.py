@@ -1,0 +1,195 @@
+"""The forms of a plan: text, explanation, JSON, Mermaid and Graphviz."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import pytest
+
+from compiler.plan_schema import plan_schema
+from compiler.verify import InvariantError, verify
+from tests.compiler.conftest import PROGRAMS, compiled, graph_of, program
+
+NAMES = sorted(path.stem for path in PROGRAMS.glob("*.yaml"))
+
+
+def test_the_text_gives_versions_flags_and_decisions_line_by_line():
+    lines = str(program("simultaneous_gan", order="listed")).splitlines()
+    assert lines[0] == "simultaneous-gan: train step for torch, order listed"
+    assert lines[2] == "train_step  (writes: step_d, step_g)"
+    assert re.fullmatch(r" +1  random    z ~ normal \[batch, 2\]", lines[3])
+    retained = next(line for line in lines if "gradient of d_loss" in line)
+    assert retained.endswith("[retain_graph]")
+    assert any(line.startswith("  DEFER        apply step_d is deferred after gradient step_g") for line in lines)
+
+
+def test_the_text_says_when_no_update_is_deferred():
+    assert "  no update is deferred" in str(program("dcgan")).splitlines()
+
+
+def test_the_text_tells_warnings_and_assumptions():
+    prelude = "graphspec: 1\nname: s\ninputs: {x: {}, y: {}}\nmodels:\n  a: {class: 'zoo:A', optimizer: sgd}\n"
+    ops = """
+  fa: {forward: a, inputs: x}
+  la: {loss: mse, inputs: [fa, y]}
+  step: {update: a, loss: la}
+  no: {call: neg, inputs: x}
+"""
+    text = str(compiled(ops, prelude=prelude))
+    assert "warnings\n  W-DEAD nobody uses 'no': it never runs\n" in text
+    assert "notes\n  assumed of 'a', whose class declares no such traits: buffers, rng, batch_coupled\n" in text
+
+
+def test_an_explanation_gives_place_versions_and_every_reason():
+    text = program("simultaneous_gan", order="listed").explain("step_d")
+    assert text.startswith("step_d: update (simultaneous_gan.yaml:16:3)\n")
+    assert "DEFER: apply step_d is deferred after gradient step_g" in text
+    assert "RETAIN: gradient step_d keeps its graph: gradient step_g runs through on_fake too" in text
+    assert "after gradient step_g (backward-war): gradient step_g still reads discriminator.params@0" in text
+
+
+def test_an_explanation_of_an_update_that_need_not_wait_says_so():
+    text = program("dcgan").explain("step_d")
+    assert "apply step_d follows its gradient at once" in text
+    assert "before forward judged (declared): judged is declared `after: step_d`" in text
+
+
+def test_an_explanation_of_a_forward_says_which_writes_it_sees():
+    plan = program("dcgan")
+    assert "reads discriminator.params@1: it comes after step_d" in plan.explain("judged")
+    unseen = "reads discriminator.params@0, as at the start of the step: no `after` puts it behind step_d"
+    assert unseen in plan.explain("on_fake")
+
+
+def test_an_explanation_tells_the_functions_in_which_an_op_does_not_run():
+    text = program("td3").explain("step_actor")
+    assert "in train_step_1, eval_step\n  does not run" in text
+    assert "in train_step_2\n" in text
+
+
+def test_the_explanation_of_an_unknown_op_suggests_one():
+    with pytest.raises(KeyError, match=r"no op 'stepd' in dcgan; did you mean step_d"):
+        program("dcgan").explain("stepd")
+
+
+def test_a_mode_that_the_spec_does_not_have_is_refused():
+    for form in ("text", "to_json", "mermaid", "dot"):
+        with pytest.raises(KeyError, match="no mode 'infer' in dcgan: it has train, eval"):
+            getattr(program("dcgan"), form)("infer")
+
+
+@pytest.mark.parametrize("order", ["fewest", "listed", "latest", "memory"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_json_is_what_the_published_schema_says(name, order):
+    plan = program(name, order=order)
+    for mode in plan.program.modes:
+        exported = plan.to_json(mode.mode)
+        jsonschema.validate(exported, plan_schema())
+        assert json.loads(json.dumps(exported)) == exported
+
+
+def test_the_json_has_the_fields_of_the_language():
+    plan = program("simultaneous_gan", order="listed").to_json()
+    head = {key: plan[key] for key in ("plan", "name", "backend", "mode", "order")}
+    assert head == {"plan": 1, "name": "simultaneous-gan", "backend": "torch", "mode": "train", "order": "listed"}
+    assert plan["functions"][0]["active"] == ["step_d", "step_g"]
+    by_op = {(one["kind"], one["op"]): one for one in plan["functions"][0]["instructions"]}
+    fake = by_op["forward", "fake"]
+    expected = {"reads": ["generator.params@0"], "inputs": ["z"], "outputs": ["fake"], "graph": True}
+    assert {key: fake[key] for key in expected} == expected
+    gradient = by_op["gradient", "step_d"]
+    expected = {"loss": "d_loss", "targets": ["discriminator"], "retain_graph": True, "create_graph": False}
+    assert {key: gradient[key] for key in expected} == expected
+    assert "discriminator.params@1" in by_op["apply", "step_d"]["writes"]
+
+
+def test_the_json_gives_decisions_with_their_reasons():
+    plan = program("simultaneous_gan", order="listed").to_json()
+    deferral = next(one for one in plan["decisions"] if one["code"] == "DEFER")
+    assert deferral["subject"] == "step_d"
+    assert deferral["because"][0] == {
+        "edge": "backward-war",
+        "op": "step_g",
+        "cell": "discriminator.params@0",
+        "through": ["on_fake"],
+        "place": "simultaneous_gan.yaml:12:3",
+    }
+
+
+def test_the_json_gives_warnings_with_op_and_place():
+    plan = compiled("""
+  fake: {forward: a, inputs: x}
+  judged: {forward: b, inputs: fake}
+  la: {loss: mse, inputs: [judged, 1.0]}
+  step_a: {update: a, loss: la}
+  fb: {forward: b, inputs: x}
+  lb: {loss: mse, inputs: [fb, y]}
+  step_b: {update: b, loss: lb}
+""")
+    warning = plan.to_json()["warnings"][0]
+    assert (warning["code"], warning["op"], warning["place"]) == ("W-ADVERSARY", "judged", "<text>:15:3")
+
+
+def test_fewer_deferrals_are_told_of_a_backend_that_keeps_values():
+    codes = {
+        backend: [one["code"] for one in program("autoencoder", backend=backend, order="listed").to_json()["decisions"]]
+        for backend in ("torch", "tensorflow")
+    }
+    assert ("DEFER" in codes["torch"], "DEFER" in codes["tensorflow"]) == (True, False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mermaid_is_well_formed(name):
+    lines = program(name).mermaid().splitlines()
+    assert lines[0] == "flowchart TD"
+    boxes = [re.fullmatch(r'    (\w+)(\["[^"]*"\]|\(\["[^"]*"\]\))', line) for line in lines]
+    declared = [box.group(1) for box in boxes if box]
+    arrows = [re.fullmatch(r"    (\w+) (?:-->|-\.->)(?:\|[\w, -]+\|)? (\w+)", line) for line in lines]
+    ends = {end for arrow in arrows if arrow for end in arrow.groups()}
+    frames = sum(line.startswith("  subgraph ") for line in lines)
+    assert len(declared) == len(set(declared))
+    assert ends <= set(declared)
+    assert frames == lines.count("  end")
+    assert len(lines) == 1 + len(declared) + sum(arrow is not None for arrow in arrows) + 2 * frames
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dot_is_well_formed(name):
+    lines = program(name).dot().splitlines()
+    text = r'"(?:[^"\\]|\\.)*"'
+    boxes = [re.fullmatch(rf"    ({text}) \[label={text}(?:, style=bold)?\];", line) for line in lines]
+    declared = [box.group(1) for box in boxes if box]
+    arrows = [re.fullmatch(rf"    ({text}) -> ({text}) \[label={text}(?:, style=dashed)?\];", line) for line in lines]
+    ends = {end for arrow in arrows if arrow for end in arrow.groups()}
+    assert (lines[0].startswith("digraph "), lines[-1]) == (True, "}")
+    assert len(declared) == len(set(declared))
+    assert ends <= set(declared)
+    assert sum(line.endswith("{") for line in lines) == sum(line.strip() == "}" for line in lines)
+
+
+def test_pictures_keep_an_op_apart_from_the_gradient_of_an_update():
+    plan = compiled("""
+  fa: {forward: a, inputs: x}
+  la: {loss: mse, inputs: [fa, y]}
+  step: {update: a, loss: la}
+  step__gradient: {call: neg, inputs: la}
+outputs: [step__gradient]""")
+    boxes = re.findall(r'^ +(\w+)\(?\["', plan.mermaid(), re.MULTILINE)
+    assert len(boxes) == len(set(boxes)) == len(graph_of(plan).nodes)
+
+
+def test_hazards_are_dashed_in_pictures():
+    plan = program("simultaneous_gan", order="listed")
+    assert "-.->|backward-war" in plan.mermaid()
+    assert "style=dashed" in plan.dot()
+
+
+def test_the_verifier_finds_a_sequence_that_breaks_an_edge():
+    graph = graph_of(program("dcgan"))
+    swapped = tuple(reversed(graph.sequence))
+    with pytest.raises(InvariantError, match=r"after a test: .*stands before"):
+        verify(
+            type(graph)(**{**{f: getattr(graph, f) for f in graph.__dataclass_fields__}, "sequence": swapped}), "a test"
+        )
