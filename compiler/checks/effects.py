@@ -8,6 +8,7 @@ from compiler.causality import close_ordering, find_writers
 from compiler.checks.context import Scene
 from compiler.diagnose import span_of
 from compiler.ir import Decision, Hazard, StepGraph
+from compiler.ops.average import find_interval
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from graphspec.ops import CopyOp, EmaOp, Op, UpdateOp
@@ -48,6 +49,19 @@ def _changes_versions(scene: Scene, name: str, other: str) -> bool:
             if scene.causality.past(node.id, known) != without.past(node.id, known):
                 return True
     return False
+
+
+def check_interval(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-INTERVAL for an average whose half-life cannot be compounded, because its interval is not constant."""
+    for name, op in scene.spec.ops.items():
+        if isinstance(op, EmaOp) and op.correction == "compound" and find_interval(scene.spec, op) is None:
+            yield Diagnostic(
+                code="E-INTERVAL",
+                message=f"how often '{op.ema}' is written between two firings of '{name}' is not a constant number",
+                span=span_of(scene.spec, name, "every"),
+                label="so the decay per firing has no one value",
+                help="write `decay:` or `tau:`, which hold per firing, or `interval_correction: none`",
+            )
 
 
 def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[Diagnostic]:

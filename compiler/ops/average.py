@@ -9,7 +9,8 @@ from compiler.facts import ModelFacts
 from compiler.ir import Node, Read, Write
 from compiler.ops.context import Lowering
 from compiler.program import Assign, Blend
-from graphspec.ops import CopyOp, EmaOp
+from graphspec.graph import GraphSpec
+from graphspec.ops import CopyOp, EmaOp, Op, UpdateOp
 
 
 def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Node, ...]:
@@ -17,7 +18,12 @@ def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Node, ...]:
     target = op.target(name)
     policy = buffer_policy(op, context.models[op.ema], context.models[target])
     instruction = Blend(
-        op=name, place=context.place(name), source=op.ema, target=target, decay=find_decay(op), buffers=policy
+        op=name,
+        place=context.place(name),
+        source=op.ema,
+        target=target,
+        decay=find_decay(context.spec, op),
+        buffers=policy,
     )
     return (_follow(name, instruction, op.ema, target, context, buffers=policy != "ignore"),)
 
@@ -28,18 +34,39 @@ def lower_copy(name: str, op: CopyOp, context: Lowering) -> tuple[Node, ...]:
     return (_follow(name, instruction, op.copy_, op.into, context, buffers=True),)
 
 
-def find_decay(op: EmaOp) -> float:
+def find_decay(spec: GraphSpec, op: EmaOp) -> float:
     """Return the weight of the old average per firing: ``decay``, ``1 - tau``, or 2^(-k/H) for a half-life H.
 
     ``interval_correction`` compounds over the k writes between two firings: by default for half_life, not for the
     others, as every predecessor that knows both words does.
     """
-    interval = op.every if isinstance(op.every, int) else 1
+    interval = find_interval(spec, op) or 1
     if op.half_life is not None:
         single = 2.0 ** (-1.0 / op.half_life.count)
     else:
         single = op.decay if op.decay is not None else 1.0 - (op.tau or 0.0)
     return single**interval if op.correction == "compound" else single
+
+
+def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
+    """Return how many writes of its source lie between two firings of an average; None where that is not constant.
+
+    `every: 4` counts such writes itself. `every: step_pi` fires with that update, between whose steps a source with
+    other updates is written in each step.
+    """
+    if not isinstance(op.every, str):
+        return op.every or 1
+    named = spec.ops[op.every]
+    writers = [other for other in spec.ops.values() if isinstance(other, UpdateOp) and op.ema in other.update]
+    if named in writers:
+        return 1 if len(writers) == 1 else None
+    steady = len(writers) == 1 and _is_steady(writers[0]) and writers[0].every in (None, 1) and _is_steady(named)
+    return (named.every or 1) if steady and not isinstance(named.every, str) else None
+
+
+def _is_steady(op: Op) -> bool:
+    """Return whether an op keeps its pace from the first step to the last."""
+    return op.start is None and op.until is None
 
 
 def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal["copy", "average", "ignore"]:

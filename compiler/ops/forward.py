@@ -25,7 +25,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         method=op.method,
         train=train,
         snapshot="all" if op.snapshot else "none",
-        draws=model.rng and train,
+        draws=model.rng and (train or context.spec.models[model.root].class_ is not None),
         stop=op.stop,
     )
     node = Node(

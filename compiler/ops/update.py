@@ -19,11 +19,12 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]
     sets = {name: op.update} if op.loss is not None else _given_sets(op, context)
     whole = op.optimizer is not None or op.clip is not None
     if len(sets) > 1 and whole:
-        chain.append(_join(name, sets, op, context))
-        sets = {f"{name}.joined": op.update}
+        chain.append(_join(name, sets, context))
+        sets = {f"{name}.joined": tuple(model for models in sets.values() for model in models)}
     if op.clip is not None:
-        chain.append(_clip(name, op.clip, next(iter(sets)), op, context))
-        sets = {f"{name}.clipped": op.update}
+        (value, models), *_ = sets.items()
+        chain.append(_clip(name, op.clip, value, models, context))
+        sets = {f"{name}.clipped": models}
     return (*chain, _lower_apply(name, op, sets, context))
 
 
@@ -47,8 +48,8 @@ def _given_sets(op: UpdateOp, context: Lowering) -> Mapping[str, tuple[str, ...]
     return {value: context.sets.get(value, ()) for value in op.gradients or ()}
 
 
-def _join(name: str, sets: Mapping[str, tuple[str, ...]], op: UpdateOp, context: Lowering) -> Node:
-    """Return the concatenation of several sets, for what acts on all of them at once."""
+def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> Node:
+    """Return the concatenation of several sets, in their order, for what acts on all of them at once."""
     return transform_node(
         f"{name}.joined",
         op=name,
@@ -60,14 +61,14 @@ def _join(name: str, sets: Mapping[str, tuple[str, ...]], op: UpdateOp, context:
     )
 
 
-def _clip(name: str, clip: ClipSpec, gradients: str, op: UpdateOp, context: Lowering) -> Node:
+def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering) -> Node:
     """Return the clip of an update's whole gradient set (global over its models)."""
     return transform_node(
         f"{name}.clipped",
         op=name,
         function=FunctionRef(name="clip_value" if clip.norm is None else "clip_norm", builtin=True),
         inputs=(gradients,),
-        models=op.update,
+        models=models,
         options=_clip_options(clip),
         place=context.place(name),
     )

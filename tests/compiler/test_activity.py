@@ -270,3 +270,29 @@ def test_the_delayed_programs_have_one_function_with_and_one_without_the_delayed
 
 def test_a_long_interval_costs_no_functions():
     assert active_sets(two("every: 99999")) == {frozenset({"step_b"}), frozenset({"step_a", "step_b"})}
+
+
+PACED = """
+  la_in: {forward: a, inputs: x}
+  la: {loss: mse, inputs: [la_in, y]}
+  step_a: {update: a, loss: la}
+  lb_in: {forward: b, inputs: x}
+  lb: {loss: mse, inputs: [lb_in, y]}
+  step_b: {update: b, loss: lb, every: 2}
+  follow: {ema: a, half_life: 10 updates, every: step_b}
+"""
+
+
+def test_a_half_life_compounds_over_the_writes_between_the_steps_of_a_named_update():
+    plan = compiled(PACED)
+    (blend,) = {
+        instruction.decay
+        for function in plan.program.mode("train").functions
+        for instruction in function.instructions
+        if type(instruction).__name__ == "Blend"
+    }
+    assert blend == pytest.approx(2 ** (-2 / 10))
+
+
+def test_a_half_life_over_an_uneven_pace_is_refused():
+    assert "E-INTERVAL" in codes(PACED.replace("every: 2", "every: 2, start: 5"))
