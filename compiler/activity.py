@@ -100,7 +100,7 @@ def find_absent_problems(
                     message=f"'{users[0]}' uses '{node.op}' in steps in which '{node.op}' does not fire",
                     span=span_of(spec, node.op, "every"),
                     label="this op skips steps",
-                    help=f"give '{users[0]}' the same `every`, `start` and `until`, or take them from '{node.op}'",
+                    help=f"put the clock on the update that needs it, or give '{users[0]}' the same one as '{node.op}'",
                 )
 
 

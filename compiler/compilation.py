@@ -18,7 +18,7 @@ from compiler.checks.order import find_unordered_problems
 from compiler.clocks import enumerate_patterns, sort_gates
 from compiler.declarations import declare_inputs, declare_models, declare_optimizers
 from compiler.diagnose import span_of
-from compiler.facts import ModelFacts, describe_models
+from compiler.facts import ModelFacts, describe_models, find_used_models
 from compiler.ir import Node, StepGraph
 from compiler.observations import Observations
 from compiler.ops import lower_op
@@ -75,7 +75,7 @@ def compile_step(
         program=program,
         graphs=compilation.graphs,
         warnings=compilation.warnings(),
-        notes=tuple(_assumptions(compilation.models)),
+        notes=(*_assumptions(compilation.models), *_unused(spec)),
     )
 
 
@@ -132,7 +132,9 @@ class _Compilation:
         everything = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
         nodes = {name: node for name, node in everything.items() if mode in reaches[node.op].modes}
         ordering = find_ordering(spec, everything)
-        return Scene(spec=spec, models=self.models, nodes=nodes, everything=everything, ordering=ordering)
+        return Scene(
+            spec=spec, models=self.models, nodes=nodes, sets=lowering.sets, everything=everything, ordering=ordering
+        )
 
     def compile_mode(self, mode: Mode) -> ModeProgram:
         """Return the program of a mode; without functions where the mode has problems."""
@@ -240,6 +242,12 @@ def _assumptions(models: Mapping[str, ModelFacts]) -> Iterator[str]:
     for model in models.values():
         if model.assumed:
             yield f"assumed of '{model.name}', whose class declares no such traits: {', '.join(model.assumed)}"
+
+
+def _unused(spec: GraphSpec) -> Iterator[str]:
+    """Yield a sentence for every model that no op uses."""
+    used = find_used_models(spec)
+    yield from (f"no op uses model '{name}': it is not built" for name in spec.models if name not in used)
 
 
 def _require(name: str, known: Mapping[str, object], what: str) -> None:

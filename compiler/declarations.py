@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from compiler.diagnose import place_in
-from compiler.facts import ModelFacts
+from compiler.facts import ModelFacts, find_used_models
 from compiler.graph import sort
 from compiler.ops.context import freeze_options
 from compiler.program import (
@@ -37,8 +37,9 @@ def declare_inputs(spec: GraphSpec) -> tuple[InputDecl, ...]:
 def declare_models(
     spec: GraphSpec, models: Mapping[str, ModelFacts], structure: Structure, backend: str
 ) -> tuple[ModelDecl, ...]:
-    """Return every model, hidden shadows included; each after the one it is like."""
-    found = {name: _declare_model(spec, facts, structure, backend) for name, facts in models.items()}
+    """Return every model that some op uses, hidden shadows included; each after the one it is like."""
+    used = find_used_models(spec).union(spec.shadows())
+    found = {name: _declare_model(spec, facts, structure, backend) for name, facts in models.items() if name in used}
     before = {name: [] if model.like is None else [model.like] for name, model in found.items()}
     return tuple(found[name] for name in sort(before))
 

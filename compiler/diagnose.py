@@ -34,6 +34,7 @@ def cycle_problem(
     """Return a diagnostic that names a cycle and the reason of each of its edges."""
     reasons = {(edge.before, edge.after): edge for edge in reversed(tuple(edges))}
     steps = [reasons[pair] for pair in zip(cycle, (*cycle[1:], cycle[0]), strict=True)]
+    declared = next((nodes[edge.after].op for edge in steps if edge.hazard is Hazard.DECLARED), None)
     names = " -> ".join(nodes[node].label for node in (*cycle, cycle[0]))
     message = {
         "E-CYCLE": f"something must read a version before it exists: {names}",
@@ -42,7 +43,7 @@ def cycle_problem(
     return Diagnostic(
         code=code,
         message=message,
-        span=span_of(spec, nodes[cycle[0]].op),
+        span=span_of(spec, nodes[cycle[0]].op) if declared is None else span_of(spec, declared, "after"),
         label="this op is part of the cycle",
         notes=tuple(f"{nodes[edge.before].label} before {nodes[edge.after].label}: {edge.why}" for edge in steps),
         help=_cycle_help(code, nodes, steps),

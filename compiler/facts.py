@@ -35,6 +35,19 @@ class ModelFacts:
     """Its declared EMA policy for buffers."""
 
 
+def find_used_models(spec: GraphSpec) -> frozenset[str]:
+    """Return the models that some op names, and those they are like."""
+    named = {reference.name for op in spec.ops.values() for reference in op.references()}
+    used: set[str] = set()
+    pending = [name for name in spec.models if name in named]
+    while pending:
+        name = pending.pop()
+        like = spec.models[name].like
+        used.add(name)
+        pending.extend([like] if like is not None and like not in used else [])
+    return frozenset(used)
+
+
 def describe_models(spec: GraphSpec, observed: Observations | None) -> Mapping[str, ModelFacts]:
     """Return the facts of every model, hidden shadows of ``ema`` without ``into`` included."""
     cells = find_parameter_cells(spec)

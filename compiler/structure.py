@@ -27,6 +27,7 @@ from compiler.program import (
     Random,
     Ref,
     Release,
+    Shape,
     Transform,
 )
 from compiler.shapes import UNKNOWN, ShapeProblem, TensorType, format_shape, infer_call
@@ -111,7 +112,10 @@ class _Walk:
         self.types[instruction.output] = TensorType(shape, "int64" if whole else "float32")
 
     def _visit_gradient(self, instruction: Gradient) -> None:
-        """Give the gradient of a value the type of the value."""
+        """Give the gradient of a value the type of the value; a loss that is surely no single number is reported."""
+        shape = self.types.get(instruction.loss, UNKNOWN).shape
+        if shape is not None and any(size != 1 for size in shape) and not instruction.grad_outputs:
+            self._report_rows(instruction, shape)
         for value, output in zip(instruction.values, instruction.value_outputs, strict=True):
             self.types[output] = self.types.get(value, UNKNOWN)
 
@@ -162,6 +166,19 @@ class _Walk:
                 span=span_of(self.spec, instruction.op, "inputs"),
                 label=f"this is {format_shape(found.shape)}",
                 help="give both calls inputs of the same size, or declare a second model",
+            )
+        )
+
+    def _report_rows(self, instruction: Gradient, shape: Shape) -> None:
+        """Report a loss of several numbers."""
+        kind = self.spec.ops[instruction.op].kind
+        self.problems.append(
+            Diagnostic(
+                code="E-SHAPE",
+                message=f"'{instruction.op}' takes the gradient of '{instruction.loss}', a {format_shape(shape)}",
+                span=span_of(self.spec, instruction.op, "loss" if kind == "update" else "gradient"),
+                label="expected a single number",
+                help=f"take its mean or sum first: `call: mean, inputs: {instruction.loss}`",
             )
         )
 

@@ -26,10 +26,12 @@ def below(path: tuple[str | int, ...], error: PydanticCustomError, found: object
     return ValidationError.from_exception_data("spec", [InitErrorDetails(type=error, loc=path, input=found)])
 
 
-def not_built(what: str, *, help: str = "remove it; nothing in this version reads it") -> PydanticCustomError:
+def not_built(
+    what: str, *, help: str = "remove it; nothing in this version reads it", at: Literal["key", "value"] = "key"
+) -> PydanticCustomError:
     """Return the error for a part of the language that this version does not execute."""
     message = f"{what} is part of the language but not built yet"
-    return PydanticCustomError("not_built", "{message}", {"message": message, "help": help, "label": "", "at": "key"})
+    return PydanticCustomError("not_built", "{message}", {"message": message, "help": help, "label": "", "at": at})
 
 
 def _refuse(value: object, info: ValidationInfo) -> None:

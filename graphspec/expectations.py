@@ -44,6 +44,21 @@ _CONSTRAINTS: Mapping[str, str] = {
 }
 _CHOICE = re.compile(r"'((?:[^'\\]|\\.)*)'|[^\s',]+")
 _LONGEST = 40
+_FORMS: Mapping[str, str] = {
+    "a number": "a number is written as in `0.5`, `3` or `1e-3`",
+    "a whole number": "a whole number is written as in `100`",
+    "true or false": "write true or false",
+    "a string": "write one name or text",
+    "a list": "a list is written `[a, b]`, or with `- ` before each item",
+    "a mapping": "a mapping is written `{key: value}`, or with one `key: value` to a line",
+}
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    "a number": (int, float),
+    "a whole number": (int,),
+    "true or false": (bool,),
+    "a string": (str,),
+    "a mapping": (dict,),
+}
 _OLD_BOOLEANS = ("yes", "no", "on", "off", "y", "n")
 
 
@@ -114,6 +129,11 @@ def find_remedy(expected: str, found: object) -> str:
         return "put it between quotes"
     if expected == "a list" and isinstance(found, bool | int | float | str):
         return f"write a list: `[{found}]`" if len(str(found)) <= _LONGEST else "write a list"
+    if expected == "a list" and isinstance(found, dict):
+        return "put brackets around it, to make it a list of one"
+    if isinstance(found, list):
+        only = cast("list[object]", found)[0] if len(cast("list[object]", found)) == 1 else None
+        return "write it without the brackets" if isinstance(only, _PLAIN.get(expected, ())) else ""
     if not isinstance(found, str):
         return ""
     if expected == "true or false" and found.lower() in _OLD_BOOLEANS:
@@ -121,6 +141,11 @@ def find_remedy(expected: str, found: object) -> str:
     if expected.endswith("number"):
         return _find_number_remedy(found)
     return "remove the quotes" if expected == "true or false" and found.lower() in ("true", "false") else ""
+
+
+def show_form(expected: str) -> str:
+    """Return how a value of a type is written."""
+    return _FORMS.get(expected, "")
 
 
 def _find_number_remedy(found: str) -> str:

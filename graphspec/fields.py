@@ -40,6 +40,16 @@ def _unscheduled(value: object) -> object:
 
 _Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
+
+def _unscheduled_arg(value: object) -> object:
+    if is_schedule(value):
+        raise not_built("a schedule outside an optimizer's options", help="write a plain value", at="value")
+    return value
+
+
+Args = dict[str, Annotated[Value, BeforeValidator(_unscheduled_arg)]]
+"""Keyword arguments: plain values."""
+
 Number = Annotated[_Finite, BeforeValidator(_unscheduled)]
 """A finite number."""
 

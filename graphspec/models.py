@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, Strict, model_validator
 
 from graphspec.declaration import Declaration, NotBuilt, below, problem
-from graphspec.fields import NamesOrNone, Number, Value, at_least_one
+from graphspec.fields import Args, NamesOrNone, Number, at_least_one
 from graphspec.functions import ClassName
 from graphspec.layers import Layer
 from graphspec.optimizers import OptimizerSpec
@@ -50,7 +50,7 @@ class ModelSpec(Declaration):
 
     class_: ClassName | None = Field(None, alias="class")
     """The user's class, `pkg.mod:Name`, for every backend or per backend."""
-    args: dict[str, Value] = {}
+    args: Args = {}
     """Keyword arguments of the class."""
     layers: Annotated[tuple[Layer, ...], Strict(False), at_least_one("layer")] | None = None
     """Built-in layers, in order; input sizes are inferred, channels first on every backend."""

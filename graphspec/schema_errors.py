@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from graphspec.builder import Path
 from graphspec.diagnostics import Diagnostic, Span, sort_diagnostics
-from graphspec.expectations import Detail, explain_constraint, find_remedy
+from graphspec.expectations import Detail, explain_constraint, find_remedy, show_form
 from graphspec.schema_paths import Trace, trace
 from graphspec.source import Document
 from graphspec.suggestions import closest
@@ -31,7 +31,7 @@ def explain_validation(error: ValidationError, document: Document, root: type[Ba
     message; its context may have ``help``, ``label`` and ``at``, "key" or "value".
     """
     details = (Detail.read({**detail}) for detail in error.errors(include_url=False))
-    problems = _drop_lengths([_find_problem(detail, document, root) for detail in details])
+    problems = _drop_misspelt(_drop_lengths([_find_problem(detail, document, root) for detail in details]))
     groups = _choose_branches(problems, 0)
     return sort_diagnostics(dict.fromkeys(_explain(group, document) for group in groups))
 
@@ -59,6 +59,17 @@ def _drop_lengths(problems: Sequence[_Problem]) -> list[_Problem]:
     locations = {problem.detail.location for problem in problems}
     inner = {location[:length] for location in locations for length in range(len(location))}
     return [item for item in problems if item.detail.kind not in _LENGTHS or item.detail.location not in inner]
+
+
+def _drop_misspelt(problems: Sequence[_Problem]) -> list[_Problem]:
+    """Leave out keys that are missing only because they are there with a slip of the pen, which is told anyway."""
+    meant = {
+        (*problem.detail.location[:-1], near)
+        for problem in problems
+        if problem.detail.kind == "extra_forbidden"
+        for near in closest(str(problem.detail.location[-1]), _find_keys(problem.trace.models), 1)
+    }
+    return [item for item in problems if item.detail.kind != "missing" or item.detail.location not in meant]
 
 
 def _choose_branches(problems: Iterable[_Problem], level: int) -> list[Sequence[_Problem]]:
@@ -159,7 +170,7 @@ def _explain_mismatch(group: Sequence[_Problem], document: Document) -> Diagnost
     types = tuple(dict.fromkeys(words for detail in details if (words := detail.expected_type) is not None))
     if choices and (isinstance(found, str) or not types):
         return _explain_choice(path, found, choices, types, document)
-    remedies = (find_remedy(words, found) for words in types)
+    remedies = (*(find_remedy(words, found) for words in types), *map(show_form, types))
     return Diagnostic(
         code="GS041",
         message=f"expected {enumerate_words((*types, *choices))} as {_where(path)}, found {describe(found)}",

@@ -77,6 +77,7 @@ class _YamlReader:
         self._builder = builder
         self._anchors: dict[str, Scalar] = {}
         self._collections: set[str] = set()
+        self._repeated: set[str] = set()
         self._documents = 0
 
     def read(self) -> None:
@@ -138,6 +139,7 @@ class _YamlReader:
             self._refuse_tag(start, end)
         if event.anchor is not None:
             self._collections.add(event.anchor)
+            self._repeated.discard(event.anchor)
             self._anchors.pop(event.anchor, None)
             help = "write the collection out where it is used, or put single values under `vars`"
             self._builder.report(
@@ -153,12 +155,18 @@ class _YamlReader:
         start, end = event.start_mark.index, event.end_mark.index
         name: str = event.anchor
         if name in self._collections:
-            help = "write the collection out; an alias repeats single values only"
-            self._builder.report("GS008", f"alias '*{name}' repeats a collection", start, end, help=help)
+            self._refuse_repetition(name, start, end)
         elif name not in self._anchors:
             self._refuse_unknown_alias(name, start, end)
         is_key = self._builder.awaits_key
         self._builder.add(self._anchors.get(name, f"*{start}" if is_key else None), start, end)
+
+    def _refuse_repetition(self, name: str, start: int, end: int) -> None:
+        """Tell the first alias of a collection; the others have the same cause and the same remedy."""
+        if name not in self._repeated:
+            self._repeated.add(name)
+            help = "write the collection out wherever it is used; an alias repeats single values only"
+            self._builder.report("GS008", f"alias '*{name}' repeats a collection", start, end, help=help)
 
     def _refuse_unknown_alias(self, name: str, start: int, end: int) -> None:
         near = closest(name, (*self._anchors, *self._collections), 1)

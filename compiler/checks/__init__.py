@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from compiler.checks.context import Scene
-from compiler.checks.effects import check_interval, check_no_effect
+from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
 from compiler.checks.gradients import check_bootstrap, check_targets, check_terms
 from compiler.checks.ownership import check_average_targets, check_buffer_policy, check_frozen_train, check_overlap
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
@@ -19,6 +19,7 @@ OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_buffer_policy,
     check_frozen_train,
     check_interval,
+    check_clip_scope,
 )
 """Checks that hold whatever the order of ops is, so they can be made where there is none."""
 

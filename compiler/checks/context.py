@@ -21,6 +21,8 @@ class Scene:
     spec: GraphSpec
     models: Mapping[str, ModelFacts]
     nodes: Mapping[str, Node]
+    sets: Mapping[str, tuple[str, ...]]
+    """The models that every gradient set covers."""
     everything: Mapping[str, Node]
     """The nodes of the whole document, those that do not run in this mode included."""
     ordering: tuple[Edge, ...]

@@ -64,6 +64,23 @@ def check_interval(scene: Scene) -> Iterator[Diagnostic]:
             )
 
 
+def check_clip_scope(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-CLIP for a clip over given gradients that also cover models the update does not step."""
+    for name, op in scene.spec.ops.items():
+        if isinstance(op, UpdateOp) and op.clip is not None and op.gradients is not None:
+            covered = {model for value in op.gradients for model in scene.sets.get(value, ())}
+            others = sorted(covered.difference(op.update))
+            if others:
+                yield Diagnostic(
+                    code="E-CLIP",
+                    message=f"the clip of '{name}' would count gradients of {', '.join(others)} too",
+                    span=span_of(scene.spec, name, "clip"),
+                    label="over the gradients of its own models only",
+                    help=f"take gradients for {', '.join(op.update)} alone, or clip the whole set with "
+                    "`transform: clip_norm` before the updates",
+                )
+
+
 def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[Diagnostic]:
     """Yield W-DEAD for an op that fires in no mode, given the ops that fire by mode."""
     firing = frozenset[str]().union(*live.values())

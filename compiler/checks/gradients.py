@@ -74,7 +74,7 @@ def _unreached(scene: Scene, node: Node, derivative: Derivative, target: str) ->
         message=f"'{node.op}' wants the gradient of '{derivative.loss}' for {target}, on which it does not depend",
         span=span_of(scene.spec, node.op, field),
         label=f"'{derivative.loss}' does not reach it",
-        help="take it from the list, or check the inputs of the loss and `stop` on the way",
+        help=f"use a loss that is made from {target}, or look for a `stop` on the way from it to '{derivative.loss}'",
     )
 
 

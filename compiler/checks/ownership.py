@@ -22,7 +22,9 @@ def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
                 message=f"{cell} is stepped by two optimizers: {first} in '{holder}', {optimizer} in '{op}'",
                 span=span_of(scene.spec, op, "update"),
                 label=f"'{holder}' steps it with another optimizer" if op != holder else "two optimizers step it here",
-                help="step it once, in one update with one optimizer",
+                help="step it once, in one update with one optimizer"
+                if op != holder
+                else f"write `optimizer:` on '{op}', which then steps all its models",
             )
 
 
@@ -46,12 +48,11 @@ def check_average_targets(scene: Scene) -> Iterator[Diagnostic]:
             continue
         target = op.target(name) if isinstance(op, EmaOp) else op.into
         source = op.ema if isinstance(op, EmaOp) else op.copy_
-        if target in updates:
-            message = f"'{target}' is averaged into by '{name}' and also stepped by the update '{updates[target]}'"
-            help = "average into a model of its own: declare one with `like:`"
-        elif set(scene.models[target].cells) & set(scene.models[source].cells):
+        help = "declare the target as a model of its own, with `like:`"
+        if set(scene.models[target].cells) & set(scene.models[source].cells):
             message = f"'{name}' writes into its own source: '{target}' shares parameters with '{source}'"
-            help = "declare the target as a model of its own, with `like:`"
+        elif target in updates:
+            message = f"'{target}' is written by the {op.kind} '{name}' and stepped by the update '{updates[target]}'"
         else:
             continue
         span = span_of(scene.spec, name, "into")

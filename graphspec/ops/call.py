@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from graphspec.fields import Names, Value
+from graphspec.fields import Args, Names
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
 from graphspec.ops.base import OpBase, Reference
@@ -20,7 +20,7 @@ class CallOp(OpBase):
     """What it is called with: one reference, a list, or a mapping from argument names."""
     outputs: Names | None = None
     """Names of its results, where it has several; these are the values then."""
-    args: dict[str, Value] = {}
+    args: Args = {}
     """Constants it takes by keyword, such as `axis`."""
 
     @property

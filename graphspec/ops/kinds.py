@@ -40,17 +40,18 @@ def _tag(value: object) -> str | None:
 
 
 def find_kinds(op: Mapping[str, object]) -> tuple[str, ...]:
-    """Return every kind key of an op; `loss` and `copy` count only where there is no other."""
-    first = tuple(key for key in (*KINDS, *NOT_BUILT) if key in op and key not in SECOND)
-    return first or tuple(key for key in SECOND if key in op)
+    """Return every kind key of an op as written; `loss` and `copy` count only where there is no other."""
+    first = tuple(key for key in op if key in (*KINDS, *NOT_BUILT) and key not in SECOND)
+    return first or tuple(key for key in op if key in SECOND)
 
 
 def _find_strays(op: Mapping[str, object]) -> tuple[str, ...]:
-    """Return `loss` and `copy` beside a kind that has no such field: a second kind was meant."""
-    kind = find_kinds(op)[:1]
-    if not kind or kind[0] in SECOND or kind[0] not in KINDS:
+    """Return `loss` and `copy` beside kinds that have no such field: a further kind was meant."""
+    kinds = find_kinds(op)
+    if not kinds or any(kind in SECOND or kind not in KINDS for kind in kinds):
         return ()
-    return tuple(key for key in SECOND if key in op and key not in KINDS[kind[0]].model_fields)
+    fields = {field for kind in kinds for field in KINDS[kind].model_fields}
+    return tuple(key for key in SECOND if key in op and key not in fields)
 
 
 def _check(value: object) -> object:

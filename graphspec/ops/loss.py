@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from graphspec.declaration import NotBuilt, not_built
-from graphspec.fields import Number, Value
+from graphspec.fields import Args, Number
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
 from graphspec.ops.base import Every, OpBase, Reference
@@ -25,7 +25,7 @@ class LossOp(OpBase):
     """The loss: a name of the library, `pkg.mod:fn`, or one path per backend."""
     inputs: Inputs = Inputs()
     """What it is given, predictions before targets; numbers stand for tensors filled with them."""
-    args: dict[str, Value] = {}
+    args: Args = {}
     """Constants it takes by keyword, such as `axis`."""
     reduction: Literal["mean", "sum", "none"] | None = None
     """How the elements are combined (default: the loss's own, a mean over elements for most)."""

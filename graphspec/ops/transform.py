@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from graphspec.fields import Names, Value
+from graphspec.fields import Args, Names
 from graphspec.functions import FunctionName
 from graphspec.ops.base import OpBase, Reference
 
@@ -17,7 +17,7 @@ class TransformOp(OpBase):
     """The function: a name of the library, `pkg.mod:fn`, or one path per backend."""
     inputs: Names
     """The gradient sets it is given."""
-    args: dict[str, Value] = {}
+    args: Args = {}
     """Constants it takes by keyword, such as `norm`."""
 
     @property

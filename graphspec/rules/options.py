@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from graphspec.diagnostics import Diagnostic
-from graphspec.fields import is_schedule
 from graphspec.options import Option, accepts, describe_option, find_option
 from graphspec.schedules import ScheduleSpec
 from graphspec.scope import Scope
@@ -25,8 +25,11 @@ def check_options(
             yield _unknown(scope, owner, options, name, path)
         else:
             yield from _check_value(scope, owner, option, value, path)
+    names = [option.name for option in options]
+    meant = {near for name in given if name not in names for near in closest(name, names, 1)}
     for option in options:
-        if option.required and option.name not in given:
+        # One that is there with a slip of the pen is not told a second time.
+        if option.required and option.name not in given and option.name not in meant:
             help = f"`{option.name}`: {option.meaning}; {describe_option(option)}"
             yield scope.report("GS114", f"{owner} needs `{option.name}`", path, key=True, help=help)
 
@@ -47,13 +50,21 @@ def _check_value(scope: Scope, owner: str, option: Option, value: object, path: 
             return
         message = f"`{option.name}` of {owner} takes no schedule"
         yield scope.report("GS113", message, (*path, option.name), help=f"write {describe_option(option)}")
-    elif is_schedule(value):
-        message = "a schedule outside an optimizer's options is part of the language but not built yet"
-        yield scope.report("GS045", message, (*path, option.name), help=f"write {describe_option(option)}")
     elif not accepts(option, value):
-        message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {describe(value)}"
+        message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {_describe(value)}"
         default = "" if option.required or option.default is None else f" (default {_show(option)})"
         yield scope.report("GS113", message, (*path, option.name), help=f"`{option.name}`: {option.meaning}{default}")
+
+
+def _describe(value: object) -> str:
+    """Return what was found; of a list, what in it is no number, or its numbers."""
+    if not isinstance(value, list | tuple):
+        return describe(value)
+    items = cast("Sequence[object]", value)
+    others = [item for item in items if isinstance(item, bool) or not isinstance(item, int | float)]
+    if others:
+        return f"{describe(others[0])} in a list"
+    return f"[{', '.join(map(str, items))}]"
 
 
 def _show(option: Option) -> str:

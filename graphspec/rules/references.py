@@ -68,11 +68,13 @@ def check_reference(scope: Scope, field: str, path: Path, reference: Reference) 
     entry = scope.find(name)
     if name in scope.broken or (entry is None and scope.blind):
         return
+    # A name that is declared twice is told where that happens: a reference may mean either.
+    facets = frozenset(facet for each in scope.entries.get(name, ()) for facet in each.facets)
     if entry is None:
         message = f"{field} names '{name}', which is not declared; expected {wanted.noun}"
         label = scope.suggest(name, scope.names(wanted.facets))
         yield scope.report(wanted.code, message, path, label=label, help=wanted.help)
-    elif frozenset(wanted.facets).isdisjoint(entry.facets):
+    elif facets.isdisjoint(wanted.facets):
         message = f"{field} must name {wanted.noun}, found '{name}', {entry.title}{scope.place(entry)}"
         yield scope.report("GS106", message, path, label=_suggest(scope, entry, wanted), help=_explain(entry, wanted))
 

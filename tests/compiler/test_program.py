@@ -27,7 +27,8 @@ models:
 def test_a_likeness_is_declared_after_what_it_is_like():
     prelude = document("  z: {call: neg, inputs: x}").split("ops:")[0]
     swapped = prelude.replace("  slow_a: {like: a}\n", "").replace("models:\n", "models:\n  slow_a: {like: a}\n")
-    models = [model.name for model in compiled(STEP_A, prelude=swapped).program.models]
+    followed = STEP_A + "  follow: {ema: a, into: slow_a, decay: 0.9}\n"
+    models = [model.name for model in compiled(followed, prelude=swapped).program.models]
     assert models.index("a") < models.index("slow_a")
 
 

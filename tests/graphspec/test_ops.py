@@ -131,6 +131,7 @@ def test_a_function_is_of_the_library_or_has_a_path_for_each_backend(small):
         ("a: {forward: net, «call»: add, inputs: x}", "GS052", "found `forward` and `call`"),
         ("a: {call: add, inputs: [x, x], «loss»: mse}", "GS052", "found `call` and `loss`"),
         ("a: {loss: mse, inputs: [x, x], «copy»: net}", "GS052", "found `loss` and `copy`"),
+        ("a: {update: net, «gradient»: err, loss: err}", "GS052", "found `update` and `gradient`"),
         ("«a»: {update: net}", "GS053", "found neither"),
         ("«a»: {update: net, loss: err, gradients: g}", "GS053", "found both"),
         ("«a»: {ema: net, decay: 0.9, tau: 0.1}", "GS053", "found `decay` and `tau`"),

@@ -132,6 +132,8 @@ def tell(text):
         ("ops: {z: {random: normal, shape: 3}}\n", [("GS041", "g.yaml:2:34")]),
         ("ops: {z: {random: normal, shape: [1, [x]]}}\n", [("GS041", "g.yaml:2:38")]),
         ("ops: {z: {random: normal}}\n", [("GS042", "g.yaml:2:7")]),
+        ("ops: {z: {random: normal, shpae: [1]}}\n", [("GS040", "g.yaml:2:27")]),
+        ("ops: {z: {random: normal, far: [1]}}\n", [("GS042", "g.yaml:2:7"), ("GS040", "g.yaml:2:27")]),
         ("ops: {z: {random: norml, shape: [1]}}\n", [("GS043", "g.yaml:2:19")]),
         ("ops: {z: {random: {a: 1}, shape: [1]}}\n", [("GS043", "g.yaml:2:19")]),
         ("ops: {z: {random: normal, shape: [0]}}\n", [("GS044", "g.yaml:2:34")]),
@@ -195,7 +197,10 @@ def test_a_value_of_the_wrong_type_is_told_in_the_words_of_yaml():
         ("seed: '3'\n", "remove the quotes"),
         ("seed: 1_000\n", "write 1000"),
         ("seed:\n", "leave the key out, or give it a value"),
-        ("seed: true\n", ""),
+        ("seed: true\n", "a whole number is written as in `100`"),
+        ("ops: {z: {forward: [g]}}\n", "write it without the brackets"),
+        ("ops: {z: {random: normal, shape: {n: 3}}}\n", "put brackets around it, to make it a list of one"),
+        ("ops: [1, 2]\n", "a mapping is written `{key: value}`, or with one `key: value` to a line"),
     ],
 )
 def test_a_well_known_slip_gets_its_remedy(text, help):

@@ -224,6 +224,24 @@ def test_all_problems_come_at_once_in_the_order_of_the_text(small, find):
     assert found.places == found.marks
 
 
+def test_an_option_with_a_slip_in_its_name_is_not_missing_besides(small, find):
+    found = find(small(models="m: {layers: [{conv2d: {out: 4, «kernal»: 3}}]}"))
+    assert found.codes == ("GS112",)
+    assert found.places == found.marks
+
+
+def test_a_name_declared_twice_is_told_once_and_may_be_used_as_either(small, find):
+    found = find(small(ops="«net»: {call: relu, inputs: x}\na: {forward: net, inputs: net, outputs: [b]}"))
+    assert found.codes == ("GS101",)
+    assert found.places == found.marks
+
+
+def test_what_is_wrong_in_a_list_of_sizes_is_named(small, find):
+    found = find(small(ops="a: {call: reshape, inputs: x, args: {shape: «[batch, 4]»}}"))
+    assert found.codes == ("GS113",)
+    assert "found the string 'batch' in a list" in found.diagnostics[0].message
+
+
 def test_a_user_function_is_not_held_to_any_table(small, find):
     ops = "a: {call: my.mod:fn, inputs: {p: x, q: out}, args: {anything: [1, {deep: true}]}, outputs: [b, c]}"
     assert find(small(ops=ops)).codes == ()

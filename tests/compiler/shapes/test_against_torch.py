@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 

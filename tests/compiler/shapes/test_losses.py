@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 
 from compiler.program import Constant
 from compiler.shapes import UNKNOWN, ShapeProblem, TensorType, infer_call
