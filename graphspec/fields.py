@@ -66,12 +66,12 @@ Count = Annotated[int, Strict(), Ge(1)]
 """A whole number from 1 up."""
 
 
-def at_least_one(noun: str) -> AfterValidator:
+def at_least_one(noun: str, *, help: str = "add one, or leave the key out") -> AfterValidator:
     """Return a validator that refuses an empty list, or mapping, of what the noun says."""
 
     def _check(value: T) -> T:
         if not value:
-            raise problem("GS044", f"expected at least one {noun}, found none", help="add one, or leave the key out")
+            raise problem("GS044", f"expected at least one {noun}, found none", help=help)
         return value
 
     return AfterValidator(_check)

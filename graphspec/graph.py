@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Ops = dict[str, Op]
 else:
-    Ops = Annotated[dict[str, OpField], at_least_one("op")]
+    Ops = Annotated[dict[str, OpField], at_least_one("op", help="add one, as in `y: {forward: net, inputs: x}`")]
 
 _NEUTRAL = {"compute": "float32", "params": "float32", "loss_scale": "none"}
 

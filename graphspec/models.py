@@ -52,7 +52,10 @@ class ModelSpec(Declaration):
     """The user's class, `pkg.mod:Name`, for every backend or per backend."""
     args: Args = {}
     """Keyword arguments of the class."""
-    layers: Annotated[tuple[Layer, ...], Strict(False), at_least_one("layer")] | None = None
+    layers: (
+        Annotated[tuple[Layer, ...], Strict(False), at_least_one("layer", help="add one, as in `[{linear: 64}]`")]
+        | None
+    ) = None
     """Built-in layers, in order; input sizes are inferred, channels first on every backend."""
     parameter: ParameterSpec | None = None
     """One trainable tensor; `forward` without inputs returns it."""

@@ -117,7 +117,7 @@ FIELDS = (
         "bad_duration.yaml",
         {"GS050 10:44": "`100 steps`", "GS057 10:57": "`every: 5`", "GS050 11:46": "did you mean 'updates'?"},
     ),
-    check("op_kinds.yaml", {"GS051 7:11": "did you mean 'forward'?", "GS052 9:41": "split it into several ops"}),
+    check("op_kinds.yaml", {"GS051 7:11": "did you mean 'forward'?", "GS052 9:24": "split it into several ops"}),
     check(
         "not_built.yaml",
         {

@@ -1,0 +1,95 @@
+"""Time our step against hand-written ones: ``python -m benchmarks.run [--rounds 60] [--only byol]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from benchmarks.timing import Timing, interleave
+from benchmarks.workloads import WORKLOADS, Batch, Step, Workload
+from compiler import compile_step
+from graphspec import load
+from runtime import build, emit
+
+EXPERT = "expert"
+
+
+def load_emitted(workload: Workload) -> ModuleType:
+    """Return the file that is emitted for a workload's spec as a module, built on the workload's nets."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "emitted_step.py"
+        path.write_text(emit(compile_step(load(workload.spec))), encoding="utf-8")
+        spec = importlib.util.spec_from_file_location("emitted_step", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module.__name__] = module
+        spec.loader.exec_module(module)
+    module.build(models=workload.nets)
+    return module
+
+
+def make_emitted(workload: Workload) -> Step:
+    """Return the step of the emitted file."""
+    return load_emitted(workload).step
+
+
+def make_built(workload: Workload) -> Step:
+    """Return the step that ``build`` gives, which looks at every batch before it lets it in."""
+    return build(compile_step(load(workload.spec)), device="cpu", models=workload.nets)
+
+
+VARIANTS: dict[str, Callable[[Workload], Step]] = {
+    "idiom": lambda workload: workload.idiom(),
+    EXPERT: lambda workload: workload.expert(),
+    "emitted step": make_emitted,
+    "built step": make_built,
+}
+
+
+def cycle(step: Step, batches: list[Batch]) -> Callable[[], object]:
+    """Return a step that takes the batches in turn."""
+    feed = itertools.cycle(batches)
+    return lambda: step(next(feed))
+
+
+def measure(workload: type[Workload], rounds: int) -> dict[str, Timing]:
+    """Time all variants of a workload in one interleaved run."""
+    made = {name: make(workload()) for name, make in VARIANTS.items()}
+    batches = workload().batches(16)
+    return interleave({name: cycle(step, batches) for name, step in made.items()}, EXPERT, rounds=rounds)
+
+
+def table(rounds: int, only: str | None) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    yield "| step | variant | ms | of expert | p10 - p90 | CPU time of expert |"
+    yield "|---|---|---|---|---|---|"
+    for workload in WORKLOADS:
+        if only in (None, workload.name):
+            for name, timing in measure(workload, rounds).items():
+                spread = f"{timing.low:.2f} - {timing.high:.2f}"
+                figures = f"{timing.milliseconds:.3f} | {timing.ratio:.3f} | {spread} | {timing.cpu_ratio:.3f}"
+                yield f"| {workload.name} | {name} | {figures} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS])
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for line in table(options.rounds, options.only):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

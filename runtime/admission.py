@@ -1,0 +1,79 @@
+"""Admission of batches: what a step was declared to take is compared with what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compiler.program import InputDecl, Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from graphspec.suggestions import closest
+from runtime.backend import Signature
+from runtime.effects import find_inputs
+
+CODE = "GS209"
+
+
+def find_needed(program: Program) -> Mapping[str, tuple[InputDecl, ...]]:
+    """Return, by mode, the inputs that some function of the mode reads."""
+    return {
+        mode.mode: tuple(
+            entry for entry in program.inputs if any(entry in find_inputs(program, each) for each in mode.functions)
+        )
+        for mode in program.modes
+    }
+
+
+def check_batch(
+    given: Mapping[str, Signature | None], declared: Mapping[InputDecl, tuple[str, ...]], spec: GraphSpec
+) -> Iterator[Diagnostic]:
+    """Yield a problem for every declared input that is missing, no array, or of another rank, size or type.
+
+    ``given`` holds shape and type by name, None for what is no array; ``declared`` the types each input may have. Free
+    sizes must agree between inputs.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for entry, dtypes in declared.items():
+        for message, help in _check_input(entry, dtypes, given, sizes):
+            span = spec.span("inputs", entry.name, key=True)
+            yield Diagnostic(code=CODE, message=message, span=span, help=help)
+
+
+def _check_input(
+    entry: InputDecl,
+    dtypes: tuple[str, ...],
+    given: Mapping[str, Signature | None],
+    sizes: dict[str, tuple[int, str]],
+) -> Iterator[tuple[str, str]]:
+    """Yield (message, help) for one input; ``sizes`` are the free sizes seen so far, and where."""
+    if entry.name not in given:
+        near = closest(entry.name, given)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        has = ", ".join(given) if given else "nothing"
+        yield f"the batch has no input '{entry.name}'", f"it has {has}{meant}"
+        return
+    signature = given[entry.name]
+    if signature is None:
+        yield f"input '{entry.name}' is no array or tensor", "pass a NumPy array or a tensor of the backend"
+        return
+    shape, dtype = signature
+    if dtype not in dtypes:
+        yield f"input '{entry.name}' has dtype {dtype}, expected {' or '.join(dtypes)}", f"convert it to {dtypes[0]}"
+    if entry.shape is not None:
+        yield from _check_shape(entry.name, entry.shape, shape, sizes)
+
+
+def _check_shape(
+    name: str, expected: tuple[int | str, ...], found: tuple[int, ...], sizes: dict[str, tuple[int, str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield (message, help) where a shape does not fit."""
+    written = f"[{', '.join(map(str, expected))}]"
+    if len(expected) != len(found) or any(isinstance(e, int) and e != f for e, f in zip(expected, found, strict=True)):
+        yield f"input '{name}' has shape {list(found)}, expected {written}", "change the batch or the declared shape"
+        return
+    for size, actual in zip(expected, found, strict=True):
+        if isinstance(size, str):
+            first, where = sizes.setdefault(size, (actual, name))
+            if first != actual:
+                message = f"input '{name}' has {size} = {actual}, but '{where}' has {size} = {first}"
+                yield message, f"every input with the dimension `{size}` must have the same size there"

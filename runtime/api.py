@@ -1,0 +1,66 @@
+"""Build and emit: from a plan to a step that runs, or to a source file that runs without this project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from compiler import Plan
+from graphspec.diagnostics import Diagnostic, SpecError
+from runtime.backend import BuildRequest
+from runtime.registry import find_backend
+from runtime.step import Step
+
+
+def build(
+    plan: Plan,
+    *,
+    device: str = "auto",
+    seed: int | None = None,
+    allow: Sequence[str] = (),
+    models: Mapping[str, object] | None = None,
+    dtype: Literal["float32", "float64"] = "float32",
+) -> Step:
+    """Build a plan on a device (``auto``: cuda, mps, else cpu) and check it before the first step.
+
+    ``seed`` defaults to the spec's; what the spec names is imported only from the packages in ``allow``; ``models``
+    are used in place of the declared ones, as they are but for being put into training mode. ``dtype`` is the type of
+    parameters and draws; inputs declared as float32 or float64 are converted to it. Raises SpecError with every problem
+    found.
+    """
+    request = BuildRequest(
+        device=device,
+        seed=plan.spec.seed if seed is None else seed,
+        allow=tuple(allow),
+        models=dict(models or {}),
+        directory=_find_directory(plan),
+        dtype=dtype,
+    )
+    return Step(find_backend(plan.program.backend).build(plan, request))
+
+
+def emit(plan: Plan) -> str:
+    """Return the plan as a source file that needs the framework alone; nothing a spec names is imported."""
+    unresolved = tuple(_report_unresolved(plan))
+    if unresolved:
+        raise SpecError(unresolved, plan.spec.texts())
+    return find_backend(plan.program.backend).emit(plan.program)
+
+
+def _report_unresolved(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a problem for every model of layers whose sizes depend on classes that nobody has looked at."""
+    for model in plan.program.models:
+        if model.kind == "layers" and not model.layers:
+            yield Diagnostic(
+                code="E-SHAPE",
+                message=f"the sizes of model '{model.name}' are not known: its input comes from a class",
+                span=plan.spec.span("models", model.name, key=True),
+                help="`build` and `run` look at the class and find them; `emit` imports nothing that a spec names",
+            )
+
+
+def _find_directory(plan: Plan) -> Path | None:
+    """Return the folder a spec was read from; None for specs that are no file."""
+    files = [Path(name) for name in plan.spec.texts()]
+    return files[0].parent if files and files[0].exists() else None

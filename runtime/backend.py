@@ -1,0 +1,102 @@
+"""What a backend must do: write a program as source code, and build a plan into a step that runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from compiler import Plan
+from compiler.program import InputDecl, Program
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Signature = tuple[tuple[int, ...], str]
+"""Shape and type of an array, as the language names types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """How to build a plan: on what device, from which seed, what may be imported, and models made elsewhere."""
+
+    device: str
+    seed: int
+    allow: tuple[str, ...]
+    models: Mapping[str, object]
+    directory: Path | None
+    """Where the spec lies: what it names may be imported from there."""
+    dtype: Literal["float32", "float64"]
+    """The type of parameters, of draws, and of inputs declared float32 or float64."""
+
+
+class Engine(ABC):
+    """A built step of one framework, as :class:`runtime.step.Step` drives it."""
+
+    @abstractmethod
+    def fingerprint(self, value: object) -> object:
+        """Return what tells arrays of different shape or type apart, hashable and cheap; None for what is no array."""
+
+    @abstractmethod
+    def accepts(self, declared: InputDecl) -> tuple[str, ...]:
+        """Return the types an input may have; the declared one comes first."""
+
+    @abstractmethod
+    def describe(self, value: object) -> Signature | None:
+        """Return shape and type of an array or tensor; None where the value is neither."""
+
+    @abstractmethod
+    def admit(self, value: object, declared: InputDecl) -> object:
+        """Return an input as a tensor on the device of the step."""
+
+    @abstractmethod
+    def check(self, batch: Mapping[str, object], mode: str) -> None:
+        """Check the step for the sizes of a batch seen first, where they were not known at build."""
+
+    @abstractmethod
+    def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
+        """Take one step; raise StepError where it fails."""
+
+    @abstractmethod
+    def fired(self, mode: str) -> tuple[str, ...]:
+        """Return the gated ops that fired in the last step of a mode."""
+
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """Return the number of parameters of every model."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, object]:
+        """Return everything that training changes, by name."""
+
+    @abstractmethod
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return a copy of a tensor on the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The result of building: the plan it came to, the source that runs, and what was made."""
+
+    plan: Plan
+    source: str
+    models: Mapping[str, object]
+    optimizers: Mapping[str, object]
+    device: str
+    notes: tuple[str, ...]
+    engine: Engine
+
+
+class Backend(ABC):
+    """A framework that can run programs."""
+
+    @abstractmethod
+    def emit(self, program: Program) -> str:
+        """Return the program as source code; imports no framework."""
+
+    @abstractmethod
+    def build(self, plan: Plan, request: BuildRequest) -> Built:
+        """Build a plan, observe the models it may not look at, and check it before the first step."""

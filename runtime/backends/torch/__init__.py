@@ -1,0 +1,1 @@
+"""The PyTorch backend: emits a step as readable PyTorch source, and runs that same source."""

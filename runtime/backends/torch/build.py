@@ -1,0 +1,85 @@
+"""From a plan to a step that runs: import, make, observe, compile again, check, build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from compiler import Plan
+from graphspec.diagnostics import SpecError
+from runtime.backend import BuildRequest, Built
+from runtime.backends.torch.compat import is_supported
+from runtime.backends.torch.devices import choose_device
+from runtime.backends.torch.dryrun import BATCH, Trial, run_dry
+from runtime.backends.torch.emission.module import emit_module
+from runtime.backends.torch.engine import Check, TorchEngine
+from runtime.backends.torch.execution import Loaded, call_checked, load_module
+from runtime.backends.torch.learning import Learned, learn
+from runtime.backends.torch.making import check_given, find_undeclared_ties, import_users
+from runtime.backends.torch.setting import Setting
+from runtime.backends.torch.tensors import DTYPES, sample_inputs
+from runtime.problems import problem
+from runtime.step import StepError
+
+
+def build_plan(plan: Plan, request: BuildRequest) -> Built:
+    """Return the built plan; raise SpecError with everything that was found before the first step."""
+    if not is_supported():
+        raise problem("GS217", f"PyTorch {torch.__version__} is too old", help="pip install 'stepgraph[torch]'")
+    device = choose_device(request.device)
+    given = check_given(request.models, plan.program, plan.spec)
+    import_users(plan.program, plan.spec, request)
+    setting = Setting(device=device, dtype=DTYPES[request.dtype], seed=request.seed, given=given)
+    learned = learn(plan, setting)
+    loaded, models = _load(learned, setting)
+    late, checked = _check(Trial.of(loaded, learned.plan.spec, models, setting))
+    call_checked(loaded, learned.plan.spec, "build", setting.seed, device, setting.dtype, models)
+    return Built(
+        plan=learned.plan,
+        source=loaded.emitted.text,
+        models=loaded.names["MODELS"],
+        optimizers=loaded.names["OPTIMIZERS"],
+        device=str(device),
+        notes=(*learned.notes, *checked),
+        engine=TorchEngine.over(loaded, learned.plan.spec, setting, late),
+    )
+
+
+def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.Module]]:
+    """Return the executed module and all its models; raise SpecError where two share what the spec says they do not."""
+    program, spec = learned.plan.program, learned.plan.spec
+    loaded = load_module(emit_module(program, provided=setting.given), program)
+    given = learned.models
+    models = call_checked(loaded, spec, "make_models", setting.seed, setting.device, setting.dtype, given)
+    ties = tuple(find_undeclared_ties(models, spec))
+    if ties:
+        raise SpecError(ties, spec.texts())
+    return loaded, models
+
+
+def _check(trial: Trial) -> tuple[Check | None, tuple[str, ...]]:
+    """Make the dry run; return what checks later where sizes are not known yet, and what there is to tell."""
+    inputs = sample_inputs(trial.program, {"batch": BATCH}, trial.setting.device, trial.setting.dtype)
+    if inputs is not None:
+        return None, _examine(replace(trial, inputs=inputs))
+
+    def check(batch: Mapping[str, torch.Tensor], mode: str) -> None:
+        """Make the dry run with the sizes of a batch."""
+        _examine(replace(trial, inputs=batch, modes=(mode,)))
+
+    return check, ("checked with the first batch: inputs have free sizes beside `batch`",)
+
+
+def _examine(trial: Trial) -> tuple[str, ...]:
+    """Make a dry run, raise StepError with what it found, and return which kind of run it was."""
+    findings = run_dry(trial)
+    if findings.problems:
+        raise StepError(findings.problems, trial.spec.texts())
+    if findings.missing:
+        return (f"not checked before the first step: {findings.missing}",)
+    if findings.real:
+        return (f"checked by a real forward on a copy at batch {BATCH}: {findings.real}",)
+    return ("checked with fake tensors",)

@@ -1,0 +1,46 @@
+"""Private parts of torch, behind one door: written for torch 2.11 and newer."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+OLDEST = (2, 11)
+"""The first version with everything that is used here, and in the kernels of the library."""
+__all__ = ["FakeTensorMode", "TorchDispatchMode", "copying", "is_batch_norm", "is_supported", "quiet"]
+
+
+def is_supported() -> bool:
+    """Return whether this torch is new enough."""
+    major, minor = torch.__version__.split(".")[:2]
+    return (int(major), int(minor)) >= OLDEST
+
+
+def is_batch_norm(module: nn.Module) -> bool:
+    """Return whether a module normalises over the batch, whatever its rank and however it synchronises."""
+    return isinstance(module, nn.modules.batchnorm._BatchNorm)
+
+
+def copying(mode: FakeTensorMode) -> AbstractContextManager[object]:
+    """Return a context in which ``copy.deepcopy`` makes fake tensors of real ones."""
+    return FakeCopyMode(mode)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep warnings and logs away from the terminal: what fails meanwhile is told by its diagnostic."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,164 @@
+"""The dry run: every function once before the first step, with fake tensors, or really on copies where those fail."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from compiler.program import Function, Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from runtime.backends.torch.compat import FakeTensorMode, copying, quiet
+from runtime.backends.torch.emission.module import Emitted
+from runtime.backends.torch.execution import Loaded, diagnose, find_span, load_module
+from runtime.backends.torch.messages import explain_unfakeable
+from runtime.backends.torch.setting import Setting
+from runtime.backends.torch.untouched import untouched
+from runtime.effects import find_functions, find_inputs
+from runtime.frames import describe
+
+BATCH = 2
+"""Samples in the batch of a dry run: the least at which normalisation over a batch means something."""
+
+Models = Mapping[str, nn.Module]
+Tensors = Mapping[str, torch.Tensor]
+
+
+def _observe_nothing(models: Models) -> AbstractContextManager[object]:
+    """Return a context that observes nothing."""
+    return nullcontext(models)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What is run dry: a module's text, on which models, from which inputs, in which modes."""
+
+    emitted: Emitted
+    program: Program
+    spec: GraphSpec
+    models: Models
+    inputs: Tensors
+    setting: Setting
+    modes: tuple[str, ...]
+    around: Callable[[Models], AbstractContextManager[object]] = _observe_nothing
+    """Gives the context of the run from the copies it runs on: what observes them."""
+
+    @classmethod
+    def of(cls, loaded: Loaded, spec: GraphSpec, models: Models, setting: Setting) -> Trial:
+        """Return the trial of a loaded module in all its modes; its inputs are still to be given."""
+        return cls(
+            emitted=loaded.emitted,
+            program=loaded.program,
+            spec=spec,
+            models=models,
+            inputs={},
+            setting=setting,
+            modes=tuple(mode.mode for mode in loaded.program.modes),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a dry run found.
+
+    ``real``: why it was a run on real copies, if it was; ``missing``: why there could be none at all.
+    """
+
+    problems: tuple[Diagnostic, ...] = ()
+    outputs: Mapping[str, Tensors] = field(default_factory=dict[str, Tensors])
+    real: str = ""
+    missing: str = ""
+
+
+def run_dry(trial: Trial) -> Findings:
+    """Run every function of a trial once; neither models nor random states are changed.
+
+    What fails with fake tensors is run again on real copies: they decide, and their messages are better.
+    """
+    with quiet(), untouched():
+        fake = _Attempt.of(trial)
+        fake.run(FakeTensorMode())
+        if not fake.failures:
+            return fake.findings()
+        real = _Attempt.of(trial)
+        real.run(None)
+    if real.failures and not real.problems:
+        return Findings(missing=real.failures[0])
+    return real.findings(instead=fake.failures[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """One run of a trial, and what it came to."""
+
+    trial: Trial
+    loaded: Loaded
+    failures: list[str] = field(default_factory=list[str])
+    problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    outputs: dict[str, Tensors] = field(default_factory=dict[str, Tensors])
+
+    @classmethod
+    def of(cls, trial: Trial) -> _Attempt:
+        """Return an attempt with a module of its own."""
+        return cls(trial=trial, loaded=load_module(trial.emitted, trial.program))
+
+    def run(self, fake: FakeTensorMode | None) -> None:
+        """Build on copies and call every function; with a fake mode nothing is computed but shapes and types."""
+        try:
+            models, inputs = self._copy(fake)
+        except Exception as error:
+            self.failures.append(f"the models cannot be copied: {describe(error)}")
+            return
+        with fake or nullcontext(), self.trial.around(models):
+            self._try(lambda: self._build(models))
+            for function in () if self.failures else find_functions(self.trial.program):
+                if function.mode in self.trial.modes:
+                    self._try(lambda function=function: self._call(function, inputs))
+            self.problems.extend(self._find_replaced(models))
+
+    def findings(self, instead: str = "") -> Findings:
+        """Return what was found; ``instead`` says why this is not a fake run."""
+        return Findings(problems=tuple(dict.fromkeys(self.problems)), outputs=self.outputs, real=instead)
+
+    def _copy(self, fake: FakeTensorMode | None) -> tuple[Models, Tensors]:
+        """Return copies of models and inputs; what models share stays shared."""
+        with copying(fake) if fake is not None else nullcontext():
+            return copy.deepcopy(dict(self.trial.models)), copy.deepcopy(dict(self.trial.inputs))
+
+    def _build(self, models: Models) -> None:
+        """Call the module's ``build`` with the copies in place of the models it would make."""
+        self.loaded.names["make_models"] = lambda *arguments: models
+        self.loaded.call("build", 0, self.trial.setting.device, self.trial.setting.dtype)
+
+    def _call(self, function: Function, inputs: Tensors) -> None:
+        """Call one function with the inputs it needs, whatever its clocks say."""
+        given = {entry.name: inputs[entry.name] for entry in find_inputs(self.trial.program, function)}
+        self.loaded.start(function.mode)
+        self.outputs[function.name] = self.loaded.call(self.loaded.emitted.names.function(function.name), given)
+
+    def _find_replaced(self, models: Models) -> Iterator[Diagnostic]:
+        """Yield a problem for every model whose buffers are followed and were replaced by a forward, not written."""
+        for name, model in models.items():
+            followed = self.loaded.names.get(self.loaded.emitted.names.buffers(name), ())
+            kept = {id(buffer) for buffer in followed}
+            for key, buffer in model.named_buffers() if followed else ():
+                if id(buffer) not in kept:
+                    yield Diagnostic(
+                        code="GS215",
+                        message=f"a forward of model '{name}' puts a new tensor in the place of its buffer '{key}'",
+                        span=find_span(self.trial.spec, name),
+                        help=f"write into it, so that averages and copies find it: `self.{key}.copy_(...)`",
+                    )
+
+    def _try(self, action: Callable[[], None]) -> None:
+        """Do something, and keep its failure as what to tell the user."""
+        try:
+            action()
+        except Exception as error:
+            self.failures.append(explain_unfakeable(error))
+            self.problems.append(diagnose(error, self.loaded, self.trial.spec))

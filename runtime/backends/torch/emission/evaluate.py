@@ -1,0 +1,80 @@
+"""Lowering of pure functions: calls, losses and metrics."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import reduce
+
+from compiler.program import Evaluate, Ref
+from runtime.backends.torch.emission import syntax
+from runtime.backends.torch.emission.callees import builtin_call
+from runtime.backends.torch.emission.flow import carries
+from runtime.backends.torch.emission.scope import Lowered, Scope, keywords, leaf_lines, line_of, positional, with_notes
+
+OPERATORS: Mapping[str, ast.operator] = {
+    "add": ast.Add(),
+    "sub": ast.Sub(),
+    "mul": ast.Mult(),
+    "div": ast.Div(),
+    "matmul": ast.MatMult(),
+}
+"""Calls that are Python operators on tensors."""
+
+
+def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
+    """Return the call of a function, times its weight; where a graph would be recorded for nothing, without one."""
+    targets = [scope.names.value(value) for value in instruction.outputs]
+    value = _weighted(instruction, _value(instruction, scope))
+    statement = syntax.assign(targets[0] if len(targets) == 1 else targets, value)
+    lines = (
+        *with_notes(instruction, [line_of(instruction, statement)]),
+        *leaf_lines(instruction, instruction.outputs, scope),
+    )
+    if instruction.graph or not scope.flow.recorded:
+        return Lowered(code=lines)
+    needless = carries(instruction.arguments, scope.flow.carrying) and instruction.function.name != "stop"
+    return Lowered(code=lines, graph="without" if needless else "either")
+
+
+def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
+    """Return the call, an operator where there is one."""
+    function = instruction.function
+    if not function.builtin:
+        return _user_call(instruction, scope)
+    operands = positional(instruction.arguments, scope)
+    if instruction.family == "call":
+        if function.name in OPERATORS:
+            operator = OPERATORS[function.name]
+            return reduce(lambda left, right: syntax.binary(left, operator, right), operands)
+        if function.name == "neg":
+            return ast.UnaryOp(op=ast.USub(), operand=operands[0])
+        if function.name == "stop":
+            return syntax.method(operands[0], "detach") if _has_graph(instruction, scope) else operands[0]
+    return builtin_call(instruction, operands)
+
+
+def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
+    """Return the call of a user's function; a loss may come as (sum, count) and then stands for their quotient."""
+    options = {key: syntax.literal(value) for key, value in instruction.options.items()}
+    if instruction.reduction is not None:
+        options["reduction"] = syntax.constant(instruction.reduction)
+    callee = syntax.dotted(scope.names.imported(instruction.function.name))
+    operands, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
+    called = syntax.call(callee, *operands, **named, **options)
+    if len(instruction.outputs) > 1:
+        return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
+    return syntax.call("mean_of", called) if instruction.family == "loss" else called
+
+
+def _has_graph(instruction: Evaluate, scope: Scope) -> bool:
+    """Return whether a value that is stopped carries a graph at all."""
+    operand = instruction.arguments[0].operand
+    return isinstance(operand, Ref) and operand.name in scope.flow.carrying and not operand.detach
+
+
+def _weighted(instruction: Evaluate, value: ast.expr) -> ast.expr:
+    """Return ``weight * value``."""
+    if instruction.weight is None or instruction.weight == 1:
+        return value
+    return syntax.binary(syntax.constant(instruction.weight), ast.Mult(), value)

@@ -1,0 +1,110 @@
+"""Lowering of model calls."""
+
+from __future__ import annotations
+
+import ast
+
+from compiler.program import Forward
+from runtime.backends.torch.emission import syntax
+from runtime.backends.torch.emission.scope import Lowered, Scope, keywords, leaf_lines, line_of, positional, with_notes
+from runtime.backends.torch.emission.text import Block, Code, Line
+from runtime.backends.torch.emission.versions import read_comment
+
+
+def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
+    """Return the call of a model with what it needs around it: frozen weights, keyed randomness, its mode."""
+    code = (*with_notes(instruction, _call_lines(instruction, scope)), *_tap_lines(instruction, scope))
+    contexts = _contexts(instruction, scope)
+    if contexts:
+        code = (Block(header=line_of(instruction, syntax.within(*contexts)), body=code),)
+    leaves = leaf_lines(instruction, _results(instruction), scope)
+    recorded = instruction.graph or not scope.flow.recorded
+    return Lowered(
+        code=(*_switch_lines(instruction, scope), *_seek_lines(instruction, scope), *code, *leaves),
+        graph="with" if recorded else "without",
+    )
+
+
+def _results(instruction: Forward) -> tuple[str, ...]:
+    """Return the values the call itself gives, taps excepted."""
+    tapped = {value for value, _ in instruction.taps}
+    return tuple(value for value in instruction.outputs if value not in tapped)
+
+
+def _call_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
+    """Return the line with the call."""
+    comment = read_comment(instruction, instruction.model)
+    targets = [scope.names.value(value) for value in _results(instruction)]
+    value = _call(instruction, scope)
+    if not targets:
+        return (line_of(instruction, syntax.perform(value), comment=comment),)
+    if len(targets) == 1:
+        value = syntax.method(value, "detach") if instruction.stop and instruction.graph else value
+        return (line_of(instruction, syntax.assign(targets[0], value), comment=comment),)
+    return (line_of(instruction, syntax.assign(targets, _several(instruction, value, scope)), comment=comment),)
+
+
+def _call(instruction: Forward, scope: Scope) -> ast.expr:
+    """Return the call of the model, of its method, or of the model on clones."""
+    model = syntax.name(scope.names.model(instruction.model))
+    arguments = positional(instruction.arguments, scope)
+    named = keywords(instruction.arguments, scope)
+    if instruction.snapshot != "none":
+        what = syntax.constant(instruction.snapshot)
+        extra = {"method": syntax.constant(instruction.method)} if instruction.method else {}
+        return syntax.call("snapshot_call", model, what, *arguments, **named, **extra)
+    callee = model if instruction.method is None else syntax.attribute(model, instruction.method)
+    return syntax.call(callee, *arguments, **named)
+
+
+def _several(instruction: Forward, value: ast.expr, scope: Scope) -> ast.expr:
+    """Return several results of a call in order; a user's model may give them by name."""
+    keys = [syntax.constant(name) for name in _results(instruction)]
+    taken = syntax.call("results", value, *keys)
+    return syntax.call("detached", taken) if instruction.stop and instruction.graph else taken
+
+
+def _tap_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
+    """Return the lines that take what inner layers gave out of the model's hooks."""
+    seen = syntax.name(scope.names.taps(instruction.model))
+    return tuple(
+        line_of(instruction, syntax.assign(scope.names.value(value), _tap(instruction, seen, layer)))
+        for value, layer in instruction.taps
+    )
+
+
+def _tap(instruction: Forward, seen: ast.expr, layer: str) -> ast.expr:
+    """Return what one inner layer gave; taken out, so that nothing outlives the step."""
+    taken = syntax.method(seen, "pop", syntax.constant(layer))
+    return syntax.method(taken, "detach") if instruction.stop and instruction.graph else taken
+
+
+def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
+    """Return the contexts of the call."""
+    contexts: list[ast.expr] = []
+    if instruction.graph and instruction.frozen and instruction.model in scope.differentiated:
+        contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
+    if instruction.draws and not _draws_by_layers(instruction, scope):
+        contexts.append(syntax.call("random.forked", syntax.constant(instruction.op)))
+    return contexts
+
+
+def _seek_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
+    """Return the line that keys what built-in layers draw by the op."""
+    if not instruction.draws or not _draws_by_layers(instruction, scope):
+        return ()
+    return (line_of(instruction, syntax.perform(syntax.call("random.seek", syntax.constant(instruction.op)))),)
+
+
+def _draws_by_layers(instruction: Forward, scope: Scope) -> bool:
+    """Return whether the model is of built-in layers, which draw keyed numbers themselves."""
+    return scope.program.model(instruction.model).kind == "layers"
+
+
+def _switch_lines(instruction: Forward, scope: Scope) -> tuple[Code, ...]:
+    """Return the line that switches the model between training and evaluation, where it must be right before."""
+    if instruction.op not in scope.switches:
+        return ()
+    model = syntax.name(scope.names.model(instruction.model))
+    switch = syntax.method(model, "train" if scope.switches[instruction.op] else "eval")
+    return (line_of(instruction, syntax.perform(switch)),)

@@ -1,0 +1,141 @@
+"""Execution of emitted text: compiled under a name of its own, so that tracebacks show it."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+
+from compiler.program import Gradient, Program
+from graphspec.diagnostics import Diagnostic, Span
+from graphspec.graph import GraphSpec
+from runtime.backends.torch.emission.module import Emitted
+from runtime.backends.torch.messages import find_unused, interpret
+from runtime.effects import find_functions
+from runtime.frames import describe, user_frames
+from runtime.step import StepError
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """An emitted module that was executed: its globals, and what it takes to tell where its lines come from."""
+
+    emitted: Emitted
+    program: Program
+    file: str
+    names: dict[str, Any]
+
+    def call(self, function: str, *arguments: object, **keywords: object) -> Any:
+        """Call one of the module's functions."""
+        return self.names[function](*arguments, **keywords)
+
+    def start(self, mode: str) -> None:
+        """Key the draws of a function that is called by itself, as ``step`` would."""
+        if "random" in self.names:
+            self.names["random"].start(mode)
+
+
+def load_module(emitted: Emitted, program: Program) -> Loaded:
+    """Execute an emitted module and return it; its text is registered so that tracebacks can show it."""
+    file, lines = f"<stepgraph {program.name}>", emitted.text.splitlines(keepends=True)
+    while file in linecache.cache and linecache.getlines(file) != lines:
+        file = f"<stepgraph {program.name} {next(_numbers)}>"
+    linecache.cache[file] = (len(emitted.text), None, lines, file)
+    module = ModuleType(f"stepgraph_emitted_{next(_numbers)}")
+    module.__file__ = file
+    sys.modules[module.__name__] = module  # dataclasses look their module up while they are made
+    try:
+        exec(compile(emitted.text, file, "exec"), module.__dict__)
+    finally:
+        del sys.modules[module.__name__]
+    return Loaded(emitted=emitted, program=program, file=file, names=module.__dict__)
+
+
+def call_checked(loaded: Loaded, spec: GraphSpec, function: str, *arguments: object) -> Any:
+    """Call one of the module's functions; raise StepError with its place in the spec where it fails."""
+    try:
+        return loaded.call(function, *arguments)
+    except Exception as error:
+        found = diagnose(error, loaded, spec)
+    raise StepError([found], spec.texts())
+
+
+def diagnose(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
+    """Return what to tell the user of an error raised inside the emitted module.
+
+    GS210 where the user's own code raised, with the user's frames; GS211 where an operation of the step failed; GS212
+    where a loss does not reach all it is differentiated by.
+    """
+    op = _find_op(error, loaded)
+    subject, span = _name_subject(spec, op), find_span(spec, op)
+    frames = user_frames(error)
+    if frames:
+        raised = "\n".join(("raised in:", *(f"  {frame}" for frame in frames)))
+        return Diagnostic(code="GS210", message=f"{subject} raised {describe(error)}", span=span, notes=(raised,))
+    message, notes, help = interpret(error)
+    unused = _name_unused(error, loaded, op)
+    code = "GS212" if unused else "GS211"
+    message = f"{subject} failed: {message}"
+    return Diagnostic(code=code, message=message, span=span, notes=unused or notes, help=help)
+
+
+def _name_subject(spec: GraphSpec, name: str) -> str:
+    """Return how a message calls an op, model or input."""
+    for kind, known in (("op", spec.ops), ("model", spec.models), ("input", spec.inputs)):
+        if name in known:
+            return f"{kind} '{name}'"
+    return "the step"
+
+
+def find_span(spec: GraphSpec, name: str) -> Span | None:
+    """Return where an op, model or input is declared; None for what no spec names."""
+    for kind, known in (("ops", spec.ops), ("models", spec.models), ("inputs", spec.inputs)):
+        if name in known:
+            return spec.span(kind, name, key=True)
+    return None
+
+
+def _find_op(error: BaseException, loaded: Loaded) -> str:
+    """Return the op of the last line of the emitted module that an error went through and that belongs to one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno or 0 for frame in frames if frame.filename == loaded.file]
+    known = [loaded.emitted.places[line][0] for line in lines if line in loaded.emitted.places]
+    return known[-1] if known else ""
+
+
+def _name_unused(error: BaseException, loaded: Loaded, op: str) -> tuple[str, ...]:
+    """Return a note with the parameters that a loss does not reach, where that is what a gradient failed on."""
+    if "not have been used in the graph" not in str(error):
+        return ()
+    found = [each for each in _instructions(loaded.program) if isinstance(each, Gradient) and each.op == op]
+    for frame in _frames(error, loaded):
+        for gradient in found[:1]:
+            loss = frame.f_locals.get(loaded.emitted.names.value(gradient.loss))
+            models = {name: loaded.names["MODELS"][name] for name in gradient.models}
+            if isinstance(loss, torch.Tensor) and (unused := find_unused(loss, models)):
+                return (f"'{gradient.loss}' does not depend on {', '.join(unused)}",)
+    return ()
+
+
+def _instructions(program: Program) -> Iterator[object]:
+    """Yield the instructions of all functions."""
+    for function in find_functions(program):
+        yield from function.instructions
+
+
+def _frames(error: BaseException, loaded: Loaded) -> Iterator[FrameType]:
+    """Yield the frames of the emitted module that an error went through."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == loaded.file:
+            yield trace.tb_frame
+        trace = trace.tb_next

@@ -1,0 +1,31 @@
+"""Writes that follow another model: averages and copies, over lists of tensors resolved once."""
+
+from __future__ import annotations
+
+import torch
+
+from runtime.backends.torch.library.kernels import foreach_copy, foreach_lerp
+
+
+@torch.no_grad()
+def blend(target: list[torch.Tensor], source: list[torch.Tensor], decay: float) -> None:
+    """Set every tensor of ``target`` to decay * target + (1 - decay) * source, in place."""
+    if target:
+        foreach_lerp(target, source, 1 - decay)
+
+
+@torch.no_grad()
+def blend_buffers(target: list[torch.Tensor], source: list[torch.Tensor], decay: float) -> None:
+    """Average floating-point buffers like weights; copy the others, whose average would mean nothing."""
+    for old, new in zip(target, source, strict=True):
+        if old.is_floating_point():
+            old.lerp_(new.to(old.dtype), 1 - decay)
+        else:
+            old.copy_(new)
+
+
+@torch.no_grad()
+def copy_into(target: list[torch.Tensor], source: list[torch.Tensor]) -> None:
+    """Copy every tensor of ``source`` into its partner in ``target``."""
+    if target:
+        foreach_copy(target, source)

@@ -1,0 +1,33 @@
+"""Calls that torch lacks in this form."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+
+def interpolate(a: torch.Tensor, b: torch.Tensor, weight: torch.Tensor | float) -> torch.Tensor:
+    """Return a + weight * (b - a)."""
+    return a + weight * (b - a)
+
+
+def split(x: torch.Tensor, sections: int | tuple[int, ...], axis: int = 1) -> tuple[torch.Tensor, ...]:
+    """Return a tensor cut along an axis: into equal parts, or parts of the sizes listed."""
+    if isinstance(sections, int):
+        size, rest = divmod(x.shape[axis], sections)
+        if rest:
+            raise ValueError(f"{x.shape[axis]} elements along axis {axis} cannot be cut into {sections} equal parts")
+        return x.split(size, axis)
+    return x.split(sections, axis)
+
+
+def cut(x: torch.Tensor, start: int = 0, stop: int | None = None, axis: int = 1) -> torch.Tensor:
+    """Return the elements from ``start`` up to, not including, ``stop`` along an axis; negative ones from the end."""
+    index = [slice(None)] * x.ndim
+    index[axis] = slice(start, stop)
+    return x[tuple(index)]
+
+
+def one_hot(x: torch.Tensor, classes: int) -> torch.Tensor:
+    """Return 1 at the class number, 0 elsewhere, along a new last axis; float32."""
+    return F.one_hot(x.long(), classes).float()

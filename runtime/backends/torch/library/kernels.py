@@ -1,0 +1,224 @@
+"""Private PyTorch operators, all in this one place; written for torch >= 2.11, where every one of them exists."""
+
+# pyright: reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+TensorList: TypeAlias = tuple[torch.Tensor, ...] | list[torch.Tensor]
+"""What operators on lists of tensors take."""
+
+FUSED_DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
+
+
+def has_fused(parameters: list[torch.Tensor], kernel: str) -> bool:
+    """Return whether one call of a fused kernel can step all parameters.
+
+    They must be of one floating-point type on one device that has the kernel, and fill their memory without gaps.
+    """
+    kinds = {(p.device, p.dtype) for p in parameters}
+    if not kernel or len(kinds) != 1:
+        return False
+    device, dtype = kinds.pop()
+    if device.type not in FUSED_DEVICES or not dtype.is_floating_point:
+        return False
+    # Not every device has Adagrad's, and which do differs between versions: ask the dispatcher.
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{kernel}", device.type.upper()):
+        return False
+    return all(torch.empty_like(p).stride() == p.stride() for p in parameters)
+
+
+def match_layout(parameters: list[torch.Tensor], gradients: TensorList) -> list[torch.Tensor]:
+    """Return the gradients, each laid out in memory like its parameter.
+
+    Fused kernels walk both side by side and do not look at strides; gradients may come in any order of axes, or
+    expanded from a single number.
+    """
+    return [
+        gradient if gradient.stride() == parameter.stride() else torch.empty_like(parameter).copy_(gradient)
+        for parameter, gradient in zip(parameters, gradients, strict=True)
+    ]
+
+
+def fused_sgd(
+    parameters: list[torch.Tensor],
+    gradients: TensorList,
+    momenta: list[torch.Tensor],
+    first: bool,
+    *,
+    lr: float,
+    momentum: float,
+    dampening: float,
+    weight_decay: float,
+    nesterov: bool,
+) -> None:
+    """Step SGD in place with one kernel; ``first`` fills the momenta instead of reading them."""
+    torch._fused_sgd_(
+        parameters,
+        match_layout(parameters, gradients),
+        momenta,
+        weight_decay=weight_decay,
+        momentum=momentum,
+        lr=lr,
+        dampening=dampening,
+        nesterov=nesterov,
+        maximize=False,
+        is_first_step=first,
+    )
+    torch.autograd.graph.increment_version(parameters)  # fused kernels write without telling autograd
+
+
+def fused_adam(
+    parameters: list[torch.Tensor],
+    gradients: TensorList,
+    means: list[torch.Tensor],
+    squares: list[torch.Tensor],
+    steps: list[torch.Tensor],
+    decoupled: bool,
+    *,
+    lr: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+) -> None:
+    """Step Adam (AdamW where ``decoupled``) in place with one kernel; ``steps`` count the updates before this one."""
+    gradients = match_layout(parameters, gradients)
+    torch._foreach_add_(steps, 1)
+    kernel = torch._fused_adamw_ if decoupled else torch._fused_adam_
+    kernel(
+        parameters,
+        gradients,
+        means,
+        squares,
+        [],
+        steps,
+        lr=lr,
+        beta1=betas[0],
+        beta2=betas[1],
+        weight_decay=weight_decay,
+        eps=eps,
+        amsgrad=False,
+        maximize=False,
+    )
+    torch.autograd.graph.increment_version(parameters)
+
+
+def fused_adagrad(
+    parameters: list[torch.Tensor],
+    gradients: TensorList,
+    sums: list[torch.Tensor],
+    steps: list[torch.Tensor],
+    *,
+    lr: float,
+    lr_decay: float,
+    weight_decay: float,
+    eps: float,
+) -> None:
+    """Step Adagrad in place with one kernel; ``steps`` count the updates before this one."""
+    gradients = match_layout(parameters, gradients)
+    torch._foreach_add_(steps, 1)
+    torch._fused_adagrad_(
+        parameters,
+        gradients,
+        sums,
+        steps,
+        lr=lr,
+        lr_decay=lr_decay,
+        weight_decay=weight_decay,
+        eps=eps,
+        maximize=False,
+    )
+    torch.autograd.graph.increment_version(parameters)
+
+
+def foreach_lion(
+    parameters: list[torch.Tensor],
+    gradients: TensorList,
+    means: list[torch.Tensor],
+    *,
+    lr: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+) -> None:
+    """Step Lion in place (Chen et al. 2023, algorithm 2): the sign of a blend of momentum and gradient, times lr."""
+    torch._foreach_mul_(parameters, 1 - lr * weight_decay)
+    directions = torch._foreach_lerp(means, gradients, 1 - betas[0])
+    torch._foreach_sign_(directions)
+    torch._foreach_add_(parameters, directions, alpha=-lr)
+    torch._foreach_lerp_(means, gradients, 1 - betas[1])
+
+
+def foreach_inner_momentum(
+    parameters: list[torch.Tensor],
+    gradients: TensorList,
+    momenta: list[torch.Tensor],
+    *,
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+    nesterov: bool,
+) -> None:
+    """Step SGD in place with the learning rate inside the momentum: v = m v - lr g, w += v (MXNet, Keras)."""
+    if weight_decay:
+        gradients = torch._foreach_add(gradients, parameters, alpha=weight_decay)
+    torch._foreach_mul_(momenta, momentum)
+    torch._foreach_add_(momenta, gradients, alpha=-lr)
+    if nesterov:
+        torch._foreach_add_(parameters, momenta, alpha=momentum)
+        torch._foreach_add_(parameters, gradients, alpha=-lr)
+    else:
+        torch._foreach_add_(parameters, momenta)
+
+
+def foreach_lerp(target: list[torch.Tensor], source: list[torch.Tensor], weight: float) -> None:
+    """Move every tensor of ``target`` towards its partner in ``source``, in place."""
+    torch._foreach_lerp_(target, source, weight)
+
+
+def foreach_copy(target: list[torch.Tensor], source: list[torch.Tensor]) -> None:
+    """Copy every tensor of ``source`` into its partner in ``target``."""
+    torch._foreach_copy_(target, source)
+
+
+def foreach_norm(tensors: TensorList) -> torch.Tensor:
+    """Return the Euclidean norm over all elements of all tensors."""
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
+
+
+def foreach_scale(tensors: TensorList, factor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return every tensor times a factor."""
+    return tuple(torch._foreach_mul(tensors, factor))
+
+
+def foreach_clamp(tensors: TensorList, bound: float) -> tuple[torch.Tensor, ...]:
+    """Return every tensor with its elements kept between ``-bound`` and ``bound``."""
+    return tuple(torch._foreach_clamp_max(torch._foreach_clamp_min(tensors, -bound), bound))
+
+
+def foreach_add(first: TensorList, second: TensorList) -> tuple[torch.Tensor, ...]:
+    """Return the sums of partners."""
+    return tuple(torch._foreach_add(first, second))
+
+
+def foreach_mul(first: TensorList, second: TensorList | torch.Tensor | float) -> tuple[torch.Tensor, ...]:
+    """Return the products of partners, or of every tensor and a number."""
+    return tuple(torch._foreach_mul(first, second))
+
+
+def foreach_mix(first: TensorList, second: TensorList, weight: Any) -> tuple[torch.Tensor, ...]:
+    """Return first + weight * (second - first) of partners."""
+    return tuple(torch._foreach_lerp(first, second, weight))
+
+
+def write_statistics(buffers: tuple[torch.Tensor, ...], values: Sequence[torch.Tensor]) -> None:
+    """Copy running statistics into buffers as BatchNorm's own kernel writes them: without telling autograd.
+
+    A pending backward of a call in training holds the buffers but normalises with its batch; it must not be refused.
+    """
+    with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(buffers):
+        for buffer, value in zip(buffers, values, strict=True):
+            buffer.copy_(value)

@@ -1,0 +1,114 @@
+"""Losses that ``torch.nn.functional`` lacks, or lacks in this form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+
+def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
+    """Return the mean or sum of values, or for ``none`` the values."""
+    if reduction == "none":
+        return values
+    return values.mean() if reduction == "mean" else values.sum()
+
+
+def same_shape(a: Any, b: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two operands of which one may be a number, which stands for a tensor filled with it."""
+    if not isinstance(a, torch.Tensor):
+        return torch.full_like(b, a), b
+    return (a, b) if isinstance(b, torch.Tensor) else (a, torch.full_like(a, b))
+
+
+def bce(probabilities: torch.Tensor | float, target: torch.Tensor | float, reduction: str = "mean") -> torch.Tensor:
+    """Return the binary cross-entropy of probabilities and a target, either of which may be a number."""
+    return F.binary_cross_entropy(*same_shape(probabilities, target), reduction=reduction)
+
+
+def bce_with_logits(
+    logits: torch.Tensor | float, target: torch.Tensor | float, reduction: str = "mean"
+) -> torch.Tensor:
+    """Return the binary cross-entropy of logits and a target, either of which may be a number."""
+    return F.binary_cross_entropy_with_logits(*same_shape(logits, target), reduction=reduction)
+
+
+def mse(prediction: torch.Tensor | float, target: torch.Tensor | float, reduction: str = "mean") -> torch.Tensor:
+    """Return the squared difference of a prediction and a target, either of which may be a number."""
+    return F.mse_loss(*same_shape(prediction, target), reduction=reduction)
+
+
+def l1(prediction: torch.Tensor | float, target: torch.Tensor | float, reduction: str = "mean") -> torch.Tensor:
+    """Return the absolute difference of a prediction and a target, either of which may be a number."""
+    return F.l1_loss(*same_shape(prediction, target), reduction=reduction)
+
+
+def huber(
+    prediction: torch.Tensor | float, target: torch.Tensor | float, delta: float = 1.0, reduction: str = "mean"
+) -> torch.Tensor:
+    """Return the Huber loss of a prediction and a target, either of which may be a number."""
+    return F.huber_loss(*same_shape(prediction, target), reduction=reduction, delta=delta)
+
+
+def cross_entropy(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    axis: int = 1,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Return the cross-entropy of logits with classes along ``axis``; the target has class numbers or probabilities."""
+    if axis != 1 and logits.ndim > 1:
+        logits, target = logits.movedim(axis, 1), target if target.ndim < logits.ndim else target.movedim(axis, 1)
+    target = target if target.is_floating_point() else target.long()
+    return F.cross_entropy(logits, target, reduction=reduction, label_smoothing=label_smoothing)
+
+
+def nll(log_probabilities: torch.Tensor, target: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+    """Return minus the log-probability of the target class, classes along axis 1."""
+    return F.nll_loss(log_probabilities, target.long(), reduction=reduction)
+
+
+def kl_div(
+    student: torch.Tensor, teacher: torch.Tensor, temperature: float = 1.0, reduction: str = "mean"
+) -> torch.Tensor:
+    """Return KL(teacher, student) of two sets of logits, classes along axis 1; the mean is over the batch."""
+    log_s = F.log_softmax(student / temperature, dim=1)
+    log_t = F.log_softmax(teacher / temperature, dim=1)
+    divergence = (log_t.exp() * (log_t - log_s)).sum(dim=1)
+    return divergence.sum() / divergence.shape[0] if reduction == "mean" else reduced(divergence, reduction)
+
+
+def hinge(score: torch.Tensor | float, target: torch.Tensor | float, reduction: str = "mean") -> torch.Tensor:
+    """Return max(0, 1 - target * score) for targets of -1 and 1."""
+    score, target = same_shape(score, target)
+    return reduced(torch.relu(1 - target * score), reduction)
+
+
+def cosine_distance(a: torch.Tensor, b: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+    """Return 1 - cos(a, b) along the last axis."""
+    return reduced(1 - F.cosine_similarity(a, b, dim=-1), reduction)
+
+
+def nt_xent(a: torch.Tensor, b: torch.Tensor, temperature: float = 0.5, reduction: str = "mean") -> torch.Tensor:
+    """Return SimCLR's loss of two views (Chen et al. 2020): each row must tell its other view from all other rows."""
+    rows = F.normalize(torch.cat((a, b)), dim=1)
+    count = rows.shape[0]
+    itself = torch.eye(count, dtype=torch.bool, device=rows.device)
+    similarities = (rows @ rows.T / temperature).masked_fill(itself, -torch.inf)
+    partners = torch.arange(count, device=rows.device).roll(count // 2)
+    return F.cross_entropy(similarities, partners, reduction=reduction)
+
+
+def wasserstein(score: torch.Tensor, sign: float = 1.0, reduction: str = "mean") -> torch.Tensor:
+    """Return sign * score: the critic's loss (Arjovsky et al. 2017)."""
+    return sign * reduced(score, reduction)
+
+
+def mean_of(loss: torch.Tensor | tuple[torch.Tensor, torch.Tensor | float]) -> torch.Tensor:
+    """Return a user's loss, which may come as (sum, count) and then is their quotient."""
+    if isinstance(loss, tuple):
+        total, count = loss
+        return total / count
+    return loss

@@ -1,0 +1,92 @@
+"""What surrounds the call of a model: its mode, frozen weights, clones of its tensors, results of inner layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from runtime.backends.torch.library.kernels import write_statistics
+
+
+def in_mode(model: nn.Module, train: bool) -> None:
+    """Put a model into training or evaluation; one that is already there is not walked through."""
+    if model.training is not train:
+        model.train(train)
+
+
+def frozen(parameters: Sequence[nn.Parameter]) -> Frozen:
+    """Return a context inside which no gradient of these parameters is recorded."""
+    return Frozen(parameters)
+
+
+class Frozen:
+    """Parameters that need no gradient while the context lasts; those that never did are left as they are."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self.parameters = [p for p in parameters if p.requires_grad]
+
+    def __enter__(self) -> None:
+        for p in self.parameters:
+            p.requires_grad = False
+
+    def __exit__(self, *error: object) -> None:
+        for p in self.parameters:
+            p.requires_grad = True
+
+
+def snapshot_call(model: nn.Module, what: str, *args: Any, method: str = "forward", **kwargs: Any) -> Any:
+    """Call a model on clones of its ``buffers``, or of ``all`` its tensors, so that later writes need not wait.
+
+    Gradients reach the weights themselves; what the call writes into buffers in training reaches those as well.
+    """
+    clones = {f"model.{name}": buffer.clone() for name, buffer in model.named_buffers()}
+    if what == "all":
+        clones |= {f"model.{name}": parameter.clone() for name, parameter in model.named_parameters()}
+    result = torch.func.functional_call(MethodCall(model, method), clones, args, kwargs)
+    if model.training:
+        buffers = dict(model.named_buffers())
+        write_statistics(tuple(buffers.values()), [clones[f"model.{name}"] for name in buffers])
+    return result
+
+
+class MethodCall(nn.Module):
+    """A module whose call is a method of another."""
+
+    def __init__(self, model: nn.Module, method: str) -> None:
+        super().__init__()
+        self.model, self.method = model, method
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the method gives; ``forward`` stands for the call itself, hooks included."""
+        called = self.model if self.method == "forward" else getattr(self.model, self.method)
+        return called(*args, **kwargs)
+
+
+def watch(model: nn.Module, *layers: str) -> dict[str, Any]:
+    """Return a dictionary in which every call of a model leaves what its inner layers gave."""
+    seen: dict[str, Any] = {}
+
+    def keep(layer: str) -> Callable[..., None]:
+        """Return a hook that keeps what one layer gave."""
+        return lambda module, args, output: seen.__setitem__(layer, output)
+
+    for layer in layers:
+        model.get_submodule(layer).register_forward_hook(keep(layer))
+    return seen
+
+
+def results(value: Any, *names: str) -> tuple[Any, ...]:
+    """Return several results of a call in order; a dictionary gives them by name."""
+    if isinstance(value, Mapping):
+        return tuple(value[name] for name in names)
+    if len(value) != len(names):
+        raise ValueError(f"the call gave {len(value)} results instead of {len(names)} ({', '.join(names)})")
+    return tuple(value)
+
+
+def detached(values: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return values as constants for every gradient."""
+    return tuple(value.detach() for value in values)

@@ -1,0 +1,83 @@
+"""Making of models: the user's classes imported as allowed, given models checked, lazy layers given their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from compiler.cells import find_parameter_cells
+from compiler.program import Program
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.graph import GraphSpec
+from graphspec.suggestions import closest
+from runtime.backend import BuildRequest
+from runtime.backends.torch.emission.imports import find_user_paths
+from runtime.backends.torch.execution import find_span
+from runtime.imports import resolve
+
+
+def import_users(program: Program, spec: GraphSpec, request: BuildRequest) -> None:
+    """Import every class and function of the user's that a program needs, each only if it is allowed.
+
+    Raises SpecError with every import that failed.
+    """
+    problems: list[Diagnostic] = []
+    for path, name in find_user_paths(program, frozenset(request.models)).items():
+        try:
+            span = find_span(spec, name)
+            resolve(path, request.allow, directory=request.directory, span=span, texts=spec.texts())
+        except SpecError as error:
+            problems.extend(_with_way_out(each, name, request) for each in error.diagnostics)
+    if problems:
+        raise SpecError(problems, spec.texts())
+
+
+def _with_way_out(problem: Diagnostic, name: str, request: BuildRequest) -> Diagnostic:
+    """Return a refused import with the other remedy, where the caller gives models: to give this one too."""
+    if not request.models or problem.code != "GS201":
+        return problem
+    return replace(problem, help=f"{problem.help}; or give a module for it: `models={{'{name}': ...}}`")
+
+
+def check_given(given: Mapping[str, object], program: Program, spec: GraphSpec) -> dict[str, nn.Module]:
+    """Return the given models; raise SpecError (GS208) for names the spec lacks and for what is no module."""
+    known = [model.name for model in program.models]
+    problems: list[Diagnostic] = []
+    modules: dict[str, nn.Module] = {}
+    for name, model in given.items():
+        if name not in known:
+            near = closest(name, known)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            message = f"a model {name!r} is given, but the spec has {', '.join(known)}{meant}"
+            problems.append(Diagnostic(code="GS208", message=message))
+        elif not isinstance(model, nn.Module):
+            message = f"model '{name}' is given as {type(model).__name__}, expected a torch.nn.Module"
+            problems.append(Diagnostic(code="GS208", message=message, span=find_span(spec, name)))
+        else:
+            modules[name] = model
+    if problems:
+        raise SpecError(problems, spec.texts())
+    return modules
+
+
+def find_undeclared_ties(models: Mapping[str, nn.Module], spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem (GS213) for every two models that share a parameter the spec does not say they share."""
+    cells = find_parameter_cells(spec)
+    for (one, first), (other, second) in combinations(models.items(), 2):
+        if set(cells.get(one, ())) & set(cells.get(other, ())):
+            continue
+        shared = {id(parameter): name for name, parameter in first.named_parameters()}
+        tied = [name for name, parameter in second.named_parameters() if id(parameter) in shared]
+        if tied:
+            message = f"models '{one}' and '{other}' share the parameter '{tied[0]}', which the spec does not say"
+            help = f"declare it: `traits: {{ties: [{one}.{shared[id(dict(second.named_parameters())[tied[0]])]}]}}`"
+            yield Diagnostic(code="GS213", message=message, span=find_span(spec, other), help=help)
+
+
+def has_lazy_layers(model: nn.Module) -> bool:
+    """Return whether some parameter or buffer of a model waits for its first input to know its size."""
+    return any(is_lazy(tensor) for tensor in (*model.parameters(), *model.buffers()))

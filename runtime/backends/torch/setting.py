@@ -1,0 +1,19 @@
+"""The setting: where and how a plan is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where and how a plan is built: the models in ``given`` are used in place of those declared."""
+
+    device: torch.device
+    dtype: torch.dtype
+    seed: int
+    given: Mapping[str, nn.Module]

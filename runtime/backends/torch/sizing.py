@@ -1,0 +1,92 @@
+"""Sizes of lazy layers: a first call gives them, and must leave no other trace on the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from compiler.program import Forward, Function, Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from runtime.backends.torch.compat import quiet
+from runtime.backends.torch.dryrun import BATCH
+from runtime.backends.torch.emission.module import emit_module
+from runtime.backends.torch.execution import diagnose, find_span, load_module
+from runtime.backends.torch.making import has_lazy_layers
+from runtime.backends.torch.setting import Setting
+from runtime.backends.torch.tensors import sample_inputs
+from runtime.backends.torch.untouched import untouched
+from runtime.effects import find_functions, find_inputs
+from runtime.step import StepError
+
+
+def give_sizes(models: Mapping[str, nn.Module], program: Program, spec: GraphSpec, setting: Setting) -> None:
+    """Call the models really, in evaluation, so that lazy layers take the sizes of their inputs.
+
+    Raises StepError: GS214 where the inputs have sizes nobody knows, GS210 and GS211 where a call fails.
+    """
+    lazy = [name for name, model in models.items() if has_lazy_layers(model)]
+    if not lazy:
+        return
+    inputs = sample_inputs(program, {"batch": BATCH}, setting.device, setting.dtype)
+    if inputs is None:
+        message = f"model '{lazy[0]}' has lazy layers, whose sizes depend on inputs of unknown shape"
+        help = "declare the shapes of all inputs, with `batch` as the only free size"
+        found = Diagnostic(code="GS214", message=message, span=find_span(spec, lazy[0]), help=help)
+        raise StepError([found], spec.texts())
+    with quiet(), untouched(), _kept(models), torch.no_grad():
+        torch.manual_seed(setting.seed)
+        _call(models, _evaluating(program), spec, setting, inputs)
+
+
+def _evaluating(program: Program) -> Program:
+    """Return the program with every forward in evaluation: no statistics are written, nothing is dropped."""
+    modes = tuple(
+        replace(mode, functions=tuple(_evaluate(function) for function in mode.functions)) for mode in program.modes
+    )
+    return replace(program, modes=modes)
+
+
+def _evaluate(function: Function) -> Function:
+    """Return a function with every forward in evaluation."""
+    instructions = tuple(
+        replace(each, train=False, draws=False) if isinstance(each, Forward) else each for each in function.instructions
+    )
+    return replace(function, instructions=instructions)
+
+
+def _call(
+    models: Mapping[str, nn.Module],
+    program: Program,
+    spec: GraphSpec,
+    setting: Setting,
+    inputs: Mapping[str, torch.Tensor],
+) -> None:
+    """Call every function of a program once, on the models themselves."""
+    emitted = emit_module(program, provided=models)
+    loaded = load_module(emitted, program)
+    try:
+        loaded.call("build", setting.seed, setting.device, setting.dtype, models)
+        for function in find_functions(program):
+            given = {entry.name: inputs[entry.name] for entry in find_inputs(program, function)}
+            loaded.start(function.mode)
+            loaded.call(emitted.names.function(function.name), given)
+    except Exception as error:
+        found = diagnose(error, loaded, spec)
+        raise StepError([found], spec.texts()) from None
+
+
+@contextmanager
+def _kept(models: Mapping[str, nn.Module]) -> Iterator[None]:
+    """Restore on the way out what a call changes beside sizes: whether modules are in training."""
+    modules = [module for model in models.values() for module in model.modules()]
+    training = [module.training for module in modules]
+    try:
+        yield
+    finally:
+        for module, mode in zip(modules, training, strict=True):
+            module.training = mode

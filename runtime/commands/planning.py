@@ -1,0 +1,24 @@
+"""Load and compile a spec as the options of a command say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runtime.commands.options import Backend, Order
+from runtime.terminal import show
+
+if TYPE_CHECKING:
+    from compiler import Plan
+
+
+def make_plan(path: Path, overrides: Sequence[str] | None, backend: Backend, order: Order) -> Plan:
+    """Return the plan of a spec after printing its warnings; raise SpecError with every problem of it."""
+    from compiler import compile_step
+    from graphspec.load import load
+
+    spec = load(path, overrides or ())
+    plan = compile_step(spec, backend=backend.value, order=order.value)
+    show(plan.warnings, spec.texts())
+    return plan

@@ -1,0 +1,46 @@
+"""The user's part of a traceback: what a person who wrote a model wants to see of an error in it."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+
+_PROJECT = Path(__file__).resolve().parent.parent
+_OURS = tuple(str(_PROJECT / layer) + os.sep for layer in ("graphspec", "compiler", "runtime"))
+_SITE = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
+_LIBRARIES = ("torch", "numpy", "tensorflow", "keras", "safetensors", "typer", "rich")
+_FOREIGN = tuple(str(Path(site) / library) + os.sep for site in _SITE for library in _LIBRARIES)
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+
+
+def user_frames(error: BaseException) -> tuple[str, ...]:
+    """Return the frames of an error that belong to the user, outermost first: ``models.py:12 in forward: x = f(x)``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return tuple(_show(frame) for frame in frames if _is_users(frame.filename))
+
+
+def _is_users(file: str) -> bool:
+    """Tell whether a file is the user's: not generated, not ours, not a framework's, not the standard library's."""
+    if file.startswith(("<", *_OURS, *_FOREIGN)):
+        return False
+    return not file.startswith(_STANDARD) or file.startswith(_SITE)
+
+
+def _show(frame: traceback.FrameSummary) -> str:
+    """Return one frame in one line, with the path as short as it can be from here."""
+    line = f": {frame.line}" if frame.line else ""
+    return f"{short_path(frame.filename)}:{frame.lineno} in {frame.name}{line}"
+
+
+def short_path(file: str) -> str:
+    """Return a path relative to the working directory where it lies below it, else as it is."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's type and the first line of its text: ``ValueError: bad size``."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

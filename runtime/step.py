@@ -1,0 +1,137 @@
+"""The step: what ``build`` returns, a function of a batch that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from compiler import Plan
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.graph import GraphSpec
+from graphspec.suggestions import closest
+from runtime.admission import check_batch, find_needed
+from runtime.backend import Built
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class StepError(SpecError):
+    """Tell what went wrong while a step ran, at the place in the spec where it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """What the last step did: its number in its mode (from 1), the mode, and the updates and averages that fired."""
+
+    step: int
+    mode: str
+    fired: tuple[str, ...]
+
+
+@final
+class Step:
+    """A built training step: call it with a batch to take one step of a mode and get the outputs."""
+
+    def __init__(self, built: Built) -> None:
+        self._built = built
+        self._needed = find_needed(built.plan.program)
+        self._modes = {mode.mode: mode for mode in built.plan.program.modes}
+        self._admitted: set[tuple[object, ...]] = set()
+        self._counts = dict.fromkeys(self._modes, 0)
+        self._last: str | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan, compiled again with what was observed."""
+        return self._built.plan
+
+    @property
+    def spec(self) -> GraphSpec:
+        """Return the spec that was compiled."""
+        return self._built.plan.spec
+
+    @property
+    def source(self) -> str:
+        """Return the Python source that runs."""
+        return self._built.source
+
+    @property
+    def models(self) -> Mapping[str, object]:
+        """Return the models by name."""
+        return self._built.models
+
+    @property
+    def optimizers(self) -> Mapping[str, object]:
+        """Return the optimizers by the name of their cell."""
+        return self._built.optimizers
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what building observed, and which check was made."""
+        return self._built.notes
+
+    @property
+    def device(self) -> str:
+        """Return the device the step runs on."""
+        return self._built.device
+
+    @property
+    def report(self) -> StepReport:
+        """Return what the last step did; before the first, a report of step 0."""
+        if self._last is None:
+            return StepReport(step=0, mode="train", fired=())
+        gated = frozenset(self._built.engine.fired(self._last))
+        functions = self._modes[self._last].functions
+        active = next(each.active for each in functions if frozenset(each.gated) == gated)
+        return StepReport(step=self._counts[self._last], mode=self._last, fired=active)
+
+    def __call__(self, batch: Mapping[str, object], mode: str = "train") -> dict[str, object]:
+        """Take one step of a mode with a batch of arrays or tensors; return the outputs that fired.
+
+        Raises StepError: GS209 a batch that does not fit, GS210 a user's code raised, GS211 an operation failed.
+        """
+        ready = self._admit(batch, mode)
+        outputs = self._built.engine.run(ready, mode)
+        self._counts[mode] += 1
+        self._last = mode
+        return outputs
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Return the number of parameters of every model."""
+        return self._built.engine.sizes()
+
+    def tensors(self) -> dict[str, object]:
+        """Return everything that training changes: ``models.<model>.<name>``, ``optimizers.<cell>.<slot>.<name>``."""
+        return self._built.engine.tensors()
+
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return a copy of an output on the host."""
+        return self._built.engine.numpy(value)
+
+    def _admit(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
+        """Return the inputs on the device; what a batch is like is checked when it is seen for the first time."""
+        engine, needed = self._built.engine, self._needed.get(mode)
+        if needed is None:
+            raise self._unknown_mode(mode)
+        seen = (mode, *(engine.fingerprint(batch.get(entry.name)) for entry in needed))
+        if seen in self._admitted:
+            return {entry.name: engine.admit(batch[entry.name], entry) for entry in needed}
+        given = {name: engine.describe(each) for name, each in batch.items()}
+        problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in needed}, self.spec))
+        if problems:
+            raise StepError(problems, self.spec.texts())
+        ready = {entry.name: engine.admit(batch[entry.name], entry) for entry in needed}
+        engine.check(ready, mode)
+        self._admitted.add(seen)
+        return ready
+
+    def _unknown_mode(self, mode: str) -> StepError:
+        """Return the error of a mode that the spec has no ops for."""
+        near = closest(mode, self._needed)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        message = f"the spec has no mode {mode!r}: it has {', '.join(self._needed)}{meant}"
+        return StepError([Diagnostic(code="GS219", message=message)], self.spec.texts())

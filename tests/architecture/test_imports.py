@@ -1,0 +1,136 @@
+"""Planning loads no framework and nothing that a spec names: not loaded, and not even looked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"torch", "tensorflow", "keras", "jax"}
+
+PROBE = """
+import json, sys
+attempts = []
+sys.addaudithook(lambda event, args: attempts.append(args[0]) if event == "import" else None)
+class Watch:  # importlib.import_module raises no audit event of its own, but asks every finder
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        attempts.append(name)
+sys.meta_path.insert(0, Watch)
+sys.path.insert(0, {root!r})
+{body}
+loaded = {{name.split(".")[0] for name in sys.modules}}
+tried = {{str(name).split(".")[0] for name in attempts}}
+print(json.dumps({{"loaded": sorted(loaded), "tried": sorted(tried)}}), file=sys.stderr)
+"""
+
+COMMAND = """
+from runtime.cli import execute
+code = execute({arguments!r})
+assert code == 0, code
+"""
+
+SPEC = """
+graphspec: 1
+name: untrusted
+inputs: {x: {shape: [batch, 4]}}
+models:
+  net: {class: "evil_module:Thing", optimizer: {class: "evil_module:Rule", lr: 0.1}}
+  other: {class: {torch: "evil_module:Thing", tensorflow: "evil_module:Thing"}, optimizer: sgd}
+ops:
+  y: {forward: net, inputs: x}
+  seen: {call: "evil_module:change", inputs: y}
+  z: {forward: other, inputs: seen}
+  loss: {loss: "evil_module:error", inputs: z}
+  learn: {update: [net, other], loss: loss}
+data: {train: {source: "class:evil_module:Data", batch: 4}}
+"""
+
+EVIL = """
+import pathlib
+pathlib.Path(__file__).with_name("imported").touch()
+class Thing: ...
+class Rule: ...
+class Data: ...
+def change(y): return y
+def error(z): return z
+"""
+
+
+def probe(body: str, folder: Path) -> dict[str, set[str]]:
+    """Run code in a process of its own; return the top-level modules it loaded, and those it tried to."""
+    code = PROBE.format(root=str(ROOT), body=body)
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {kind: set(names) for kind, names in json.loads(done.stderr.splitlines()[-1]).items()}
+
+
+def test_the_probe_sees_what_is_loaded_and_what_is_only_tried(tmp_path):
+    (tmp_path / "evil_module.py").write_text(EVIL)
+    body = """
+import evil_module, importlib
+try:
+    import nowhere_to_be_found
+except ImportError:
+    pass
+try:
+    importlib.import_module("nowhere_either")
+except ImportError:
+    pass
+"""
+    found = probe(body, tmp_path)
+    assert "evil_module" in found["loaded"] & found["tried"]
+    assert {"nowhere_to_be_found", "nowhere_either"} <= found["tried"] - found["loaded"]
+    assert (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize("packages", ["graphspec", "graphspec, compiler", "runtime", "runtime.cli"])
+def test_no_framework_is_loaded_with(packages, tmp_path):
+    found = probe(f"import {packages}", tmp_path)
+    assert (found["loaded"] | found["tried"]) & HEAVY == set()
+
+
+def test_the_language_and_the_compiler_load_no_arrays(tmp_path):
+    found = probe("import graphspec, compiler", tmp_path)
+    assert found["loaded"] & {"numpy", "matplotlib", "safetensors", "typer", "rich"} == set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "spec.yaml"],
+        ["plan", "spec.yaml"],
+        ["plan", "spec.yaml", "--backend", "tensorflow", "--format", "json"],
+        ["plan", "spec.yaml", "--format", "mermaid", "--order", "memory"],
+        ["explain", "spec.yaml", "learn"],
+        ["emit", "spec.yaml", "-o", "step.py"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_that_a_spec_names_is_imported_by(arguments, tmp_path):
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    (tmp_path / "evil_module.py").write_text(EVIL)
+    found = probe(COMMAND.format(arguments=arguments), tmp_path)
+    assert (found["loaded"] | found["tried"]) & {*HEAVY, "evil_module"} == set()
+    assert not (tmp_path / "imported").exists()
+
+
+def test_the_api_plans_and_emits_a_spec_without_importing_what_it_names(tmp_path):
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    (tmp_path / "evil_module.py").write_text(EVIL)
+    body = """
+from pathlib import Path
+from compiler import compile_step
+from graphspec import load
+from runtime import emit
+plan = compile_step(load(Path("spec.yaml")))
+text = emit(plan)
+assert "evil_module" in text and plan.explain("learn") and str(plan)
+"""
+    found = probe(body, tmp_path)
+    assert (found["loaded"] | found["tried"]) & {*HEAVY, "evil_module"} == set()
+    assert not (tmp_path / "imported").exists()

@@ -1,0 +1,105 @@
+"""The dry run leaves no trace: not on weights, buffers or random states, not on the terminal."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from compiler import compile_step
+from graphspec import load
+from runtime import Step, StepError, build
+from tests.backends.torch import users
+from tests.backends.torch.specs import OPS, batch_of, build_of, user
+
+FAKE = "checked with fake tensors"
+
+
+def build_with(model: torch.nn.Module) -> Step:
+    """Return a step of a model made elsewhere."""
+    return build_of(user(type(model).__name__), models={"net": model})
+
+
+@pytest.mark.parametrize("kind", [users.Stateful, users.Branching])
+def test_weights_buffers_and_random_states_are_untouched_bit_for_bit(kind):
+    given = kind()
+    before = copy.deepcopy(given.state_dict())
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
+    step = build_with(given)
+    assert step.models["net"] is given
+    assert all(torch.equal(tensor, before[name]) for name, tensor in given.state_dict().items())
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1] == random.getstate()
+    assert np.array_equal(states[2], np.random.get_state()[1])
+
+
+def test_building_from_a_class_leaves_torchs_random_state_alone():
+    before = torch.get_rng_state()
+    build_of(user("Stateful"))
+    build_of("{layers: [{linear: 3}, {dropout: 0.5}, {linear: 3}], optimizer: adam}")
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_most_models_are_checked_with_fake_tensors():
+    assert FAKE in build_of(user("Stateful")).notes
+
+
+def test_what_fake_tensors_cannot_run_is_run_really_on_a_copy_and_says_so():
+    notes = build_of(user("Branching")).notes
+    assert any(note.startswith("checked by a real forward on a copy at batch 2: ") for note in notes)
+
+
+def test_nothing_reaches_the_terminal_where_fake_tensors_fail(capfd):
+    build_of(user("Branching"))
+    with pytest.raises(StepError, match="size of tensor a"):
+        build_of(user("Plain", ", args: {out: 5}"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_logs_are_back_after_the_check(caplog):
+    build_with(users.Talking())
+    assert caplog.records == []
+    logging.getLogger("torch").error("heard")
+    assert [record.message for record in caplog.records] == ["heard"]
+
+
+def test_lazy_layers_get_their_sizes_and_nothing_else():
+    torch.manual_seed(0)
+    step = build_of(user("Lazy"))
+    assert FAKE in step.notes
+    buffers = dict(step.models["net"].named_buffers())
+    assert buffers["body.1.running_mean"].tolist() == [0.0, 0.0, 0.0]
+    assert int(buffers["body.1.num_batches_tracked"]) == 0
+    assert np.isfinite(step.numpy(step(batch_of())["loss"]))
+
+
+def test_a_likeness_of_a_lazy_model_is_copied_once_its_sizes_are_known():
+    ops = OPS + "  follow: {ema: net, into: other, decay: 0.5, buffers: copy}\n"
+    step = build_of(user("Lazy"), ops, "\n  other: {like: net}")
+    weights = [step.models[name].get_parameter("body.0.weight") for name in ("net", "other")]
+    assert torch.equal(*weights)
+    assert np.isfinite(step.numpy(step(batch_of())["loss"]))
+
+
+def test_lazy_layers_start_the_same_for_a_seed():
+    one, other = build_of(user("Lazy"), seed=1), build_of(user("Lazy"), seed=1)
+    pairs = zip(one.models["net"].parameters(), other.models["net"].parameters(), strict=True)
+    assert all(torch.equal(first, second) for first, second in pairs)
+
+
+def test_inputs_of_open_sizes_are_checked_with_the_first_batch():
+    text = "graphspec: 1\nname: t\ninputs: {x: {shape: [batch, time, 4]}, t: {}}\n"
+    text += "models: {m: {layers: [{linear: 3}], optimizer: adam}}\nops:\n  y: {forward: m, inputs: x}\n"
+    text += "  l: {loss: mse, inputs: [y, t]}\n  u: {update: m, loss: l}\noutputs: [l]\n"
+    step = build(compile_step(load(text)), device="cpu")
+    assert "checked with the first batch: inputs have free sizes beside `batch`" in step.notes
+    x = torch.ones(2, 5, 4)
+    before = step.models["m"].get_parameter("0.weight").clone()
+    with pytest.raises(StepError, match="op 'l' failed: The size of tensor a"):
+        step({"x": x, "t": torch.ones(2, 5, 2)})
+    assert torch.equal(before, step.models["m"].get_parameter("0.weight"))
+    assert step({"x": x, "t": torch.ones(2, 5, 3)})["l"].shape == ()

@@ -1,0 +1,97 @@
+"""Support code: what is used is copied with everything it depends on, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+from runtime.backends.torch.emission.imports import unite
+from runtime.backends.torch.emission.support import LIBRARY, read_library, select_support
+
+OUTER = '''"""Outer."""
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from runtime.backends.torch.library.inner import helper
+
+# Why it is two.
+LIMIT = 2
+"""What it is."""
+
+
+@torch.no_grad()
+def used(x: Callable) -> float:
+    """Use."""
+    return helper(x) + LIMIT
+
+
+def unused():
+    """Do not use."""
+    return math.pi
+'''
+INNER = '''"""Inner."""
+
+from math import sqrt as root
+
+
+class Base:
+    """Base."""
+
+
+class helper(Base):
+    """Help."""
+
+    def __call__(self, x):
+        return root(x)
+'''
+
+
+def library(folder: Path):
+    """Return a library of two modules, the first in the alphabet depending on the second."""
+    (folder / "a_outer.py").write_text(OUTER)
+    (folder / "inner.py").write_text(INNER)
+    return read_library(folder)
+
+
+def test_a_definition_brings_what_it_depends_on_in_an_order_that_runs(tmp_path):
+    support = select_support(["used"], library(tmp_path))
+    assert [each.name for each in support.definitions] == ["Base", "helper", "LIMIT", "used"]
+
+
+def test_only_imports_that_are_used_are_brought(tmp_path):
+    imports = [ast.unparse(each) for each in unite(select_support(["used"], library(tmp_path)).imports)]
+    assert imports == ["import torch", "from collections.abc import Callable", "from math import sqrt as root"]
+
+
+def test_comments_above_decorators_and_docstrings_are_copied(tmp_path):
+    sources = {each.name: each.source for each in select_support(["used"], library(tmp_path)).definitions}
+    assert sources["LIMIT"] == '# Why it is two.\nLIMIT = 2\n"""What it is."""'
+    assert sources["used"].startswith("@torch.no_grad()\ndef used(")
+
+
+def test_names_are_unique_over_the_library():
+    trees = [ast.parse(path.read_text()) for path in LIBRARY.glob("*.py")]
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    defined = Counter(node.name for tree in trees for node in tree.body if isinstance(node, kinds))
+    assert [name for name, count in defined.items() if count > 1] == []
+
+
+def test_every_definition_of_the_library_runs_on_its_own():
+    known = read_library()
+    for name in known.definitions:
+        support = select_support([name], known)
+        lines = ["from __future__ import annotations", *(ast.unparse(each) for each in unite(support.imports))]
+        text = "\n".join([*lines, *(each.source for each in support.definitions)])
+        names = {"__name__": "torch"}
+        exec(compile(text, name, "exec"), names)
+        assert name in names
+
+
+def test_the_library_needs_nothing_but_torch_and_the_standard_library():
+    every = select_support(read_library().definitions, read_library())
+    roots = {module.partition(".")[0] for module, _, _ in every.imports}
+    assert roots <= {"torch", "math", "hashlib", "collections", "contextlib", "dataclasses", "typing"}

@@ -1,0 +1,137 @@
+"""Classes and functions a user might bring: used by the tests as ``tests.backends.torch.users:Name``."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import torch
+from torch import nn
+
+
+class Plain(nn.Module):
+    """A linear layer."""
+
+    def __init__(self, out: int = 3) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, out)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def encode(self, x):
+        return self.layer(x), torch.relu(self.layer(x))
+
+
+class Stateful(Plain):
+    """Batch statistics and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(3), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.drop(self.norm(super().forward(x)))
+
+
+class Lazy(nn.Module):
+    """Layers that learn their sizes from the first input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class Branching(Plain):
+    """Control flow that depends on values, and NumPy."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y * 2 if float(x.detach().numpy().sum()) > 0 else y
+
+
+class Raising(Plain):
+    """An error two calls deep."""
+
+    def forward(self, x):
+        return self.check(super().forward(x))
+
+    def check(self, y):
+        if y.shape[0] > 4:
+            raise ValueError("too many samples")
+        return y
+
+
+class Unused(Plain):
+    """A parameter that has no part in the result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(2, 2)
+
+
+class Named(Plain):
+    """Results by name, in another order."""
+
+    def forward(self, x):
+        return {"second": x, "first": super().forward(x)}
+
+
+class Replacing(Plain):
+    """A buffer that is replaced, not written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("center", torch.zeros(3))
+
+    def forward(self, x):
+        y = super().forward(x)
+        self.center = 0.9 * self.center + 0.1 * y.detach().mean(0)
+        return y
+
+
+class Talking(Plain):
+    """A model that logs a warning, as torch does when fake tensors do not fit."""
+
+    def forward(self, x):
+        logging.getLogger("torch").error("something about fake tensors")
+        return super().forward(x)
+
+
+class Tapped(nn.Module):
+    """An inner layer worth a look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.last = nn.Sequential(nn.Linear(4, 5), nn.Tanh()), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(self.inner(x))
+
+
+class NoModule:
+    """Something that is no module."""
+
+
+class Broken(nn.Module):
+    """A constructor that fails."""
+
+    def __init__(self) -> None:
+        raise OSError("no such weights")
+
+
+def half_squared(prediction, target):
+    """Return (sum, count) of a loss."""
+    difference = prediction - target
+    return 0.5 * difference.square().sum(), difference.numel()
+
+
+class Uncopyable(Plain):
+    """A lock among the attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()

@@ -1,0 +1,123 @@
+"""The commands that run nothing: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runtime.cli import execute
+
+SPEC = """graphspec: 1
+name: two-steps
+inputs: {x: {shape: [batch, 4]}}
+models:
+  net: {layers: [{linear: 3}], optimizer: sgd}
+ops:
+  y: {forward: net, inputs: x}
+  error: {call: mean, inputs: y}
+  learn: {update: net, loss: error}
+outputs: [error]
+"""
+
+
+@pytest.fixture
+def spec(workdir: Path) -> Path:
+    Path("spec.yaml").write_text(SPEC)
+    return workdir
+
+
+def test_check_counts_what_it_found_in_order(spec, capsys):
+    assert execute(["check", "spec.yaml"]) == 0
+    assert capsys.readouterr().out == "spec.yaml: ok, 0 warnings (1 model, 3 ops, 1 update)\n"
+
+
+def test_check_takes_several_files_and_fails_if_one_is_wrong(spec, capsys):
+    Path("wrong.yaml").write_text(SPEC.replace("update: net", "update: nut"))
+    assert execute(["check", "wrong.yaml", "spec.yaml"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.startswith("spec.yaml: ok")
+    assert "--> wrong.yaml:9:" in captured.err
+    assert "1 error, 0 warnings" in captured.err
+
+
+def test_check_shows_warnings_and_succeeds(spec, capsys):
+    Path("spec.yaml").write_text(SPEC.replace("  learn:", "  unused: {call: mean, inputs: x}\n  learn:"))
+    assert execute(["check", "spec.yaml"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("spec.yaml: ok, 1 warning (")
+    assert "warning[W-DEAD]" in captured.err
+
+
+def test_overrides_change_the_spec(spec, capsys):
+    assert execute(["check", "spec.yaml", "-s", "ops.learn.update=nut"]) == 1
+    assert "-s ops.learn.update=nut" in capsys.readouterr().err
+
+
+def test_plan_prints_text_json_mermaid_and_dot(spec, capsys):
+    printed = {}
+    for form in ("text", "json", "mermaid", "dot"):
+        assert execute(["plan", "spec.yaml", "--format", form]) == 0
+        printed[form] = capsys.readouterr().out
+    assert "two-steps" in printed["text"]
+    assert json.loads(printed["json"])["plan"] == 1
+    assert printed["mermaid"].startswith("flowchart")
+    assert printed["dot"].startswith("digraph")
+
+
+@pytest.mark.parametrize("command", [["plan"], ["plan", "--format", "json"], ["emit"], ["explain"]])
+def test_a_result_can_be_written_to_a_file(spec, capsys, command):
+    arguments = [command[0], "spec.yaml", *(["learn"] if command == ["explain"] else []), *command[1:]]
+    assert execute(arguments) == 0
+    printed = capsys.readouterr().out
+    assert execute([*arguments, "-o", "out.txt"]) == 0
+    assert capsys.readouterr().out == ""
+    assert Path("out.txt").read_text() == printed
+
+
+def test_a_file_that_cannot_be_written_is_told(spec, capsys):
+    assert execute(["plan", "spec.yaml", "-o", "no/such/folder.txt"]) == 1
+    assert "error[GS234]: cannot write 'no/such/folder.txt': no such file" in capsys.readouterr().err
+
+
+def test_plan_of_a_mode_and_of_one_that_is_not_there(spec, capsys):
+    Path("spec.yaml").write_text(SPEC.replace("inputs: y}", "inputs: y, mode: train}"))
+    assert execute(["plan", "spec.yaml", "--mode", "infer"]) == 1
+    assert "error[GS233]: the step has no mode 'infer'" in capsys.readouterr().err
+
+
+def test_explain_tells_about_an_op(spec, capsys):
+    assert execute(["explain", "spec.yaml", "learn"]) == 0
+    assert "learn" in capsys.readouterr().out
+
+
+def test_explain_suggests_near_names(spec, capsys):
+    assert execute(["explain", "spec.yaml", "lern"]) == 1
+    captured = capsys.readouterr().err
+    assert "error[GS232]: no op 'lern' in two-steps; did you mean learn?" in captured
+
+
+def test_emit_prints_python(spec, capsys):
+    assert execute(["emit", "spec.yaml"]) == 0
+    text = capsys.readouterr().out
+    compile(text, "step.py", "exec")
+    assert "import torch" in text
+
+
+def test_schema_prints_the_published_file(capsys):
+    assert execute(["schema"]) == 0
+    root = Path(__file__).resolve().parents[2]
+    assert capsys.readouterr().out == (root / "schemas" / "graphspec.schema.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["render", "diff", "doctor", "eval", "export", "bench"])
+def test_commands_that_are_not_built_say_so(capsys, name):
+    assert execute([name, "a.yaml", "--any", "thing"]) == 1
+    assert f"error[GS235]: `stepgraph {name}` is part of the design but not built yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["svg", "html"])
+def test_formats_that_are_not_built_say_so(spec, capsys, form):
+    assert execute(["plan", "spec.yaml", "--format", form]) == 1
+    assert f"error[GS235]: `--format {form}`" in capsys.readouterr().err
