@@ -81,6 +81,18 @@ def test_a_batch_that_does_not_fit_is_refused_at_the_input(step, changed, messag
     assert torch.equal(before, step.models["net"].get_parameter("0.weight"))
 
 
+@pytest.mark.parametrize("given", [None, [], 3])
+def test_a_batch_that_is_no_mapping_is_told_so(step, given):
+    with pytest.raises(StepError, match=rf"GS209.*the batch is {type(given).__name__}, expected a mapping"):
+        step(given)
+
+
+def test_an_empty_batch_is_refused_before_it_makes_weights_nan(step):
+    with pytest.raises(StepError, match=r"GS209.*'image' has no samples: its shape is \[0, 4\]"):
+        step(batch(0))
+    assert np.isfinite(step.numpy(step(batch())["loss"]))
+
+
 def test_all_problems_of_a_batch_are_told_at_once(step):
     with pytest.raises(StepError) as raised:
         step({"imagee": batch()["image"], "label": np.zeros(5)})
@@ -121,6 +133,14 @@ def test_a_callers_no_grad_is_not_meant_for_the_step(step, context):
     with context():
         loss = step(batch())["loss"]
     assert torch.equal(loss, other(batch())["loss"])
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_a_callers_no_grad_is_not_meant_for_build(step, context):
+    with context():
+        built = build(compile_step(load(SPEC)), device="cpu", seed=1)
+    assert torch.equal(built(batch())["loss"], step(batch())["loss"])
+    assert torch.equal(built(batch())["loss"], step(batch())["loss"])
 
 
 def test_outputs_carry_no_graph(step):

@@ -14,6 +14,8 @@ from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
 
+ROOT = Path(__file__).resolve().parents[3]
+
 SPEC = """
 graphspec: 1
 name: stand-alone
@@ -55,7 +57,8 @@ def digest_of(step, models):
     return digest.hexdigest()
 """
 DRIVER = """
-import importlib.util, json, sys
+import importlib.util, json, pathlib, sys
+sys.path[:] = [entry for entry in sys.path if pathlib.Path(entry).resolve() != pathlib.Path(sys.argv[2])]
 try:
     import compiler
     raise SystemExit("this project can be imported")
@@ -84,7 +87,7 @@ def test_an_emitted_file_gives_the_same_bits_in_a_process_without_this_project(r
     text = SPEC.replace("RNG", rng)
     (tmp_path / "step.py").write_text(emit(compile_step(load(text))))
     (tmp_path / "driver.py").write_text(DIGEST + DRIVER)
-    command = [sys.executable, "-I", "driver.py", "step.py"]
+    command = [sys.executable, "-I", "driver.py", "step.py", str(ROOT)]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stderr == ""
     found = json.loads(run.stdout)

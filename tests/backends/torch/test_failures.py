@@ -33,6 +33,30 @@ def test_an_error_of_the_users_shows_the_op_and_the_users_frames_only():
     assert "site-packages" not in text
 
 
+def test_an_error_in_a_step_says_in_which_and_on_what():
+    step = build_of(user("Raising"))
+    step(batch_of(3))
+    with pytest.raises(StepError, match="too many") as raised:
+        step(batch_of(6))
+    notes = raised.value.diagnostics[0].notes
+    assert (notes[0], notes[-1]) == ("called with x: float32 [6, 4]", "in step 2 of mode train")
+
+
+def test_a_model_of_another_type_says_how_to_build_the_step_in_it():
+    with pytest.raises(StepError, match=r'build\(\.\.\., dtype="float64"\)'):
+        build_of(user("Plain"), models={"net": Plain().double()})(batch_of())
+    build_of(user("Plain"), models={"net": Plain().double()}, dtype="float64")(batch_of())
+
+
+def test_wrong_arguments_of_a_class_are_told_where_they_stand():
+    with pytest.raises(
+        StepError, match=r"compare `args` with what tests\.backends\.torch\.users:Plain takes"
+    ) as raised:
+        build_of(user("Plain", ", args: {size: 5}"))
+    text = str(raised.value)
+    assert text.splitlines()[4].index("^") == text.splitlines()[3].index("{size: 5}")
+
+
 def test_an_error_carries_none_of_our_frames_on():
     step = build_of(user("Raising"))
     with pytest.raises(StepError, match="too many") as raised:

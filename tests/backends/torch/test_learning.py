@@ -18,11 +18,11 @@ def traits_of(kind: str) -> str:
 
 
 def test_a_plain_class_has_none_of_what_was_assumed():
-    assert traits_of("Plain") == "observed of 'net': it has no buffers, random draws, coupled samples"
+    assert traits_of("Plain") == "observed of 'net': no buffers, no random draws, no coupled samples"
 
 
 def test_batch_statistics_and_dropout_are_seen():
-    assert traits_of("Stateful") == "observed of 'net': it has buffers, random draws, coupled samples"
+    assert traits_of("Stateful") == "observed of 'net': buffers, random draws, coupled samples"
 
 
 def test_a_forward_that_draws_nothing_is_no_longer_keyed():
@@ -43,12 +43,14 @@ def test_a_declared_trait_that_is_false_is_an_error_at_its_place(trait):
 
 
 def test_a_trait_that_promises_too_much_is_kept():
-    assert "random.forked" in build_of(user("Plain", ", traits: {rng: true}")).source
+    step = build_of(user("Plain", ", traits: {rng: true}"))
+    assert "random.forked" in step.source
+    assert "observed of 'net': no buffers, random draws (declared), no coupled samples" in step.notes
 
 
 def test_a_called_method_nobody_could_watch_is_still_assumed_to_draw():
     ops = OPS.replace("{forward: net, inputs: x}", "{forward: net, inputs: x, method: encode, outputs: [y, h]}")
-    assert "random draws" in next(note for note in build_of(user("Plain"), ops).notes if "observed" in note)
+    assert "random draws (assumed)" in next(note for note in build_of(user("Plain"), ops).notes if "observed" in note)
 
 
 def test_layers_behind_a_class_get_their_sizes():

@@ -135,3 +135,38 @@ class Uncopyable(Plain):
     def __init__(self) -> None:
         super().__init__()
         self.lock = threading.Lock()
+
+
+class Scaling(Plain):
+    """Changes in place of what it is given: all, a view, or what it made itself."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.rectify = way, nn.LeakyReLU(0.2, inplace=True)
+
+    def forward(self, x):
+        match self.way:
+            case "layer":
+                self.rectify(x)
+            case "view":
+                x[:, 0] = 0.0
+            case "data":
+                x.data.mul_(2)
+            case "value":
+                x.mul_(float(x.sum()))
+            case "copy":
+                x = self.rectify(x.clone())
+        return super().forward(x)
+
+    def stretch(self, x):
+        return self(x), x.mul_(2)
+
+
+def eager_loss(prediction, target):
+    """Return a loss, and leave the difference in the prediction."""
+    return prediction.sub_(target).square().mean()
+
+
+def halve(gradients):
+    """Return gradients, halved in place."""
+    return [each.mul_(0.5) for each in gradients]

@@ -37,9 +37,13 @@ def test_global_avg_pool_gives_one_number_per_channel():
     assert torch.allclose(GlobalAvgPool()(x), expected, rtol=0, atol=1e-15)
 
 
-def test_a_parameter_model_returns_its_one_tensor():
+def test_a_parameter_model_gives_a_value_that_later_writes_do_not_reach():
     model = ParameterModel((2, 3))
-    assert model() is model.value
+    value = model()
+    assert torch.autograd.grad(value.sum(), model.value)[0].tolist() == [[1.0] * 3] * 2
+    with torch.no_grad():
+        model.value.fill_(7.0)
+    assert value.tolist() == [[0.0] * 3] * 2
     assert [(name, tuple(p.shape)) for name, p in model.named_parameters()] == [("value", (2, 3))]
 
 
