@@ -24,6 +24,13 @@ def find_needed(program: Program) -> Mapping[str, tuple[InputDecl, ...]]:
     }
 
 
+def check_mapping(batch: object) -> Iterator[Diagnostic]:
+    """Yield a problem for a batch that is no mapping of inputs by name."""
+    if not isinstance(batch, Mapping):
+        message = f"the batch is {type(batch).__name__}, expected a mapping from the names of inputs to arrays"
+        yield Diagnostic(code=CODE, message=message, help='pass a dictionary, as in `step({"x": array})`')
+
+
 def check_batch(
     given: Mapping[str, Signature | None], declared: Mapping[InputDecl, tuple[str, ...]], spec: GraphSpec
 ) -> Iterator[Diagnostic]:
@@ -72,6 +79,8 @@ def _check_shape(
         yield f"input '{name}' has shape {list(found)}, expected {written}", "change the batch or the declared shape"
         return
     for size, actual in zip(expected, found, strict=True):
+        if size == "batch" and actual == 0:
+            yield f"input '{name}' has no samples: its shape is {list(found)}", "leave empty batches out"
         if isinstance(size, str):
             first, where = sizes.setdefault(size, (actual, name))
             if first != actual:

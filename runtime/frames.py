@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sysconfig
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 
 _PROJECT = Path(__file__).resolve().parent.parent
 _OURS = tuple(str(_PROJECT / layer) + os.sep for layer in ("graphspec", "compiler", "runtime"))
@@ -19,6 +21,18 @@ def user_frames(error: BaseException) -> tuple[str, ...]:
     """Return the frames of an error that belong to the user, outermost first: ``models.py:12 in forward: x = f(x)``."""
     frames = traceback.extract_tb(error.__traceback__)
     return tuple(_show(frame) for frame in frames if _is_users(frame.filename))
+
+
+def show_frames(frames: Iterable[tuple[FrameType, int]]) -> tuple[str, ...]:
+    """Return those of some running frames that belong to the user, each with its line number, in one line each."""
+    extracted = traceback.StackSummary.extract(frames)
+    return tuple(_show(frame) for frame in extracted if _is_users(frame.filename))
+
+
+def raised_in(error: BaseException) -> tuple[str, ...]:
+    """Return a note with the user's frames of an error; none where it went through no code of the user's."""
+    frames = user_frames(error)
+    return ("\n".join(("raised in:", *(f"  {frame}" for frame in frames))),) if frames else ()
 
 
 def _is_users(file: str) -> bool:

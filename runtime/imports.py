@@ -13,7 +13,7 @@ from types import ModuleType
 
 from graphspec.diagnostics import Span, SpecError
 from graphspec.suggestions import closest
-from runtime.frames import describe, short_path, user_frames
+from runtime.frames import describe, raised_in, short_path
 from runtime.problems import NO_TEXTS, problem
 
 _PATH = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$")
@@ -201,4 +201,4 @@ def _no_attribute(module: ModuleType, attribute: str, part: str, names: Sequence
 
 def _failed(name: str, error: BaseException) -> SpecError:
     help = f"the module must import by itself: try `python -c 'import {name}'` beside the spec"
-    return problem("GS205", f"importing {name!r} raised {describe(error)}", notes=user_frames(error), help=help)
+    return problem("GS205", f"importing {name!r} raised {describe(error)}", notes=raised_in(error), help=help)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 from compiler import Plan
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
-from runtime.admission import check_batch, find_needed
+from runtime.admission import check_batch, check_mapping, find_needed
 from runtime.backend import Built
 
 if TYPE_CHECKING:
@@ -94,10 +94,15 @@ class Step:
         Raises StepError: GS209 a batch that does not fit, GS210 a user's code raised, GS211 an operation failed.
         """
         ready = self._admit(batch, mode)
-        outputs = self._built.engine.run(ready, mode)
-        self._counts[mode] += 1
-        self._last = mode
-        return outputs
+        try:
+            outputs = self._built.engine.run(ready, mode)
+        except StepError as error:
+            failed = self._dated(error, mode)
+        else:
+            self._counts[mode] += 1
+            self._last = mode
+            return outputs
+        raise failed  # out here, so that the first error does not come along
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -117,6 +122,8 @@ class Step:
         engine, needed = self._built.engine, self._needed.get(mode)
         if needed is None:
             raise self._unknown_mode(mode)
+        for found in check_mapping(batch):
+            raise StepError([found], self.spec.texts())
         seen = (mode, *(engine.fingerprint(batch.get(entry.name)) for entry in needed))
         if seen in self._admitted:
             return {entry.name: engine.admit(batch[entry.name], entry) for entry in needed}
@@ -128,6 +135,11 @@ class Step:
         engine.check(ready, mode)
         self._admitted.add(seen)
         return ready
+
+    def _dated(self, error: StepError, mode: str) -> StepError:
+        """Return an error with the step it happened in."""
+        when = f"in step {self._counts[mode] + 1} of mode {mode}"
+        return StepError([replace(each, notes=(when, *each.notes)) for each in error.diagnostics], error.texts)
 
     def _unknown_mode(self, mode: str) -> StepError:
         """Return the error of a mode that the spec has no ops for."""

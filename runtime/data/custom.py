@@ -15,7 +15,7 @@ from runtime.data.arrays import Array, Batch, column_names, fit, missing_column
 from runtime.data.batches import Batches, Indices, Sampled
 from runtime.data.place import Place
 from runtime.data.stored import Stored, store
-from runtime.frames import describe, user_frames
+from runtime.frames import describe, raised_in
 from runtime.imports import resolve
 
 _FORMS = "it must give samples by number (__len__ and __getitem__), batches (__iter__), or be a mapping of whole arrays"
@@ -182,4 +182,4 @@ def blamed(place: Place) -> Generator[None]:
         raise
     except Exception as error:
         message, help = f"the source raised {describe(error)}", "the error comes from the source's own code"
-        raise place.problem("GS226", message, notes=user_frames(error), help=help) from error
+        raise place.problem("GS226", message, notes=raised_in(error), help=help) from error

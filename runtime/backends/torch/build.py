@@ -25,6 +25,8 @@ from runtime.problems import problem
 from runtime.step import StepError
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()  # a caller's no_grad is not meant for the step
 def build_plan(plan: Plan, request: BuildRequest) -> Built:
     """Return the built plan; raise SpecError with everything that was found before the first step."""
     if not is_supported():

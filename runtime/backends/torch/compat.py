@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +15,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 OLDEST = (2, 11)
 """The first version with everything that is used here, and in the kernels of the library."""
-__all__ = ["FakeTensorMode", "TorchDispatchMode", "copying", "is_batch_norm", "is_supported", "quiet"]
+__all__ = [
+    "FakeTensorMode",
+    "TorchDispatchMode",
+    "copying",
+    "find_written",
+    "is_alias",
+    "is_batch_norm",
+    "is_supported",
+    "quiet",
+]
 
 
 def is_supported() -> bool:
@@ -31,6 +41,21 @@ def is_batch_norm(module: nn.Module) -> bool:
 def copying(mode: FakeTensorMode) -> AbstractContextManager[object]:
     """Return a context in which ``copy.deepcopy`` makes fake tensors of real ones."""
     return FakeCopyMode(mode)
+
+
+def find_written(operation: Any, positional: tuple[object, ...], named: Mapping[str, object]) -> Iterator[torch.Tensor]:
+    """Yield the tensors that an operation writes into, of its arguments."""
+    for number, argument in enumerate(operation._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = positional[number] if number < len(positional) else named.get(argument.name)
+            for each in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(each, torch.Tensor):
+                    yield each
+
+
+def is_alias(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors share their memory."""
+    return torch._C._is_alias_of(one, other)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @contextmanager

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from compiler.program import Function, Program
+from compiler.program import Forward, Function, Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
-from runtime.backends.torch.compat import FakeTensorMode, copying, quiet
+from runtime.backends.torch.compat import FakeTensorMode, copying, is_alias, quiet
 from runtime.backends.torch.emission.module import Emitted
 from runtime.backends.torch.execution import Loaded, diagnose, find_span, load_module
 from runtime.backends.torch.messages import explain_unfakeable
+from runtime.backends.torch.mutation import Mutations
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.untouched import untouched
 from runtime.effects import find_functions, find_inputs
@@ -87,7 +88,7 @@ def run_dry(trial: Trial) -> Findings:
             return fake.findings()
         real = _Attempt.of(trial)
         real.run(None)
-    if real.failures and not real.problems:
+    if real.failures and not (real.problems or real.mutations.found):
         return Findings(missing=real.failures[0])
     return real.findings(instead=fake.failures[0])
 
@@ -98,6 +99,7 @@ class _Attempt:
 
     trial: Trial
     loaded: Loaded
+    mutations: Mutations
     failures: list[str] = field(default_factory=list[str])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
     outputs: dict[str, Tensors] = field(default_factory=dict[str, Tensors])
@@ -105,7 +107,8 @@ class _Attempt:
     @classmethod
     def of(cls, trial: Trial) -> _Attempt:
         """Return an attempt with a module of its own."""
-        return cls(trial=trial, loaded=load_module(trial.emitted, trial.program))
+        loaded = load_module(trial.emitted, trial.program)
+        return cls(trial=trial, loaded=loaded, mutations=Mutations(loaded=loaded, spec=trial.spec))
 
     def run(self, fake: FakeTensorMode | None) -> None:
         """Build on copies and call every function; with a fake mode nothing is computed but shapes and types."""
@@ -114,16 +117,18 @@ class _Attempt:
         except Exception as error:
             self.failures.append(f"the models cannot be copied: {describe(error)}")
             return
-        with fake or nullcontext(), self.trial.around(models):
+        with fake or nullcontext(), self.trial.around(models), self.mutations.watched():
             self._try(lambda: self._build(models))
             for function in () if self.failures else find_functions(self.trial.program):
                 if function.mode in self.trial.modes:
                     self._try(lambda function=function: self._call(function, inputs))
+                    self.problems.extend(self._find_aliases(function, models))
             self.problems.extend(self._find_replaced(models))
 
     def findings(self, instead: str = "") -> Findings:
         """Return what was found; ``instead`` says why this is not a fake run."""
-        return Findings(problems=tuple(dict.fromkeys(self.problems)), outputs=self.outputs, real=instead)
+        problems = self.mutations.found or self.problems  # what fails once an input is written over, fails for that
+        return Findings(problems=tuple(dict.fromkeys(problems)), outputs=self.outputs, real=instead)
 
     def _copy(self, fake: FakeTensorMode | None) -> tuple[Models, Tensors]:
         """Return copies of models and inputs; what models share stays shared."""
@@ -140,6 +145,20 @@ class _Attempt:
         given = {entry.name: inputs[entry.name] for entry in find_inputs(self.trial.program, function)}
         self.loaded.start(function.mode)
         self.outputs[function.name] = self.loaded.call(self.loaded.emitted.names.function(function.name), given)
+
+    def _find_aliases(self, function: Function, models: Models) -> Iterator[Diagnostic]:
+        """Yield a problem for every result of a forward that is a parameter or buffer: an update would change it."""
+        results = self.outputs.get(function.name, {})
+        for each in (each for each in function.instructions if isinstance(each, Forward)):
+            for value in each.outputs:
+                key = _find_alias(results.get(value), models.get(each.model))
+                if key is not None:
+                    yield Diagnostic(
+                        code="GS260",
+                        message=f"op '{each.op}': model '{each.model}' returns its own '{key}' as '{value}'",
+                        span=find_span(self.trial.spec, each.op),
+                        help=f"a value must outlive the next update of the model: return `{key}.clone()`",
+                    )
 
     def _find_replaced(self, models: Models) -> Iterator[Diagnostic]:
         """Yield a problem for every model whose buffers are followed and were replaced by a forward, not written."""
@@ -162,3 +181,11 @@ class _Attempt:
         except Exception as error:
             self.failures.append(explain_unfakeable(error))
             self.problems.append(diagnose(error, self.loaded, self.trial.spec))
+
+
+def _find_alias(value: torch.Tensor | None, model: nn.Module | None) -> str | None:
+    """Return the name of the parameter or buffer of a model that a value shares its memory with, if there is one."""
+    if model is None or not isinstance(value, torch.Tensor):
+        return None
+    named = (*model.named_parameters(), *model.named_buffers())
+    return next((key for key, tensor in named if is_alias(value, tensor)), None)

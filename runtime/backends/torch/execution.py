@@ -13,15 +13,17 @@ from typing import Any
 
 import torch
 
-from compiler.program import Gradient, Program
+from compiler.program import Evaluate, Forward, Gradient, Instruction, Program, Transform
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.emission.module import Emitted
 from runtime.backends.torch.messages import find_unused, interpret
-from runtime.effects import find_functions
-from runtime.frames import describe, user_frames
+from runtime.effects import find_functions, find_uses
+from runtime.frames import describe, raised_in
 from runtime.step import StepError
 
+Call = Forward | Evaluate | Transform
+"""The instructions that may call a user's code."""
 _numbers = itertools.count(1)
 
 
@@ -77,15 +79,28 @@ def diagnose(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
     """
     op = _find_op(error, loaded)
     subject, span = _name_subject(spec, op), find_span(spec, op)
-    frames = user_frames(error)
-    if frames:
-        raised = "\n".join(("raised in:", *(f"  {frame}" for frame in frames)))
-        return Diagnostic(code="GS210", message=f"{subject} raised {describe(error)}", span=span, notes=(raised,))
     message, notes, help = interpret(error)
+    raised = raised_in(error)
+    if raised:
+        message, notes = f"{subject} raised {describe(error)}", (*_name_arguments(error, loaded, op), *raised)
+        help = help or "the error comes from your code: the last line under `raised in`"
+        return Diagnostic(code="GS210", message=message, span=span, notes=notes, help=help)
+    message = f"{subject} failed: {message}"
+    path = _find_misused(error, spec, op)
+    if path is not None:
+        span, help = spec.span("models", op, "args"), f"compare `args` with what {path} takes"
     unused = _name_unused(error, loaded, op)
     code = "GS212" if unused else "GS211"
-    message = f"{subject} failed: {message}"
     return Diagnostic(code=code, message=message, span=span, notes=unused or notes, help=help)
+
+
+def _find_misused(error: Exception, spec: GraphSpec, name: str) -> str | None:
+    """Return the class of a model whose constructor does not take what the spec gives it."""
+    model = spec.models.get(name)
+    path = None if model is None else model.class_path("torch")
+    if path is None or not isinstance(error, TypeError):
+        return None
+    return path if f"{path.partition(':')[2]}.__init__()" in str(error) else None
 
 
 def _name_subject(spec: GraphSpec, name: str) -> str:
@@ -112,6 +127,34 @@ def _find_op(error: BaseException, loaded: Loaded) -> str:
     return known[-1] if known else ""
 
 
+def find_caller(frame: FrameType | None, loaded: Loaded) -> tuple[FrameType, str] | None:
+    """Return the innermost frame of the emitted module that works on an op, from a frame outwards, and the op."""
+    while frame is not None:
+        if frame.f_code.co_filename == loaded.file and frame.f_lineno in loaded.emitted.places:
+            return frame, loaded.emitted.places[frame.f_lineno][0]
+        frame = frame.f_back
+    return None
+
+
+def find_arguments(frame: FrameType, op: str, loaded: Loaded) -> Iterator[tuple[Call, str, object]]:
+    """Yield what the calls of an op are given, as (instruction, name, value), out of a frame of the emitted module."""
+    for instruction in _instructions(loaded.program):
+        if isinstance(instruction, (Forward, Evaluate, Transform)) and instruction.op == op:
+            for name in find_uses(instruction):
+                yield instruction, name, frame.f_locals.get(loaded.emitted.names.value(name))
+
+
+def _name_arguments(error: BaseException, loaded: Loaded, op: str) -> tuple[str, ...]:
+    """Return a note with the shapes and types of what an op was called with."""
+    given = {
+        name: f"{name}: {value.dtype} {list(value.shape)}".replace("torch.", "")
+        for frame in _frames(error, loaded)
+        for _, name, value in find_arguments(frame, op, loaded)
+        if isinstance(value, torch.Tensor)
+    }
+    return (f"called with {', '.join(given.values())}",) if given else ()
+
+
 def _name_unused(error: BaseException, loaded: Loaded, op: str) -> tuple[str, ...]:
     """Return a note with the parameters that a loss does not reach, where that is what a gradient failed on."""
     if "not have been used in the graph" not in str(error):
@@ -126,7 +169,7 @@ def _name_unused(error: BaseException, loaded: Loaded, op: str) -> tuple[str, ..
     return ()
 
 
-def _instructions(program: Program) -> Iterator[object]:
+def _instructions(program: Program) -> Iterator[Instruction]:
     """Yield the instructions of all functions."""
     for function in find_functions(program):
         yield from function.instructions

@@ -28,11 +28,16 @@ WORDS = {"buffers": "buffers", "rng": "random draws", "batch_coupled": "coupled 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The plan compiled with what was seen, the models made on the way, and what there is to tell."""
+    """The plan compiled with what was seen, the models made on the way, and what there is to tell.
+
+    ``seen`` are the traits that were really seen; ``traits`` has also those that are declared, or assumed for want of a
+    look.
+    """
 
     plan: Plan
     models: Mapping[str, nn.Module]
     traits: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
+    seen: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
     notes: tuple[str, ...] = ()
 
 
@@ -73,13 +78,14 @@ def _look(learned: Learned, known: frozenset[str], setting: Setting) -> Learned:
         seen[size] = _run(program, plan, models, setting, watch, size)
         if seen[size].problems:
             raise StepError(seen[size].problems, plan.spec.texts())
-    traits = {name: _observe(plan, name, models, watch) for name in _find_classes(plan, known)}
+    found = {name: observe(models[name], _find_kin(plan, name, models), watch) for name in _find_classes(plan, known)}
+    traits = {name: _complete(plan, name, models, watch, each) for name, each in found.items()}
     false = [problem for name, each in traits.items() for problem in _find_false_traits(plan, name, each)]
     if false:
         raise SpecError(false, plan.spec.texts())
     outputs = find_types({size: _merge(each) for size, each in seen.items()}, "batch")
     again = _compile_again(plan, Observations(models=traits, outputs=outputs))
-    return Learned(plan=again, models=models, traits=traits)
+    return Learned(plan=again, models=models, traits=traits, seen=found)
 
 
 def _make(
@@ -121,12 +127,15 @@ def _find_classes(plan: Plan, known: frozenset[str]) -> tuple[str, ...]:
     return tuple(name for name, model in plan.spec.models.items() if model.class_ is not None and name in known)
 
 
-def _observe(plan: Plan, name: str, models: Mapping[str, nn.Module], watch: Watch) -> Observed:
-    """Return the traits of a class, over all models that are like it; draws nobody could watch are assumed."""
-    kin = [each for each in models if each in plan.spec.models and find_root(plan.spec, each) == name]
-    seen = observe(models[name], frozenset(kin), watch)
+def _find_kin(plan: Plan, name: str, models: Mapping[str, nn.Module]) -> frozenset[str]:
+    """Return the names of all models that are like a class, its own among them."""
+    return frozenset(each for each in models if each in plan.spec.models and find_root(plan.spec, each) == name)
+
+
+def _complete(plan: Plan, name: str, models: Mapping[str, nn.Module], watch: Watch, seen: Observed) -> Observed:
+    """Return the traits a class is compiled with: seen, declared, and draws that nobody could watch."""
     declared = plan.spec.models[name].traits or Traits()
-    unwatched = not watch.ran.issuperset(_find_called(plan.program, frozenset(kin)))
+    unwatched = not watch.ran.issuperset(_find_called(plan.program, _find_kin(plan, name, models)))
     return Observed(
         buffers=seen.buffers or declared.buffers is True,
         rng=seen.rng or declared.rng is True or (unwatched and declared.rng is None),
@@ -163,14 +172,22 @@ def _compile_again(plan: Plan, observed: Observations) -> Plan:
 
 def _tell(before: Plan, learned: Learned) -> Iterator[str]:
     """Yield a sentence per class about what it has, and whether that changed the plan."""
-    for name, seen in learned.traits.items():
-        has = [WORDS[trait] for trait in TRAITS if getattr(seen, trait)]
-        lacks = [WORDS[trait] for trait in TRAITS if not getattr(seen, trait)]
-        found = "; ".join(f"{word} {', '.join(each)}" for word, each in (("has", has), ("has no", lacks)) if each)
-        yield f"observed of '{name}': it {found}"
+    for name in learned.traits:
+        yield f"observed of '{name}': {', '.join(_tell_trait(learned, name, trait) for trait in TRAITS)}"
     if learned.traits:
         same = before.program.modes == learned.plan.program.modes
         yield "the plan stays as it was" if same else "the plan was compiled again with what was observed, and changed"
+
+
+def _tell_trait(learned: Learned, name: str, trait: str) -> str:
+    """Return what was found of one trait, and how it is known where it was not seen."""
+    word = WORDS[trait]
+    if getattr(learned.seen[name], trait):
+        return word
+    if not getattr(learned.traits[name], trait):
+        return f"no {word}"
+    declared = learned.plan.spec.models[name].traits or Traits()
+    return f"{word} ({'declared' if getattr(declared, trait) else 'assumed'})"
 
 
 def _find_unresolved(plan: Plan) -> Iterator[Diagnostic]:

@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from compiler.cells import find_parameter_cells
 from compiler.program import Program
-from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.backend import BuildRequest
@@ -28,12 +28,24 @@ def import_users(program: Program, spec: GraphSpec, request: BuildRequest) -> No
     problems: list[Diagnostic] = []
     for path, name in find_user_paths(program, frozenset(request.models)).items():
         try:
-            span = find_span(spec, name)
+            span = _find_import(spec, path, name)
             resolve(path, request.allow, directory=request.directory, span=span, texts=spec.texts())
         except SpecError as error:
             problems.extend(_with_way_out(each, name, request) for each in error.diagnostics)
     if problems:
         raise SpecError(problems, spec.texts())
+
+
+def _find_import(spec: GraphSpec, path: str, name: str) -> Span | None:
+    """Return where a model, its optimizer or an op names what is to be imported."""
+    model, op = spec.models.get(name), spec.ops.get(name)
+    if model is not None and model.class_path("torch") == path:
+        return spec.span("models", name, "class")
+    if model is not None and model.like is None:
+        return spec.span("models", name, "optimizer", "class")
+    if op is not None:
+        return spec.span("ops", name, *(("optimizer", "class") if op.kind == "update" else (op.kind,)))
+    return find_span(spec, name)
 
 
 def _with_way_out(problem: Diagnostic, name: str, request: BuildRequest) -> Diagnostic:

@@ -50,6 +50,11 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
         "the class makes no torch.nn.Module",
         "models are modules: derive the class from torch.nn.Module",
     ),
+    r"must have the same dtype|expected scalar type|[Ii]nput type .* and (weight|bias) type": (
+        "numbers of different types meet",
+        "models given by `models=` keep their type: convert them (`model.float()`), or build the step in theirs, "
+        '`build(..., dtype="float64")`',
+    ),
     r"out of memory": ("the device is out of memory", "use smaller batches or models, or another `--device`"),
 }
 """What torch says (a pattern) -> what it means, and the remedy."""

@@ -39,7 +39,7 @@ def test_an_error_in_a_step_says_in_which_and_on_what():
     with pytest.raises(StepError, match="too many") as raised:
         step(batch_of(6))
     notes = raised.value.diagnostics[0].notes
-    assert (notes[0], notes[-1]) == ("called with x: float32 [6, 4]", "in step 2 of mode train")
+    assert notes[:2] == ("in step 2 of mode train", "called with x: float32 [6, 4]")
 
 
 def test_a_model_of_another_type_says_how_to_build_the_step_in_it():
@@ -49,9 +49,7 @@ def test_a_model_of_another_type_says_how_to_build_the_step_in_it():
 
 
 def test_wrong_arguments_of_a_class_are_told_where_they_stand():
-    with pytest.raises(
-        StepError, match=r"compare `args` with what tests\.backends\.torch\.users:Plain takes"
-    ) as raised:
+    with pytest.raises(StepError, match=r"compare `args` with what tests\.backends\..*:Plain takes") as raised:
         build_of(user("Plain", ", args: {size: 5}"))
     text = str(raised.value)
     assert text.splitlines()[4].index("^") == text.splitlines()[3].index("{size: 5}")

@@ -56,10 +56,8 @@ def test_a_layer_behind_another_may_work_in_place():
 
 
 def test_a_value_of_another_op_is_named():
-    ops = (
-        OPS.replace("inputs: x}", "inputs: h}")
-        + "  h: {forward: first, inputs: x}\n  more: {update: first, loss: loss}\n"
-    )
+    first = "  h: {forward: first, inputs: x}\n  more: {update: first, loss: loss}\n"
+    ops = OPS.replace("inputs: x}", "inputs: h}") + first
     others = f"\n  first: {{layers: [{{linear: 4}}], {ADAM}}}"
     message = refused(user("Scaling", ", args: {way: layer}"), ops, others=others)
     assert message == "op 'y': model 'net' writes into its input 'h'"
