@@ -21,7 +21,7 @@ def introduce(session: Session, stream: TextIO) -> None:
     batch = plan.spec.data["train"].batch
     where = f"{plan.program.backend} on {session.step.device}, seed {session.seed}"
     print(f"{strong(plan.spec.name, stream)}: {where}, {session.steps:,} steps of {batch}", file=stream)
-    lines = {name: _describe_model(session, name) for name in plan.spec.models}
+    lines = {name: _describe_model(session, name) for name in plan.spec.models if name in session.step.sizes}
     _print_columns(lines, stream)
     for note in session.step.notes:
         print(f"  note: {note}", file=stream)

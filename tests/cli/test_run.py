@@ -143,3 +143,11 @@ def test_an_error_in_the_users_model_shows_op_place_and_their_line(gan, capsys):
     assert "gan.yaml:" in captured
     assert "models.py:" in captured
     assert "Traceback" not in captured
+
+
+def test_a_model_that_no_op_uses_is_left_out(line, capsys):
+    Path("line.yaml").write_text(SPEC.replace("models:\n", "models:\n  spare: {layers: [{linear: 3}]}\n"))
+    assert execute(["plan", "line.yaml"]) == 0
+    assert "no op uses model 'spare': it is not built" in capsys.readouterr().out
+    assert execute(["run", "line.yaml", "--steps", "5"]) == 0
+    assert not any("spare" in name for name in load_file("runs/line/checkpoint/weights.safetensors"))
