@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Literal
 
 from compiler.graph import Causality
-from compiler.program import CellVersion, Gate, Instruction, Mode
+from compiler.program import CellVersion, Instruction, Mode
 from graphspec.diagnostics import Diagnostic, Span
 
 
@@ -203,14 +203,3 @@ class StepGraph:
             access.at.version for access in self.accesses[node] if access.mode == "read" and access.at.cell == cell
         )
         return next(found, None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeGraph:
-    """All nodes of a mode before it is known which fire together: causality, gates, and what a reader gets back."""
-
-    mode: Mode
-    nodes: Mapping[str, Node]
-    causality: Causality
-    ordering: tuple[Edge, ...]
-    gates: tuple[Gate, ...]

@@ -44,12 +44,6 @@ def find_path(
     return GradientPath(nodes=members, uses=frozenset(uses).union(*(path.uses for path in second)))
 
 
-def find_reached_models(graph: StepGraph, gradient: str) -> frozenset[str]:
-    """Return the models whose forwards lie on a gradient's path."""
-    called = (graph.nodes[name].model for name in graph.paths[gradient].nodes)
-    return frozenset(model for model in called if model is not None)
-
-
 def _inner_first(graph: StepGraph) -> list[str]:
     """Return the gradients, those in another's causal past first."""
     gradients = [name for name, node in graph.nodes.items() if node.derivative is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -88,6 +89,11 @@ def test_the_json_is_what_the_published_schema_says(name, order):
         exported = plan.to_json(mode.mode)
         jsonschema.validate(exported, plan_schema())
         assert json.loads(json.dumps(exported)) == exported
+
+
+def test_the_published_schema_of_plans_is_fresh():
+    published = Path(__file__).resolve().parents[2] / "schemas" / "plan.schema.json"
+    assert json.loads(published.read_text(encoding="utf-8")) == plan_schema()
 
 
 def test_the_json_has_the_fields_of_the_language():
