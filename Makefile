@@ -8,13 +8,16 @@ DEV := .venv
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check schemas clean
+.PHONY: help demo examples test check kills schemas clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(DEMO)/installed  ## plan, explain and train a GAN on real digits, from nothing (PyTorch only)
 	$(DEMO)/bin/python examples/demo.py
+
+examples: $(DEMO)/examples  ## train five more examples and judge what they reach
+	$(DEMO)/bin/python examples/judge.py
 
 # loadgroup keeps tests that share a costly fixture on one worker. tests/conftest.py gives each process one thread.
 test: $(DEV)/installed  ## run every test, with both frameworks
@@ -25,6 +28,9 @@ check: $(DEV)/installed  ## check format, lint, types and layers
 	$(DEV)/bin/ruff check .
 	$(DEV)/bin/pyright --pythonpath $(DEV)/bin/python
 	$(DEV)/bin/lint-imports
+
+kills: $(DEV)/installed  ## kill runs with SIGKILL, 50 times for each of four specs, and compare how they end
+	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.resilience 50
 
 schemas: $(DEV)/installed  ## regenerate schemas/*.json
 	$(DEV)/bin/python -m graphspec.jsonschema schemas
@@ -50,6 +56,11 @@ endef
 
 $(DEMO)/installed: $(PINS)
 	$(call install,$(DEMO),torch)
+
+# The demo's environment with what the examples need besides.
+$(DEMO)/examples: $(DEMO)/installed
+	@$(PYTHON) -m pip --python $(DEMO)/bin/python install $(PIP_FLAGS) -c constraints.txt --no-build-isolation --editable ".[examples]"
+	@touch $@
 
 $(DEV)/installed: $(PINS)
 	$(call install,$(DEV),torch tensorflow dev)

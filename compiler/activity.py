@@ -16,7 +16,7 @@ from compiler.program import Gate, Mode
 from graphspec.diagnostics import Diagnostic
 from graphspec.durations import Duration
 from graphspec.graph import GraphSpec
-from graphspec.ops import LossOp, MetricOp, Op
+from graphspec.ops import EmaOp, LossOp, MetricOp, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,12 @@ class Outputs:
 def find_gates(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Gate, ...]:
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
     gates: dict[str, Gate] = {}
+    present = frozenset(node.op for node in nodes.values())
     pending = [node for node in nodes.values() if node.id == node.op]
     while pending:
-        found = {node.op: gate for node in pending if (gate := _gate(spec, node, nodes, gates)) is not None}
+        found = {
+            node.op: gate for node in pending if (gate := _gate(spec, node, nodes, present - gates.keys())) is not None
+        }
         if not found:
             break
         gates.update(found)
@@ -128,20 +131,25 @@ def _find_fed(nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozen
     return frozenset(nodes[name].op for name in _reach(writes, nodes, producers))
 
 
-def _gate(spec: GraphSpec, node: Node, nodes: Mapping[str, Node], gates: Mapping[str, Gate]) -> Gate | None:
-    """Return the gate of one op, given the gates found so far; None where it fires in every step of the mode."""
+def _gate(spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str]) -> Gate | None:
+    """Return the gate of one op, given the ops of the mode without a gate so far; None where it fires in every step."""
     op = spec.ops[node.op]
     start, until = _steps(op.start), _steps(op.until)
     follows = _follows(op, node, nodes)
     if not follows:
         every = op.every if isinstance(op.every, int) else 1
-        plain = every == 1 and start is None and until is None
+        plain = every == 1 and start is None and until is None and not _is_watched(op)
         return None if plain else Gate(op=node.op, every=every, start=start, until=until)
     every = op.every if isinstance(op.every, int) else 1
-    ungated = all(any(name not in gates for name in group) for group in follows)
-    if every == 1 and start is None and until is None and ungated:
+    is_free = all(not ungated.isdisjoint(group) for group in follows)
+    if every == 1 and start is None and until is None and is_free and not _is_watched(op):
         return None
     return Gate(op=node.op, clock="writes", every=every, start=start, until=until, follows=follows)
+
+
+def _is_watched(op: Op) -> bool:
+    """Return whether it matters elsewhere that an op has fired: an average that stands in for its model since then."""
+    return isinstance(op, EmaOp) and op.use.eval == "swap"
 
 
 def _follows(op: Op, node: Node, nodes: Mapping[str, Node]) -> tuple[tuple[str, ...], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from compiler.graph import sort
 from compiler.program import Gate
@@ -59,6 +60,20 @@ def enumerate_patterns(gates: Sequence[Gate], always: frozenset[str]) -> tuple[f
             if gate.clock == "writes" and counts_now(gate, step, fired | always):
                 counts[gate.op] = (counts[gate.op] + 1) % gate.every
     return tuple(seen)
+
+
+def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], always: frozenset[str]) -> tuple[Gate, ...]:
+    """Return the gates of ops that fire in some pattern, following only ops that can fire.
+
+    An op that follows an update of another mode never fires in this one.
+    """
+    fired = frozenset[str]().union(*patterns)
+    possible = fired | always
+    return tuple(
+        replace(gate, follows=tuple(tuple(op for op in group if op in possible) for group in gate.follows))
+        for gate in gates
+        if gate.op in fired
+    )
 
 
 def find_period(gates: Sequence[Gate]) -> int:

@@ -15,7 +15,7 @@ from compiler.checks.availability import check_backend
 from compiler.checks.context import Scene
 from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.order import find_unordered_problems
-from compiler.clocks import enumerate_patterns, sort_gates
+from compiler.clocks import enumerate_patterns, keep_firing, sort_gates
 from compiler.declarations import declare_inputs, declare_models, declare_optimizers
 from compiler.diagnose import span_of
 from compiler.facts import ModelFacts, describe_models, find_used_models
@@ -23,16 +23,23 @@ from compiler.ir import Node, StepGraph
 from compiler.observations import Observations
 from compiler.ops import lower_op
 from compiler.ops.context import Lowering
+from compiler.pace import Pace, complete_pace
 from compiler.pipeline import ANALYSES, DECISIONS, Context, Hook, run_passes
 from compiler.plan import Plan
 from compiler.policies import POLICIES
-from compiler.program import Function, Gate, Mode, ModeProgram, Program
-from compiler.structure import Structure, find_structure
+from compiler.program import Gate, Mode, ModeProgram, Program
+from compiler.schedules import check_schedules
+from compiler.structure import Structure, find_structure, find_uncalled
+from compiler.swaps import find_swaps, find_uses, map_models
+from compiler.timing import apply_pace, check_modes
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
 from graphspec.modes import find_reaches
 from graphspec.ops import MODES
+
+NO_AVERAGES: Mapping[str, str] = {}
+"""No average stands in for its model."""
 
 
 def compile_step(
@@ -41,16 +48,20 @@ def compile_step(
     order: str = "fewest",
     observed: Observations | None = None,
     hook: Hook | None = None,
+    pace: Pace | None = None,
 ) -> Plan:
     """Compile a spec for a backend (``torch`` or ``tensorflow``) under an order policy.
 
-    ``observed`` replaces assumptions about user classes by what a backend saw; ``hook`` is called after every pass.
+    ``observed`` replaces assumptions about user classes by what a backend saw; ``hook`` is called after every pass;
+    ``pace`` is what is known of the run, by which durations are counted (the spec's own batch and steps are known).
     Imports nothing that the spec names. Raises SpecError with every error of the spec, and ValueError for a backend or
     policy that does not exist.
     """
     _require(backend, TABLES, "backend")
     _require(order, POLICIES, "order policy")
-    context = Context(spec=spec, table=TABLES[backend], policy=POLICIES[order])
+    known = complete_pace(spec, pace)
+    timed = apply_pace(spec, known)
+    context = Context(spec=timed.spec, table=TABLES[backend], policy=POLICIES[order])
     compilation = _Compilation(context=context, models=describe_models(spec, observed), hook=hook)
     compilation.report(check_backend(spec, backend))
     compilation.stop_on_errors()
@@ -58,6 +69,10 @@ def compile_step(
     modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
     structure = compilation.find_structure(observed)
     compilation.report(check_dead(spec, compilation.live))
+    compilation.report((*timed.problems, *check_schedules(timed.spec, known)))
+    compilation.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
+    compilation.stop_on_errors()
+    compilation.report(find_uncalled(spec, compilation.lowered, compilation.models))
     compilation.stop_on_errors()
     program = Program(
         name=spec.name,
@@ -67,7 +82,7 @@ def compile_step(
         rng=spec.rng,
         inputs=declare_inputs(spec),
         models=declare_models(spec, compilation.models, structure, backend),
-        optimizers=declare_optimizers(spec, backend),
+        optimizers=declare_optimizers(timed.spec, backend, known),
         modes=modes,
     )
     return Plan(
@@ -76,6 +91,8 @@ def compile_step(
         graphs=compilation.graphs,
         warnings=compilation.warnings(),
         notes=(*_assumptions(compilation.models), *_unused(spec)),
+        pace=known,
+        types=structure.types,
     )
 
 
@@ -117,8 +134,11 @@ class _Compilation:
         for check in SCENE_CHECKS:
             self.report(check(scene))
 
-    def lower(self, mode: Mode) -> Scene:
-        """Return the nodes of a mode, and those of the whole document as they are in that mode."""
+    def lower(self, mode: Mode, averages: Mapping[str, str] = NO_AVERAGES) -> Scene:
+        """Return the nodes of a mode, and those of the whole document as they are in that mode.
+
+        ``averages``: model -> the average that is evaluated in its place.
+        """
         spec = self.context.spec
         reaches = find_reaches(spec.ops)
         lowering = Lowering(
@@ -128,6 +148,7 @@ class _Compilation:
             models=self.models,
             reaches=reaches,
             sets=find_gradient_sets(spec.ops, spec.models),
+            averages=averages,
         )
         everything = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
         nodes = {name: node for name, node in everything.items() if mode in reaches[node.op].modes}
@@ -138,43 +159,50 @@ class _Compilation:
 
     def compile_mode(self, mode: Mode) -> ModeProgram:
         """Return the program of a mode; without functions where the mode has problems."""
+        swaps = find_swaps(self.context.spec, mode)
         scene = self.lower(mode)
         outputs = find_outputs(scene.spec, mode, scene.nodes)
         gates = sort_gates(find_live_gates(scene.spec, scene.nodes, outputs.demanded))
-        functions = tuple(self._compile_functions(scene, mode, gates, outputs))
-        return ModeProgram(mode=mode, gates=gates, functions=functions)
+        always = frozenset(node.op for node in scene.nodes.values()).difference(gate.op for gate in gates)
+        patterns = self._find_patterns(gates, always)
+        every = (*keep_firing(gates, patterns, always), *(Gate(op=swap.op, clock="averaged") for swap in swaps))
+        graphs: list[StepGraph] = []
+        for used in find_uses(swaps):
+            swapped = self.lower(mode, map_models(used)) if used else scene
+            for graph in self._compile_patterns(swapped, mode, gates, patterns, outputs):
+                fired = {*graph.gated, *(swap.op for swap in used)}
+                graphs.append(replace(graph, gated=tuple(gate.op for gate in every if gate.op in fired)))
+        named = _name_functions(mode, graphs)
+        self.graphs.update(named)
+        return ModeProgram(mode=mode, gates=every, functions=tuple(assemble(named[name], name) for name in named))
 
-    def _compile_functions(
-        self, scene: Scene, mode: Mode, gates: tuple[Gate, ...], outputs: Outputs
-    ) -> Iterator[Function]:
-        """Yield the function of every set of ops of a mode that fire together."""
+    def _compile_patterns(
+        self,
+        scene: Scene,
+        mode: Mode,
+        gates: tuple[Gate, ...],
+        patterns: tuple[frozenset[str], ...],
+        outputs: Outputs,
+    ) -> Iterator[StepGraph]:
+        """Yield the scheduled graph of every set of ops of a mode that fire together."""
         by_op = {gate.op: gate for gate in gates}
-        patterns = self._find_patterns(scene, gates)
         for fired in patterns:
             firing = find_firing(scene.nodes, outputs.demanded, by_op, fired)
             self.live[mode] = self.live.get(mode, frozenset()) | {scene.nodes[name].op for name in firing}
             self.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
             graph = self._compile_graph(_select(scene, mode, firing, fired, gates, outputs))
             if graph is not None:
-                name = f"{mode}_step" if len(patterns) == 1 else f"{mode}_step_{len(self.graphs_of(mode)) + 1}"
-                self.graphs[name] = graph
-                yield assemble(graph, name)
+                yield graph
 
-    def graphs_of(self, mode: str) -> tuple[StepGraph, ...]:
-        """Return the graphs of a mode compiled so far."""
-        return tuple(graph for graph in self.graphs.values() if graph.mode == mode)
-
-    def _find_patterns(self, scene: Scene, gates: tuple[Gate, ...]) -> tuple[frozenset[str], ...]:
+    def _find_patterns(self, gates: tuple[Gate, ...], always: frozenset[str]) -> tuple[frozenset[str], ...]:
         """Return every pattern of gates; just that of all gates open where they never repeat in a reasonable time."""
-        gated = {gate.op for gate in gates}
-        always = frozenset(node.op for node in scene.nodes.values() if node.op not in gated)
         try:
             return enumerate_patterns(gates, always)
         except ValueError as error:
-            span = span_of(scene.spec, gates[0].op, "every")
+            span = span_of(self.context.spec, gates[0].op, "every")
             help = "choose intervals with a small common multiple"
             self.report([Diagnostic(code="E-CLOCKS", message=str(error), span=span, help=help)])
-            return (frozenset(gated),)
+            return (frozenset(gate.op for gate in gates),)
 
     def _compile_graph(self, graph: StepGraph) -> StepGraph | None:
         """Return a scheduled graph, or None where it has errors (which are reported)."""
@@ -218,9 +246,17 @@ def _select(
     )
 
 
+def _name_functions(mode: Mode, graphs: list[StepGraph]) -> dict[str, StepGraph]:
+    """Return the graphs of a mode by the names of their functions; several are numbered."""
+    if len(graphs) == 1:
+        return {f"{mode}_step": graphs[0]}
+    return {f"{mode}_step_{number}": graph for number, graph in enumerate(graphs, start=1)}
+
+
 def _find_modes(spec: GraphSpec) -> tuple[Mode, ...]:
-    """Return train, eval, and every other mode an op names."""
-    named = {word.lstrip("!") for op in spec.ops.values() for word in op.mode or ()}
+    """Return train, eval, and every other mode that an op or `run.eval` names."""
+    named: set[str] = {word.lstrip("!") for op in spec.ops.values() for word in op.mode or ()}
+    named |= set() if spec.run.eval is None else {spec.run.eval.mode}
     return tuple(mode for mode in MODES if mode in ("train", "eval") or mode in named)
 
 

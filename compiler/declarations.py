@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from compiler.diagnose import place_in
 from compiler.facts import ModelFacts, find_used_models
 from compiler.graph import sort
 from compiler.ops.context import freeze_options
+from compiler.optimizers import OptimizerCell, find_optimizers, find_tempo
+from compiler.pace import Pace, Tempo
 from compiler.program import (
     Initializer,
     InputDecl,
@@ -18,11 +20,10 @@ from compiler.program import (
     ScheduleDecl,
     TensorDecl,
 )
+from compiler.schedules import declare_schedule
 from compiler.structure import Structure
 from graphspec.graph import GraphSpec
 from graphspec.models import ModelSpec, ParameterSpec
-from graphspec.ops import UpdateOp
-from graphspec.optimizers import OptimizerSpec
 from graphspec.schedules import ScheduleSpec
 
 
@@ -44,45 +45,31 @@ def declare_models(
     return tuple(found[name] for name in sort(before))
 
 
-def declare_optimizers(spec: GraphSpec, backend: str) -> tuple[OptimizerDecl, ...]:
-    """Return the optimizer cells that some update uses: a model's own, or an update's."""
-    return tuple(_find_optimizers(spec, backend))
+def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[OptimizerDecl, ...]:
+    """Return the optimizer cells that some update uses: a model's own, or an update's.
+
+    Raises PaceProblem for a schedule that cannot be counted, which `check_schedules` reports.
+    """
+    return tuple(_declare_optimizer(spec, cell, backend, pace) for cell in find_optimizers(spec))
 
 
-def _find_optimizers(spec: GraphSpec, backend: str) -> Iterator[OptimizerDecl]:
-    """Yield optimizers in the order of the models, then of the updates that bring one."""
-    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
-    stepped = {model for op in updates.values() if op.optimizer is None for model in op.update}
-    for name, model in spec.models.items():
-        if name in stepped and model.optimizer is not None:
-            place = _place(spec, "models", name, "optimizer")
-            yield _declare_optimizer(name, model.optimizer, (name,), backend, place)
-    for name, op in updates.items():
-        if op.optimizer is not None:
-            yield _declare_optimizer(name, op.optimizer, op.update, backend, _place(spec, "ops", name, "optimizer"))
-
-
-def _declare_optimizer(
-    name: str, optimizer: OptimizerSpec, models: tuple[str, ...], backend: str, place: str
-) -> OptimizerDecl:
+def _declare_optimizer(spec: GraphSpec, cell: OptimizerCell, backend: str, pace: Pace) -> OptimizerDecl:
     """Return one optimizer with every default resolved."""
+    optimizer, tempo = cell.optimizer, find_tempo(spec, cell, pace)
     path = optimizer.class_.find(backend) if optimizer.class_ is not None else None
-    options = {key: _declare_option(value) for key, value in optimizer.resolved().items()}
     return OptimizerDecl(
-        name=name,
+        name=cell.name,
         rule=optimizer.name or path or "",
         builtin=optimizer.name is not None,
-        models=models,
-        options=options,
-        place=place,
+        models=cell.models,
+        options={key: _declare_option(value, tempo) for key, value in optimizer.resolved().items()},
+        place=_place(spec, *cell.path),
     )
 
 
-def _declare_option(value: Plain | ScheduleSpec) -> Plain | ScheduleDecl:
-    """Return an option's value, a schedule with all its fields as numbers."""
-    if isinstance(value, ScheduleSpec):
-        return ScheduleDecl(kind=value.schedule, fields=value.fields)
-    return value
+def _declare_option(value: Plain | ScheduleSpec, tempo: Tempo) -> Plain | ScheduleDecl:
+    """Return an option's value, a schedule in ticks of its clock."""
+    return declare_schedule(value, tempo) if isinstance(value, ScheduleSpec) else value
 
 
 def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, backend: str) -> ModelDecl:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from compiler.diagnose import place_in
 from compiler.ir import Edge, Hazard, Node, StepGraph
 from compiler.phrases import cells_of, describe, kind_of
-from compiler.program import Instruction
+from compiler.program import CellVersion, Instruction
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -32,7 +32,7 @@ def _explain_in(plan: Plan, graph: StepGraph, function: str, op: str) -> Iterato
     if not nodes:
         yield "does not run"
         return
-    instructions = _find_instructions(plan, graph, function)
+    instructions = find_instructions(plan, graph, function)
     total = len(graph.sequence)
     for node in nodes:
         number = graph.sequence.index(node.id) + 1
@@ -58,13 +58,18 @@ def _explain_versions(graph: StepGraph, node: Node) -> Iterator[str]:
     if node.model is None:
         return
     for access in graph.accesses[node.id]:
-        if access.mode == "read":
-            writers = graph.writers.get(access.at.cell, ())
-            seen, unseen = writers[: access.at.version], writers[access.at.version :]
-            if seen:
-                yield f"reads {access.at}: it comes after {_ops(graph, seen)}"
-            elif unseen:
-                yield f"reads {access.at}, as at the start of the step: no `after` puts it behind {_ops(graph, unseen)}"
+        why = tell_version(graph, access.at) if access.mode == "read" else ""
+        if why:
+            yield f"reads {access.at}{why}"
+
+
+def tell_version(graph: StepGraph, at: CellVersion) -> str:
+    """Return why a read sees a version, as the end of a sentence; nothing where nobody else writes the cell."""
+    writers = graph.writers.get(at.cell, ())
+    seen, unseen = writers[: at.version], writers[at.version :]
+    if seen:
+        return f": it comes after {_ops(graph, seen)}"
+    return f", as at the start of the step: no `after` puts it behind {_ops(graph, unseen)}" if unseen else ""
 
 
 def _explain_position(graph: StepGraph, node: Node) -> Iterator[str]:
@@ -82,7 +87,7 @@ def _distinct(edges: Iterator[Edge]) -> tuple[Edge, ...]:
     return tuple({(edge.before, edge.after, edge.why): edge for edge in edges}.values())
 
 
-def _find_instructions(plan: Plan, graph: StepGraph, function: str) -> dict[str, Instruction]:
+def find_instructions(plan: Plan, graph: StepGraph, function: str) -> dict[str, Instruction]:
     """Return the finished instruction of every node of a function, in sequence."""
     functions = plan.program.mode(graph.mode).functions
     finished = next(item for item in functions if item.name == function).instructions

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from compiler import diagram, explain, plan_json, printer
 from compiler.ir import StepGraph
+from compiler.pace import Pace
 from compiler.program import Program
+from compiler.shapes import TensorType
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 
@@ -24,6 +26,10 @@ class Plan:
     warnings: tuple[Diagnostic, ...]
     notes: tuple[str, ...]
     """What was assumed about models that may not be looked at."""
+    pace: Pace = field(default_factory=Pace)
+    """What was known of the run when its durations were turned into steps."""
+    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
+    """Shapes and types of values, as far as they are known."""
 
     def __str__(self) -> str:
         """Return the train plan as text."""

@@ -19,10 +19,13 @@ from compiler.program import (
     Function,
     Gradient,
     Instruction,
+    OptimizerDecl,
     Random,
     Release,
+    ScheduleDecl,
     Transform,
 )
+from compiler.timetable import find_schedules, tell_clock, tell_schedule
 from graphspec.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
@@ -46,9 +49,17 @@ def export_plan(plan: Plan, mode: str) -> Object:
         "mode": mode,
         "order": program.order,
         "functions": [_export_function(function) for function in program.mode(mode).functions],
+        "schedules": [_export_schedule(*found) for found in find_schedules(program, mode)],
         "decisions": list(decisions.values()),
         "warnings": [_export_warning(plan, problem) for problem in plan.warnings],
     }
+
+
+def _export_schedule(optimizer: OptimizerDecl, option: str, schedule: ScheduleDecl) -> Object:
+    """Return one schedule: whose it is, its kind and clock, and all of it in words."""
+    text = f"{tell_schedule(schedule)} (counts {tell_clock(schedule)})"
+    names: Object = {"optimizer": optimizer.name, "option": option}
+    return {**names, "kind": schedule.kind, "clock": schedule.clock, "text": text}
 
 
 def _export_function(function: Function) -> Object:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import get_args
 
 from compiler.ir import Hazard
 from compiler.plan_json import Json, Object
 from compiler.policies import POLICIES
+from graphspec.curves import ScheduleKind
+from graphspec.schedules import Clock
 
 TEXT: Object = {"type": "string"}
 FLAG: Object = {"type": "boolean"}
@@ -21,6 +24,8 @@ VERSION: Object = {
 }
 VERSIONS: Object = {"type": "array", "items": VERSION}
 MODES: Object = {"enum": ["train", "eval", "test", "infer"]}
+KIND: Object = {"enum": [*get_args(ScheduleKind)]}
+CLOCK: Object = {"enum": [*get_args(Clock)]}
 
 KINDS: dict[str, Object] = {
     "forward": {
@@ -57,6 +62,7 @@ def plan_schema() -> Object:
     reason = _record({"edge": {"enum": [*edges]}, "op": TEXT, "cell": TEXT, "through": NAMES, "place": TEXT})
     decision = _record({"code": TEXT, "subject": TEXT, "text": TEXT, "because": _list(reason)})
     function = _record({"name": TEXT, "active": NAMES, "instructions": _list({"oneOf": _instructions()})})
+    schedule = _record({"optimizer": TEXT, "option": TEXT, "kind": KIND, "clock": CLOCK, "text": TEXT})
     document = _record(
         {
             "plan": {"const": 1},
@@ -65,6 +71,7 @@ def plan_schema() -> Object:
             "mode": MODES,
             "order": {"enum": [*POLICIES]},
             "functions": _list(function),
+            "schedules": _list(schedule),
             "decisions": _list(decision),
             "warnings": _list(_record({"code": TEXT, "op": TEXT, "text": TEXT, "place": TEXT})),
         }

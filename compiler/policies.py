@@ -19,7 +19,7 @@ class UpdateOrder:
     """The updates in listed order, and what binds their order."""
 
     anchors: Mapping[str, tuple[str, ...]]
-    """Update -> the nodes after which only its write is left to do."""
+    """Update -> the gradients after which only its own transforms and its write are left to do."""
     before: Mapping[str, frozenset[str]]
     """Update -> other updates whose anchors its own anchors need."""
     waits: Mapping[str, frozenset[str]]
@@ -135,7 +135,7 @@ def _peak(order: UpdateOrder, graph: StepGraph, candidate: tuple[str, ...]) -> i
 
 
 def _recorded_for(graph: StepGraph, anchors: tuple[str, ...]) -> frozenset[str]:
-    """Return the nodes on the paths of all gradients that some anchors are made from."""
+    """Return the nodes on the paths of some gradients, and of those that come before them."""
     gradients = (
         name
         for name in graph.paths

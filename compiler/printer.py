@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from compiler.phrases import cells_of, describe, flags_of, kind_of
 from compiler.program import Emit, Function, Instruction, Release
+from compiler.timetable import find_schedules, tell_clock, tell_moments, tell_schedule
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -22,6 +23,7 @@ def print_plan(plan: Plan, mode: str) -> str:
     lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
     for function in program.mode(mode).functions:
         lines += ["", *_print_function(plan, function)]
+    lines += _print_timetable(plan, mode)
     if plan.warnings:
         lines += ["", "warnings", *(f"  {problem.code} {problem.message}" for problem in plan.warnings)]
     if plan.notes:
@@ -29,9 +31,23 @@ def print_plan(plan: Plan, mode: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _print_timetable(plan: Plan, mode: str) -> Iterator[str]:
+    """Yield the schedules with their clocks, and the moments that the pace of the run gives, where there are any."""
+    schedules = [
+        f"  {optimizer.name}.{option}: {tell_schedule(schedule)} (counts {tell_clock(schedule)})"
+        for optimizer, option, schedule in find_schedules(plan.program, mode)
+    ]
+    moments = [f"  {sentence}" for sentence in tell_moments(plan, mode)]
+    for title, entries in (("schedules", schedules), ("moments", moments)):
+        yield from ("", title, *entries) if entries else ()
+
+
 def _print_function(plan: Plan, function: Function) -> Iterator[str]:
     """Yield the lines of one function."""
-    yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'})"
+    averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
+    used = ", ".join(op for op in function.gated if op in averaged)
+    when = f"; once there is {used}" if used else ""
+    yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
     rows = [_row(instruction) for instruction in function.instructions if not isinstance(instruction, Release)]
     width = min(max((len(row[1]) for row in rows), default=0), WIDEST)
     for number, (kind, text, cells) in enumerate(rows, start=1):

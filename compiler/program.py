@@ -115,6 +115,12 @@ class Evaluate(InstructionBase):
     weight: float | None = None
     reduction: str | None = None
     graph: bool = False
+    reset: Literal["epoch", "never", "step"] | int = "step"
+    """When the running value of a metric starts anew, or after how many steps; ``step``: it is no running value.
+
+    A running value is sum(value * rows) / sum(rows) over the batches since then, rows being those of the first input; a
+    user's object or class with ``update``, ``compute`` and ``reset`` counts by itself.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,10 +285,23 @@ class ModelDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleDecl:
-    """A number that changes with the applied updates of its optimizer: ``kind`` and its numeric fields."""
+    """A number that changes while training: a curve of n, its lengths in ticks of the clock that counts n.
+
+    ``updates``: the updates that its optimizer has applied; ``steps``: the train steps before this one; ``samples``:
+    those steps times ``pace`` (the samples of one); ``epochs``: those steps divided by ``pace`` (the steps of one) and
+    rounded down. At the first use n is 0.
+    """
 
     kind: str
-    fields: Mapping[str, float]
+    fields: Mapping[str, float] = field(default_factory=dict[str, float])
+    clock: Literal["updates", "steps", "samples", "epochs"] = "updates"
+    pace: int = 1
+    values: tuple[float, ...] = ()
+    """piecewise: the first value, then one from each of ``moments`` on."""
+    parts: tuple[ScheduleDecl, ...] = ()
+    """join: the first part, then one from each of ``moments`` on, where its own n is 0."""
+    moments: tuple[int, ...] = ()
+    """Rising, all greater than 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,11 +324,12 @@ class Gate:
     ``clock == "steps"``: at ``start``, ``start + every``, ... up to ``until`` (1-based, inclusive; without ``start``
     at ``every``, ``2 * every``, ...). ``clock == "writes"``: counts the steps in which every group of ``follows`` has
     an op that fired, within ``start`` and ``until`` (step numbers), and fires at every ``every``-th of them; with a
-    ``start`` at the first counted one and then at every ``every``-th.
+    ``start`` at the first counted one and then at every ``every``-th. ``clock == "averaged"``: from the first time on
+    that the op fired in a mode in which it has another gate.
     """
 
     op: str
-    clock: Literal["steps", "writes"] = "steps"
+    clock: Literal["steps", "writes", "averaged"] = "steps"
     every: int = 1
     start: int | None = None
     until: int | None = None

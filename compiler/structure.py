@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from compiler.causality import find_producers
 from compiler.diagnose import span_of
-from compiler.facts import ModelFacts
+from compiler.facts import ModelFacts, find_used_models
 from compiler.graph import sort
 from compiler.ir import Node
 from compiler.layers import ResolvedLayers, resolve_layers
@@ -56,6 +56,20 @@ def find_structure(
     for name in sort(before):
         walk.visit(nodes[name].instruction)
     return Structure(types=walk.types, layers=walk.layers, problems=tuple(walk.problems))
+
+
+def find_uncalled(spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts]) -> Iterator[Diagnostic]:
+    """Yield a problem for every model of layers that ops use and none calls: its input sizes are nowhere told."""
+    called = {models[node.model].root for node in nodes.values() if node.model is not None}
+    for name in spec.models:
+        if name in find_used_models(spec) and spec.models[name].layers is not None and name not in called:
+            yield Diagnostic(
+                code="E-SHAPE",
+                message=f"no op calls model '{name}', so nothing tells the sizes of its layers",
+                span=spec.span("models", name, key=True),
+                label="never called",
+                help="call it with a `forward` op, or take away the ops that only write or follow it",
+            )
 
 
 @dataclass(slots=True, kw_only=True)

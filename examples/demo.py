@@ -20,9 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from compiler import compile_step
-from graphspec import load
-from runtime import build
+from runtime import reopen
 from runtime.cli import execute
 from runtime.step import Step
 
@@ -111,7 +109,7 @@ def train(folder: Path, seed: int) -> tuple[Step, Step]:
     command("run", relative(GAN), "--seed", str(seed), "--device", "cpu", "--out", str(folder / "gan"))
     say("Train the judge on the same digits:")
     command("run", relative(CLASSIFIER), "--seed", str(seed), "--device", "cpu", "--out", str(folder / "classifier"))
-    return revive(GAN, folder / "gan", seed), revive(CLASSIFIER, folder / "classifier", seed)
+    return reopen(folder / "gan"), reopen(folder / "classifier")
 
 
 def say(text: str) -> None:
@@ -130,18 +128,6 @@ def command(*words: str) -> None:
 def relative(path: Path) -> str:
     """Return a path as one would type it here."""
     return os.path.relpath(path)
-
-
-def revive(spec: Path, run: Path, seed: int) -> Step:
-    """Return the step of a spec with the weights that a run has saved."""
-    from safetensors.torch import load_file
-
-    step = build(compile_step(load(spec)), device="cpu", seed=seed)
-    saved = load_file(run / "checkpoint" / "weights.safetensors")
-    for name, model in step.models.items():
-        start = f"models.{name}."
-        model.load_state_dict({key.removeprefix(start): value for key, value in saved.items() if key.startswith(start)})
-    return step
 
 
 def judge_all(gan: Step, classifier: Step, seed: int) -> bool:

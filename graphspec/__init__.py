@@ -5,5 +5,6 @@ from __future__ import annotations
 from graphspec.diagnostics import Diagnostic, SpecError, render
 from graphspec.graph import GraphSpec
 from graphspec.load import load
+from graphspec.rendering import render as dump
 
-__all__ = ["Diagnostic", "GraphSpec", "SpecError", "load", "render"]
+__all__ = ["Diagnostic", "GraphSpec", "SpecError", "dump", "load", "render"]

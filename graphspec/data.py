@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, TypeAlias, cast
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema, model_validator
 
 from graphspec.declaration import Declaration, NotBuilt, below, not_built, problem
 from graphspec.fields import Count, Value
@@ -12,7 +12,9 @@ from graphspec.names import is_path
 from graphspec.suggestions import closest
 from graphspec.words import describe
 
-SOURCES = ("digits", "npz")
+SOURCES = ("digits", "npz", "csv")
+FILES = ("npz", "csv")
+"""The sources that read the file at `path`."""
 CLASS = "class:"
 """What stands before the path of a user's class in a source."""
 
@@ -29,19 +31,43 @@ def _check_source(source: str) -> str:
     """Refuse a source that is neither built in nor a class."""
     if source in SOURCES or (source.startswith(CLASS) and is_path(source.removeprefix(CLASS))):
         return source
-    if source == "csv":
-        raise not_built("the source `csv`", help="save the columns with numpy.savez and use `npz`")
     near = closest(source, SOURCES, 1)
     label = f"did you mean '{near[0]}'?" if near else ""
     help = f"write {', '.join(SOURCES)}, or `class: pkg.mod:Name` in its place"
     raise problem("GS043", f"no data source is named '{source}'", label=label, help=help)
 
 
+def _read_column(value: object) -> str | tuple[str, ...]:
+    """Return a name, or several."""
+    if isinstance(value, str):
+        return value
+    names = _list_texts(value)
+    if not names:
+        message = f"expected the name of a column, or a list of names, found {describe(value)}"
+        raise problem("GS044", message, help="write `x: height`, or `x: [height, width]`")
+    return names
+
+
+def _list_texts(value: object) -> tuple[str, ...]:
+    """Return a list of texts; nothing for any other value."""
+    entries = cast("list[object]", value) if isinstance(value, list | tuple) else []
+    texts = tuple(entry for entry in entries if isinstance(entry, str))
+    return texts if len(texts) == len(entries) else ()
+
+
+Columns: TypeAlias = str | tuple[str, ...]
+_ColumnField = Annotated[
+    Columns,
+    PlainValidator(_read_column),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+
+
 class DataSource(Declaration):
     """A set of samples and how batches are made of it."""
 
     source: Annotated[str, AfterValidator(_check_source)]
-    """`digits` (bundled), `npz` (a file of arrays), or a user's class: `class: pkg.mod:Name`."""
+    """`digits` (bundled), `npz` (a file of arrays), `csv` (a table), or a user's class: `class: pkg.mod:Name`."""
     batch: Count
     """How many samples a batch has."""
     shuffle: bool = False
@@ -50,8 +76,8 @@ class DataSource(Declaration):
     """Whether a last batch that is not full is left out (default: yes for `train`, no for others)."""
     split: str | None = None
     """Which part of the set is used, such as `train` or `test`."""
-    columns: dict[str, str] = {}
-    """The set's name for each input, where it is not the input's own: `{image: pixels}`."""
+    columns: dict[str, _ColumnField] = {}
+    """The set's name for each input, where it is not the input's own; several of a file become one: `{x: [a, b]}`."""
     path: str | None = None
     """The file, relative to the spec."""
     args: dict[str, Value] = {}
@@ -78,8 +104,9 @@ class DataSource(Declaration):
 
     @model_validator(mode="after")
     def _check(self) -> DataSource:
-        if self.source == "npz" and self.path is None:
-            raise problem("GS053", "the source `npz` needs a `path`", help="write `path: data.npz`", at="key")
+        if self.source in FILES and self.path is None:
+            message, help = f"the source `{self.source}` needs a `path`", f"write `path: data.{self.source}`"
+            raise problem("GS053", message, help=help, at="key")
         return self
 
     @property

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import GetPydanticSchema, PlainSerializer, WithJsonSchema
+from pydantic import GetPydanticSchema, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError, core_schema
 
 from graphspec.declaration import problem
@@ -46,7 +48,8 @@ class Duration:
 
     def __str__(self) -> str:
         """Return the canonical spelling, which :func:`parse_duration` reads back."""
-        return f"{self.count:g} {self.unit}" if self.count < 1e6 else f"{self.count!r} {self.unit}"
+        whole = float(self.count).is_integer()
+        return f"{int(self.count) if whole else format(Decimal(repr(self.count)), 'f')} {self.unit}"
 
 
 def parse_duration(value: object, *, bare: Unit = "steps") -> Duration:
@@ -94,17 +97,39 @@ def _schema(bare: Unit) -> GetPydanticSchema:
     return GetPydanticSchema(lambda _source, _handler: core_schema.no_info_plain_validator_function(_parse))
 
 
-_JSON = {
-    "anyOf": [
-        {"type": "integer", "minimum": 1},
-        {"type": "string", "pattern": PATTERN},
-        {"type": "string", "pattern": r"\$\{"},
-    ],
-    "description": f"A duration: {FORMS}.",
-}
+_TEXTS = ({"type": "string", "pattern": PATTERN}, {"type": "string", "pattern": r"\$\{"})
+_REMARK = f"A duration: {FORMS}."
+_JSON = {"anyOf": [{"type": "integer", "minimum": 1}, *_TEXTS], "description": _REMARK}
 
 DurationField = Annotated[Duration, _schema("steps"), PlainSerializer(str), WithJsonSchema(_JSON)]
 """A duration; a whole number counts steps."""
 
 UpdatesField = Annotated[Duration, _schema("updates"), PlainSerializer(str), WithJsonSchema(_JSON)]
 """A duration; a whole number counts applied updates."""
+
+Length: TypeAlias = float | Duration
+"""A part of a schedule's way: a number counts what its clock counts."""
+
+
+def _length(value: object) -> Length:
+    """Read a number of ticks, or a duration."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return parse_duration(value)
+    if not math.isfinite(value) or value <= 0:
+        raise problem("GS044", f"expected a number greater than 0, or a duration, found {describe(value)}")
+    return value
+
+
+def _spell(length: Length) -> object:
+    return str(length) if isinstance(length, Duration) else length
+
+
+_NUMBER = {"type": "number", "exclusiveMinimum": 0}
+
+LengthField = Annotated[
+    float | Duration,
+    PlainValidator(_length),
+    PlainSerializer(_spell),
+    WithJsonSchema({"anyOf": [_NUMBER, *_TEXTS], "description": _REMARK}),
+]
+"""A length of a schedule: a number of ticks of its clock, or a duration."""

@@ -68,7 +68,8 @@ def build_schema() -> Json:
     """Return the JSON Schema (draft 2020-12) of a spec."""
     schema = _read(GraphSpec.model_json_schema())
     definitions = cast("dict[str, Json]", schema.pop("$defs"))
-    definitions |= {"ScheduleSpec": _read(ScheduleSpec.model_json_schema())}
+    schedule = _read(ScheduleSpec.model_json_schema())
+    definitions |= {**cast("dict[str, Json]", schedule.pop("$defs")), "ScheduleSpec": schedule}
     definitions.pop("FunctionName")  # written out with the names of each family
     whole = {name: _finish(name, item) for name, item in definitions.items()}
     root = _each(_clean, schema)

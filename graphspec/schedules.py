@@ -1,109 +1,77 @@
-"""Schedules: a number that changes with the applied updates of its optimizer."""
+"""Schedules: a number that changes while training, and the clock it is read by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, cast
 
-from annotated_types import Gt
-from pydantic import AllowInfNan, BeforeValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
 
-from graphspec.declaration import Declaration, not_built, problem
-from graphspec.durations import Duration, parse_duration
+from graphspec.curves import CurveSpec
+from graphspec.declaration import below, problem
+from graphspec.durations import Length, LengthField
+from graphspec.fields import at_least_one
 
-ScheduleKind: TypeAlias = Literal["constant", "linear", "cosine", "polynomial", "exponential", "step", "warmup"]
-
-FIELDS: Mapping[ScheduleKind, Mapping[str, float | None]] = {
-    "constant": {"value": None},
-    "linear": {"from": None, "to": 0.0, "over": None},
-    "cosine": {"from": None, "to": 0.0, "over": None},
-    "polynomial": {"from": None, "to": 0.0, "over": None, "power": 1.0},
-    "exponential": {"from": None, "rate": None, "per": 1.0},
-    "step": {"from": None, "factor": None, "every": None},
-    "warmup": {"from": 0.0, "to": None, "over": None},
-}
-"""The fields of every kind with their defaults; None where the field must be written."""
-
-NOT_BUILT = ("piecewise", "join")
+Clock: TypeAlias = Literal["updates", "steps", "samples", "epochs"]
 
 
-def _updates(value: object) -> object:
-    """Turn a duration in updates into their number."""
-    if not isinstance(value, str | Duration):
+def _as_mapping(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+class PartSpec(CurveSpec):
+    """One part of a join: a curve that lasts for a while."""
+
+    for_: LengthField | None = Field(None, alias="for")
+    """join: how long the part lasts (default: its `over`); the last part lasts for ever."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_whole(cls, value: object) -> object:
+        """Refuse what only a whole schedule has."""
+        written = _as_mapping(value)
+        if written.get("schedule") == "join":
+            help = "list its parts among those of the outer join"
+            raise problem("GS053", "a join has no join among its parts", help=help)
+        if "clock" in written:
+            help = "write `clock` beside `parts`"
+            raise below(("clock",), problem("GS053", "all parts of a join have one clock", help=help, at="key"))
         return value
-    duration = parse_duration(value, bare="updates")
-    if duration.unit != "updates":
-        raise not_built(
-            f"a schedule over {duration.unit}", help="count applied updates: write a number or `500 updates`"
-        )
-    return duration.count
-
-
-def _kind(value: object) -> object:
-    if value in NOT_BUILT:
-        raise not_built(f"`schedule: {value}`", help=f"use one of {', '.join(FIELDS)}")
-    return value
-
-
-def _clock(value: object) -> object:
-    if value in ("steps", "samples", "epochs"):
-        raise not_built(
-            f"`clock: {value}`", help="schedules count the applied updates of their optimizer; leave `clock` out"
-        )
-    return value
-
-
-Finite = Annotated[float, Strict(), AllowInfNan(False)]
-Updates = Annotated[float, Strict(), AllowInfNan(False), Gt(0), BeforeValidator(_updates)]
-
-
-class ScheduleSpec(Declaration):
-    """A schedule of one optimizer option; its clock is the number of updates applied, and the first use reads f(0)."""
-
-    schedule: Annotated[ScheduleKind, BeforeValidator(_kind)]
-    """The shape of the curve."""
-    value: Finite | None = None
-    """constant: the value."""
-    from_: Finite | None = Field(None, alias="from")
-    """The value at the first update."""
-    to: Finite | None = None
-    """The value after `over` updates, kept from then on."""
-    over: Updates | None = None
-    """How many updates the way from `from` to `to` takes."""
-    power: Finite | None = None
-    """polynomial: the exponent of the remaining share (default 1)."""
-    rate: Finite | None = None
-    """exponential: the factor gained every `per` updates."""
-    per: Updates | None = None
-    """exponential: how many updates one `rate` takes (default 1)."""
-    factor: Finite | None = None
-    """step: the factor gained every `every` updates."""
-    every: Updates | None = None
-    """step: how many updates pass between two drops."""
-    clock: Annotated[Literal["updates"], BeforeValidator(_clock)] = "updates"
-    """What the schedule counts: the applied updates of its optimizer."""
-
-    @model_validator(mode="after")
-    def _complete(self) -> ScheduleSpec:
-        allowed, given = FIELDS[self.schedule], self._given()
-        takes = f"`{self.schedule}` takes {', '.join(allowed)}"
-        for name in given:
-            if name not in allowed:
-                raise problem("GS053", f"a {self.schedule} schedule has no `{name}`", help=takes)
-        missing = [name for name, default in allowed.items() if default is None and name not in given]
-        if missing:
-            raise problem("GS053", f"a {self.schedule} schedule needs `{'`, `'.join(missing)}`", help=takes)
-        return self
-
-    def _given(self) -> dict[str, float]:
-        """Return the numeric fields that are written, by their names in the language."""
-        names = {"from": self.from_, "to": self.to, "value": self.value, "over": self.over, "power": self.power}
-        names |= {"rate": self.rate, "per": self.per, "factor": self.factor, "every": self.every}
-        return {name: value for name, value in names.items() if value is not None}
 
     @property
-    def fields(self) -> Mapping[str, float]:
-        """Return every numeric field of this kind with defaults resolved, by its name in the language."""
-        given = self._given()
-        defaults = {name: value for name, value in FIELDS[self.schedule].items() if value is not None}
-        return {name: given[name] if name in given else defaults[name] for name in FIELDS[self.schedule]}
+    def length(self) -> Length | None:
+        """Return how long the part lasts before another follows; None where it does not say so."""
+        return self.over if self.for_ is None else self.for_
+
+
+def _check_lengths(parts: tuple[PartSpec, ...]) -> tuple[PartSpec, ...]:
+    """Refuse a part without an end before another, and an end of the last one."""
+    for index, part in enumerate(parts[:-1]):
+        if part.length is None:
+            message = f"a part of a join lasts as long as its `over` or `for`; this {part.schedule} has neither"
+            raise below((index,), problem("GS053", message, help="write `for: 1000`, or make it the last part"))
+    if parts and parts[-1].for_ is not None:
+        error = problem(
+            "GS053",
+            "the last part of a join lasts for ever",
+            help="take `for` away, or add the part that follows",
+            at="key",
+        )
+        raise below((len(parts) - 1, "for"), error)
+    return parts
+
+
+Parts = Annotated[tuple[PartSpec, ...], Strict(False), at_least_one("part"), AfterValidator(_check_lengths)]
+
+
+class ScheduleSpec(CurveSpec):
+    """A schedule: a curve, or several joined, of what a clock counts; the first use reads it at 0."""
+
+    parts: Parts | None = None
+    """join: curves one after another; each starts its own count at 0 when the one before it is over."""
+    clock: Clock = "updates"
+    """What is counted: applied updates of the optimizer, steps made, their samples, or finished epochs."""
+
+    def written(self) -> Mapping[str, object]:
+        """Return the fields that are written, by their names in the language."""
+        return super().written() if self.parts is None else {**super().written(), "parts": self.parts}

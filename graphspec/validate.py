@@ -16,6 +16,7 @@ from graphspec.rules.naming import check_clashes, check_spelling
 from graphspec.rules.optimizing import check_optimizer_options
 from graphspec.rules.references import check_document, check_ops
 from graphspec.rules.results import check_models, check_outputs
+from graphspec.rules.running import check_evaluation, check_watched
 from graphspec.rules.timing import check_modes, check_windows
 from graphspec.scope import Scope, build_scope
 
@@ -41,6 +42,8 @@ RULES: tuple[Rule, ...] = (
     check_windows,
     check_modes,
     check_dimensions,
+    check_evaluation,
+    check_watched,
 )
 """Every rule; each reports all it finds, and none relies on another having passed."""
 

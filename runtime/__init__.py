@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.api import build, emit
+from runtime.api import build, emit, reopen
 from runtime.step import Step, StepError, StepReport
 
-__all__ = ["Step", "StepError", "StepReport", "build", "emit"]
+__all__ = ["Step", "StepError", "StepReport", "build", "emit", "reopen"]

@@ -21,13 +21,15 @@ def build(
     allow: Sequence[str] = (),
     models: Mapping[str, object] | None = None,
     dtype: Literal["float32", "float64"] = "float32",
+    debug: bool = False,
 ) -> Step:
     """Build a plan on a device (``auto``: cuda, mps, else cpu) and check it before the first step.
 
     ``seed`` defaults to the spec's; what the spec names is imported only from the packages in ``allow``; ``models``
     are used in place of the declared ones, as they are but for being put into training mode. ``dtype`` is the type of
     parameters and draws; inputs declared as float32 or float64 are converted to it. Raises SpecError with every problem
-    found.
+    found. A step built with ``debug`` checks every number it makes and raises StepError at the first that is not finite
+    (GS261) and at a gradient of weights that are no longer there (GS262); its numbers are the same, and it is slower.
     """
     request = BuildRequest(
         device=device,
@@ -36,6 +38,7 @@ def build(
         models=dict(models or {}),
         directory=_find_directory(plan),
         dtype=dtype,
+        debug=debug,
     )
     return Step(find_backend(plan.program.backend).build(plan, request))
 
@@ -46,6 +49,16 @@ def emit(plan: Plan) -> str:
     if unresolved:
         raise SpecError(unresolved, plan.spec.texts())
     return find_backend(plan.program.backend).emit(plan.program)
+
+
+def reopen(folder: Path | str, *, checkpoint: str = "best", device: str = "auto", allow: Sequence[str] = ()) -> Step:
+    """Return the step of a run as a checkpoint left it: ``best``, ``newest``, or the number of a step.
+
+    Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what :func:`build` raises.
+    """
+    from runtime import reopening
+
+    return reopening.reopen(Path(folder), choice=checkpoint, device=device, allow=allow).step
 
 
 def _report_unresolved(plan: Plan) -> Iterator[Diagnostic]:

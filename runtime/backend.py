@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from compiler import Plan
 from compiler.program import InputDecl, Program
+from runtime.packed import PackedModel
+from runtime.probe import Probe
+from runtime.state import State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +34,8 @@ class BuildRequest:
     """Where the spec lies: what it names may be imported from there."""
     dtype: Literal["float32", "float64"]
     """The type of parameters, of draws, and of inputs declared float32 or float64."""
+    debug: bool = False
+    """Check every value, gradient and write of a step as it is made."""
 
 
 class Engine(ABC):
@@ -65,12 +70,47 @@ class Engine(ABC):
         """Return the gated ops that fired in the last step of a mode."""
 
     @abstractmethod
+    def steps(self, mode: str) -> int:
+        """Return how many steps of a mode were finished; a step that raised is none."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return everything that training changes, copied to the host; raise SpecError (GS267) for what cannot be."""
+
+    @abstractmethod
+    def restore(self, state: State) -> None:
+        """Make the step what it was when a state was read, whole or not at all; raise SpecError with every GS264."""
+
+    @abstractmethod
+    def reset(self, mode: str) -> None:
+        """Start a mode anew: its step number, and its running metrics but those that are never reset."""
+
+    @abstractmethod
+    def end_epoch(self, mode: str) -> None:
+        """Start the running metrics of a mode anew that run for an epoch."""
+
+    @abstractmethod
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model."""
 
     @abstractmethod
     def tensors(self) -> dict[str, object]:
         """Return everything that training changes, by name."""
+
+    @abstractmethod
+    def averaged(self) -> frozenset[str]:
+        """Return the averages that stand in for their models outside train mode: those that were taken before."""
+
+    @abstractmethod
+    def pack_model(self, model: str) -> PackedModel:
+        """Return the parameters and persistent buffers of a model under its own names for them, as they are now."""
+
+    @abstractmethod
+    def pack_program(self, program: Program) -> bytes:
+        """Return a program of one function without draws or writes as a file that the framework alone can run.
+
+        Raises SpecError: GS265 where the framework cannot follow what the models do.
+        """
 
     @abstractmethod
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
@@ -100,3 +140,7 @@ class Backend(ABC):
     @abstractmethod
     def build(self, plan: Plan, request: BuildRequest) -> Built:
         """Build a plan, observe the models it may not look at, and check it before the first step."""
+
+    @abstractmethod
+    def probe(self) -> Probe:
+        """Import the framework and return what it offers here; raise SpecError (GS217) where it is not installed."""

@@ -14,11 +14,16 @@ import typer
 
 from graphspec.diagnostics import SpecError
 from runtime.commands.check import check
+from runtime.commands.diff import diff
+from runtime.commands.doctor import doctor
 from runtime.commands.emit import emit
+from runtime.commands.eval import evaluate
 from runtime.commands.explain import explain
+from runtime.commands.export import export
 from runtime.commands.init import init
 from runtime.commands.later import LATER, refuse
 from runtime.commands.plan import plan
+from runtime.commands.render import render
 from runtime.commands.run import run
 from runtime.commands.schema import schema
 from runtime.interrupt import Interrupted
@@ -68,8 +73,9 @@ def make_app() -> typer.Typer:
         epilog=_EPILOG,
     )
     app.callback()(_prepare)
-    for command in (init, check, plan, explain, emit, run, schema):
-        app.command(context_settings=settings)(command)
+    for command in (init, check, render, plan, explain, diff, emit, run, evaluate, export, schema, doctor):
+        # `eval` is a name of Python's, so the function has another.
+        app.command("eval" if command is evaluate else None, context_settings=settings)(command)
     for name in LATER:
         anything = {"allow_extra_args": True, "ignore_unknown_options": True}
         app.command(name, hidden=True, context_settings=anything)(refuse(name))

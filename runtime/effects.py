@@ -83,3 +83,10 @@ def _find_sizes(function: Function) -> Iterator[str]:
     for instruction in function.instructions:
         if isinstance(instruction, Random):
             yield from (size for size in instruction.shape or () if isinstance(size, str))
+
+
+def is_running(instruction: Instruction) -> bool:
+    """Return whether an instruction gives a value that runs over several steps, or may do so as a user's metric may."""
+    if not isinstance(instruction, Evaluate) or instruction.family != "metric":
+        return False
+    return not (instruction.function.builtin and instruction.reset == "step")

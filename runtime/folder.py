@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from graphspec.diagnostics import SpecError
 from runtime.problems import problem
 
-CHECKPOINT = "checkpoint"
-_TRACES = ("metrics.jsonl", "metrics.csv", CHECKPOINT)
+RECORD = "run.json"
+LOCK = "lock"
+CHECKPOINTS = "checkpoints"
+_TRACES = (RECORD, "metrics.jsonl", "metrics.csv", CHECKPOINTS)
 """What shows that a folder belongs to a run."""
+
+_FULL = "make room on that disk, or name a folder on another one"
+_DENIED = "check the permissions, or name a folder that you may write to"
+_REMEDIES: Mapping[int, str] = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: "the system limits the size of files (see `ulimit -f`); raise the limit, or name another disk",
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: "this disk can only be read; name a folder on another one",
+}
 
 
 def make_folder(name: str, wanted: Path | None) -> Path:
@@ -28,15 +44,36 @@ def _make(folder: Path) -> Path:
     taken = next((trace for trace in _TRACES if (folder / trace).exists()), None)
     if taken is not None:
         message = f"{str(folder)!r} holds a run already ({taken})"
-        raise problem("GS231", message, help="choose another folder with --out, or move that one away")
+        raise problem("GS231", message, help="go on with it by --resume, or choose another folder with --out")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _make_numbered(name: str) -> Path:
+def name_folder(name: str, number: int) -> Path:
+    """Return where the run of a spec goes that is its first, second, ... here."""
     base = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "run"
-    for number in itertools.count(1):
-        folder = Path("runs") / (base if number == 1 else f"{base}-{number}")
+    return Path("runs") / (base if number == 1 else f"{base}-{number}")
+
+
+def find_numbers(name: str) -> tuple[int, ...]:
+    """Return the numbers of the folders that runs of a spec have here, in order; 1 is the one without a number."""
+    first = name_folder(name, 1)
+    found = [re.fullmatch(rf"{re.escape(first.name)}(?:-([2-9]|[1-9]\d+))?", path.name) for path in _list(first.parent)]
+    return tuple(sorted(int(each[1] or 1) for each in found if each is not None))
+
+
+def _list(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing where it cannot be listed."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _make_numbered(name: str) -> Path:
+    last = max(find_numbers(name), default=0)  # never the number of one that was removed: the last is the newest
+    for number in itertools.count(last + 1):
+        folder = name_folder(name, number)
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
@@ -45,6 +82,7 @@ def _make_numbered(name: str) -> Path:
     raise AssertionError("counting ends never")
 
 
-def cannot_write(path: Path, error: OSError) -> Exception:
-    """Return the error of a file or folder that cannot be written."""
-    return problem("GS234", f"cannot write {str(path)!r}: {(error.strerror or str(error)).lower()}")
+def cannot_write(path: Path, error: OSError) -> SpecError:
+    """Return the error of a file or folder that cannot be written: the system's reason, and what helps against it."""
+    reason = (error.strerror or str(error)).lower()
+    return problem("GS234", f"cannot write {str(path)!r}: {reason}", help=_REMEDIES.get(error.errno or 0, ""))

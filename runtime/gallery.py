@@ -29,6 +29,10 @@ class Showable(Protocol):
         """Return an output as an array of the host."""
         ...
 
+    def reset(self, mode: str = "eval") -> None:
+        """Start a mode anew, so that it draws the same random numbers again."""
+        ...
+
 
 def find_image_mode(spec: GraphSpec, program: Program) -> Mode:
     """Return the mode whose outputs hold the value of ``run.images``; one that does not train comes first.
@@ -55,29 +59,12 @@ def find_outputs(program: Program, mode: Mode) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for emit in emits for name in emit.values))
 
 
-def find_interval(spec: GraphSpec, steps: int) -> int | None:
-    """Return every how many steps a picture is written; None for the end only."""
-    every = None if spec.run.images is None else spec.run.images.every
-    if every is None:
-        return None
-    match every.unit:
-        case "steps":
-            return int(every.count)
-        case "run":
-            return max(1, round(every.count * steps))
-        case _:
-            message = f"pictures every {every}: part of the language but not built yet"
-            span = spec.span("run", "images", "every")
-            raise problem(
-                "GS045", message, span=span, help="give it in steps or as a share: `0.1 run`", texts=spec.texts()
-            )
-
-
 @dataclass(slots=True, kw_only=True)
 class Gallery:
     """Writes ``<value>_<step>.png`` every so many steps, and ``<value>.png`` as the last one.
 
-    A value of a mode other than train is made from the first batch of the run each time, so that pictures compare.
+    A value of a mode other than train is made each time from the first batch of the run and from the same random
+    numbers, so that pictures compare.
     """
 
     step: Showable
@@ -124,6 +111,7 @@ class Gallery:
     def _look(self) -> npt.NDArray[np.generic] | None:
         """Return the images as they are now; None where the value was not returned yet."""
         if self.mode != "train" and self.batch is not None:
+            self.step.reset(self.mode)
             self.latest = self.step(self.batch, mode=self.mode).get(self.value)
         if self.latest is None:
             return None

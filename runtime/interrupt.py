@@ -1,10 +1,14 @@
-"""Ctrl-C as a request: the first one lets the step under way finish, the second one stops at once."""
+"""Ctrl-C and SIGTERM as a request: the first lets the step under way finish, a second Ctrl-C stops at once."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(Exception):
@@ -12,23 +16,46 @@ class Interrupted(Exception):
 
 
 class Interrupt:
-    """While entered, tells whether Ctrl-C was pressed."""
+    """While entered, tells whether Ctrl-C was pressed, or the process was asked to end."""
 
     def __init__(self) -> None:
         self.requested = False
+        self.name = ""
+        """The signal that asked."""
 
     def __enter__(self) -> Self:
-        """Take over Ctrl-C."""
-        self.before = signal.signal(signal.SIGINT, self._request)
+        """Take over the signals."""
+        self.before = {number: signal.signal(number, self._request) for number in SIGNALS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give Ctrl-C back."""
-        signal.signal(signal.SIGINT, self.before)
+        """Give the signals back."""
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt("pressed twice")
+        self.ask(signal.Signals(number).name)
+
+    def ask(self, name: str) -> None:
+        """Ask for an end by the name of a signal."""
         self.requested = True
+        self.name = name
+
+
+@contextmanager
+def terminable() -> Generator[None]:
+    """Let SIGTERM end what runs inside as Ctrl-C does: with what is under way cleaned up."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        """End what runs."""
+        raise KeyboardInterrupt("asked to end")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

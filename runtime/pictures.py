@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from runtime.checkpoints.disk import replace_file
+from runtime.folder import cannot_write
+
 Pixels = npt.NDArray[np.uint8]
 _TILES = 64
 _TILE_SIZE = 48
@@ -77,7 +80,11 @@ def write_png(path: Path, pixels: Pixels) -> None:
     rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * 3)], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks))
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+    try:
+        replace_file(path, content)  # a full disk leaves the picture that was there
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -57,7 +57,7 @@ def working(stream: TextIO, text: str, *, moving: bool) -> Generator[None]:
 class Plain:
     """One line of text for each logged step."""
 
-    def __init__(self, stream: TextIO, total: int) -> None:
+    def __init__(self, stream: TextIO, total: int | None) -> None:
         self.stream = stream
         self.total = total
         self.last = Row(step=0, seconds=0.0, values={})
@@ -76,9 +76,9 @@ class Plain:
 
     def measure(self, row: Row) -> None:
         """Print the values, and the speed since the line before."""
-        width = len(str(self.total))
+        number = str(row.step) if self.total is None else f"{row.step:{len(str(self.total))}}/{self.total}"
         values = "".join(f"  {name} {show(value)}" for name, value in row.values.items())
-        self.say(f"step {row.step:{width}}/{self.total}{values}{_speed(self.last, row)}")
+        self.say(f"step {number}{values}{_speed(self.last, row)}")
         self.last = row
 
     def say(self, text: str) -> None:
@@ -89,7 +89,7 @@ class Plain:
 class Bar:
     """A bar that moves, with the latest values and the speed."""
 
-    def __init__(self, stream: TextIO, total: int) -> None:
+    def __init__(self, stream: TextIO, total: int | None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -139,6 +139,6 @@ class Bar:
 def _speed(last: Row, row: Row) -> str:
     """Return the steps per second between two rows; the first one would measure the warm-up only."""
     seconds = row.seconds - last.seconds
-    if last.step == 0 or seconds <= 0:
+    if last.step in (0, row.step) or seconds <= 0:
         return ""
     return f"  {(row.step - last.step) / seconds:.4g} steps/s"

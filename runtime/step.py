@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from compiler import Plan
@@ -12,10 +13,14 @@ from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.admission import check_batch, check_mapping, find_needed
 from runtime.backend import Built
+from runtime.state import Plain, State
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from runtime.exported import Exported
+    from runtime.exporting import Format
 
 
 class StepError(SpecError):
@@ -40,7 +45,6 @@ class Step:
         self._needed = find_needed(built.plan.program)
         self._modes = {mode.mode: mode for mode in built.plan.program.modes}
         self._admitted: set[tuple[object, ...]] = set()
-        self._counts = dict.fromkeys(self._modes, 0)
         self._last: str | None = None
 
     @property
@@ -86,7 +90,7 @@ class Step:
         gated = frozenset(self._built.engine.fired(self._last))
         functions = self._modes[self._last].functions
         active = next(each.active for each in functions if frozenset(each.gated) == gated)
-        return StepReport(step=self._counts[self._last], mode=self._last, fired=active)
+        return StepReport(step=self._built.engine.steps(self._last), mode=self._last, fired=active)
 
     def __call__(self, batch: Mapping[str, object], mode: str = "train") -> dict[str, object]:
         """Take one step of a mode with a batch of arrays or tensors; return the outputs that fired.
@@ -99,7 +103,6 @@ class Step:
         except StepError as error:
             failed = self._dated(error, mode)
         else:
-            self._counts[mode] += 1
             self._last = mode
             return outputs
         raise failed  # out here, so that the first error does not come along
@@ -112,6 +115,84 @@ class Step:
     def tensors(self) -> dict[str, object]:
         """Return everything that training changes: ``models.<model>.<name>``, ``optimizers.<cell>.<slot>.<name>``."""
         return self._built.engine.tensors()
+
+    def state(self) -> State:
+        """Return everything that training changes, copied to the host: a step that is given it goes on bit for bit.
+
+        Raises SpecError: GS267 where a user's module, metric or optimizer keeps what no checkpoint can.
+        """
+        return self._built.engine.state()
+
+    def restore(self, state: State) -> None:
+        """Make the step what it was when the state was read; its tensors stay the same objects.
+
+        Raises SpecError: GS264 for every name that is missing, not expected, or does not fit; nothing is changed then.
+        """
+        self._built.engine.restore(state)
+        self._last = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the state into a checkpoint folder, which appears whole or not at all.
+
+        Raises SpecError: GS267 for what no checkpoint can keep.
+        """
+        from runtime.checkpoints import Checkpoint, write_checkpoint
+
+        state, program = self.state(), self.plan.program
+        origin: dict[str, Plain] = {
+            "name": program.name,
+            "step": self._built.engine.steps("train"),
+            "backend": program.backend,
+            "device": self.device,
+        }
+        sections: dict[str, Plain] = {"origin": origin, "counters": dict(state.counters)}
+        write_checkpoint(Path(path), Checkpoint(arrays=state.arrays, sections=sections))
+
+    def load(self, path: str | Path) -> None:
+        """Restore what :meth:`save` wrote, or a checkpoint of a run.
+
+        Raises SpecError: GS240 no checkpoint, GS241 a damaged one, GS242 one of another format, GS264 as `restore`.
+        """
+        from runtime.checkpoints import read_checkpoint
+        from runtime.keeping import find_state
+
+        self.restore(find_state(read_checkpoint(Path(path))))
+
+    def export(
+        self,
+        folder: str | Path,
+        *,
+        format: Format = "both",
+        mode: str | None = None,
+        values: Sequence[str] = (),
+        origin: Mapping[str, Plain] | None = None,
+    ) -> Exported:
+        """Write the weights that answer outside train mode, and a mode as a program, into a folder of their own.
+
+        ``mode`` defaults to infer, else eval; ``values`` to its outputs. Raises SpecError: GS234 the folder cannot be
+        written, GS265 something cannot be exported, GS266 there is no such mode, or it changes models.
+        """
+        from runtime.exporting import Wanted, export_step
+
+        wanted = Wanted(format=format, mode=mode, values=tuple(values), origin=origin or {})
+        return export_step(self.plan, self._built.engine, Path(folder), wanted)
+
+    def reset(self, mode: str = "eval") -> None:
+        """Start a mode anew: its first step draws the same random numbers again, and its running metrics are empty.
+
+        A metric with `reset: never` keeps what it has. Raises StepError: GS219 a mode that the spec has no ops for.
+        """
+        self._require(mode)
+        self._built.engine.reset(mode)
+        self._last = None if self._last == mode else self._last
+
+    def end_epoch(self, mode: str = "train") -> None:
+        """Say that a pass over the data has ended: metrics with `reset: epoch` start anew.
+
+        Raises StepError: GS219 a mode that the spec has no ops for.
+        """
+        self._require(mode)
+        self._built.engine.end_epoch(mode)
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
         """Return a copy of an output on the host."""
@@ -130,15 +211,20 @@ class Step:
         given = {name: engine.describe(each) for name, each in batch.items()}
         problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in needed}, self.spec))
         if problems:
-            raise StepError(problems, self.spec.texts())
+            raise self._dated(StepError(problems, self.spec.texts()), mode)
         ready = {entry.name: engine.admit(batch[entry.name], entry) for entry in needed}
         engine.check(ready, mode)
         self._admitted.add(seen)
         return ready
 
+    def _require(self, mode: str) -> None:
+        """Raise StepError (GS219) for a mode that the spec has no ops for."""
+        if mode not in self._modes:
+            raise self._unknown_mode(mode)
+
     def _dated(self, error: StepError, mode: str) -> StepError:
         """Return an error with the step it happened in."""
-        when = f"in step {self._counts[mode] + 1} of mode {mode}"
+        when = f"in step {self._built.engine.steps(mode) + 1} of mode {mode}"
         return StepError([replace(each, notes=(when, *each.notes)) for each in error.diagnostics], error.texts)
 
     def _unknown_mode(self, mode: str) -> StepError:

@@ -8,6 +8,7 @@ from compiler.checks.context import Scene
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
 from compiler.checks.gradients import check_bootstrap, check_targets, check_terms
 from compiler.checks.ownership import check_average_targets, check_buffer_policy, check_frozen_train, check_overlap
+from compiler.checks.swaps import check_swaps
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
 from compiler.ir import StepGraph
 from graphspec.diagnostics import Diagnostic
@@ -17,6 +18,7 @@ OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_overlap,
     check_average_targets,
     check_buffer_policy,
+    check_swaps,
     check_frozen_train,
     check_interval,
     check_clip_scope,

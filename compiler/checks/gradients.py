@@ -28,7 +28,7 @@ def check_terms(scene: Scene) -> Iterator[Diagnostic]:
         if not reached:
             continue  # told of the targets instead
         targets = sorted({model for name in names for model in _target_names(scene.nodes[name])})
-        for term in find_terms(scene, loss):
+        for term in find_terms(scene, loss, frozenset(targets)):
             producer = scene.producers.get(term)
             if producer not in reached:
                 yield _no_gradient(scene, names[0], loss, term, targets)
@@ -78,12 +78,17 @@ def _unreached(scene: Scene, node: Node, derivative: Derivative, target: str) ->
     )
 
 
-def find_terms(scene: Scene, loss: str) -> tuple[str, ...]:
-    """Return the values that are added up to a loss; `add`, `sub`, and constant factors keep terms apart."""
+def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
+    """Return the values that are added up to a loss; `add`, `sub`, and constant factors keep terms apart.
+
+    A term that is a target itself is left out: whatever it is made of, the loss depends on it.
+    """
     terms: dict[str, None] = {}
     pending = [loss]
     while pending:
         value = pending.pop(0)
+        if value in targets:
+            continue
         parts = _find_parts(scene, value)
         pending.extend(parts)
         if not parts:

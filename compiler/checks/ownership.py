@@ -77,6 +77,14 @@ def check_buffer_policy(scene: Scene) -> Iterator[Diagnostic]:
                 help="write `buffers: copy`, `average` or `ignore`"
                 + (", or `traits: {buffers: false}` on the model" if assumed else ""),
             )
+        elif source.buffers and policy == "ignore" and op.use.eval == "swap":
+            yield Diagnostic(
+                code="E-BUFFERS",
+                message=f"'{name}' stands in for '{op.ema}' in evaluation, but its buffers stay as they began",
+                span=span_of(scene.spec, name, "use"),
+                label="evaluates with the average's own buffers",
+                help="write `buffers: copy` or `buffers: average`",
+            )
         elif source.buffers and policy != "ignore" and trained is not None:
             yield Diagnostic(
                 code="E-BUFFERS",

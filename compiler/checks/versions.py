@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.causality import find_producers
 from compiler.cells import is_buffers, is_optimizer
+from compiler.chains import find_chains
 from compiler.diagnose import span_of
 from compiler.ir import StepGraph
 from graphspec.diagnostics import Diagnostic
@@ -14,9 +14,9 @@ from graphspec.graph import GraphSpec
 
 def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     """Yield W-STALE for a gradient taken at one version of a model and applied to a later one."""
-    for name, gradients in find_applied(graph).items():
+    for name, chain in find_chains(graph).items():
         node = graph.nodes[name]
-        for gradient in gradients:
+        for gradient in chain.gradients:
             for cell in (write.cell for write in node.writes if not is_optimizer(write.cell)):
                 taken = find_versions(graph, gradient, cell)
                 written = graph.version(name, cell)
@@ -56,7 +56,7 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     One warning per judging forward. Silenced by `after: []` on it, which says that the weights at the start of the
     step are meant.
     """
-    applied = find_applied(graph)
+    applied = {update: chain.gradients for update, chain in find_chains(graph).items()}
     judged: dict[str, set[str]] = {}
     movers: dict[str, set[str]] = {}
     for update, gradients in applied.items():
@@ -101,24 +101,6 @@ def _loss(graph: StepGraph, gradient: str) -> str:
     """Return the loss a gradient differentiates."""
     derivative = graph.nodes[gradient].derivative
     return "" if derivative is None else derivative.loss
-
-
-def find_applied(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
-    """Return, by update, the gradients whose values it applies, through transforms."""
-    defined = find_producers(graph.nodes.values())
-    applied: dict[str, tuple[str, ...]] = {}
-    for update, node in graph.nodes.items():
-        pending = [defined[use.value] for use in node.uses if use.value in defined] if node.eager else []
-        found: list[str] = []
-        while pending:
-            name = pending.pop(0)
-            if graph.nodes[name].derivative is not None:
-                found.append(name)
-            else:
-                pending.extend(defined[use.value] for use in graph.nodes[name].uses if use.value in defined)
-        if found:
-            applied[update] = tuple(found)
-    return applied
 
 
 def find_versions(graph: StepGraph, gradient: str, cell: str) -> frozenset[int]:

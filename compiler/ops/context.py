@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compiler.diagnose import place_in
 from compiler.facts import ModelFacts
@@ -30,6 +30,8 @@ class Lowering:
     """Where every op can run."""
     sets: Sets
     """The models that every gradient set covers."""
+    averages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Model -> the average that is evaluated in its place."""
 
     def place(self, op: str) -> str:
         """Return where an op is declared, ``file:line:column``, or nothing for specs built in Python."""

@@ -51,7 +51,9 @@ def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Node, ...]:
 
 def lower_metric(name: str, op: MetricOp, context: Lowering) -> tuple[Node, ...]:
     """Return the one node of a metric, whose value is no function of the weights for any gradient."""
-    return (_evaluate(name, "metric", op.metric, op.inputs, {}, op.defines(name), context, False),)
+    node = _evaluate(name, "metric", op.metric, op.inputs, freeze_options(op.args), op.defines(name), context, False)
+    assert isinstance(node.instruction, Evaluate)
+    return (replace(node, instruction=replace(node.instruction, reset=op.window)),)
 
 
 def _evaluate(

@@ -12,13 +12,14 @@ from graphspec.ops import ForwardOp
 
 def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ...]:
     """Return the one node of a forward: it reads weights and buffers, and in train mode writes the buffers."""
-    model = context.models[op.forward]
-    train = _is_training(name, op, model, context)
+    owner = context.models[op.forward]
+    train = _is_training(name, op, owner, context)
+    model = owner if train else context.models[context.averages.get(op.forward, op.forward)]
     arguments = lower_inputs(op.inputs)
     instruction = Forward(
         op=name,
         place=context.place(name),
-        model=op.forward,
+        model=model.name,
         arguments=arguments,
         outputs=tuple(output.name for output in op.outputs if output.tap is None) if op.outputs else (name,),
         taps=tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None),
@@ -36,8 +37,8 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         uses=uses_of(arguments),
         defines=op.defines(name),
         reads=_reads(model, train=train, kept=not op.snapshot),
-        writes=(Write(cell=buffers_of(op.forward), statistics=True),) if train and model.buffers else (),
-        model=op.forward,
+        writes=(Write(cell=buffers_of(model.name), statistics=True),) if train and model.buffers else (),
+        model=model.name,
         differentiable=not op.stop,
         place=instruction.place,
     )

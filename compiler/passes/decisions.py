@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from compiler.chains import Chain, find_chains
 from compiler.ir import Because, Decision, Edge, StepGraph
 from compiler.passes.flags import path_masks
 from compiler.passes.hazards import place_of
-from compiler.passes.schedule import find_anchors
 
 MOST = 4
 """How many reasons of one kind a sentence tells."""
@@ -21,6 +21,7 @@ class View:
     graph: StepGraph
     position: Mapping[str, int]
     incoming: Mapping[str, tuple[Edge, ...]]
+    chains: Mapping[str, Chain]
     masks: Mapping[str, int]
 
 
@@ -33,6 +34,7 @@ def explain_decisions(graph: StepGraph) -> StepGraph:
         graph=graph,
         position={name: index for index, name in enumerate(graph.sequence)},
         incoming={name: tuple(edges) for name, edges in incoming.items()},
+        chains=find_chains(graph),
         masks=path_masks(graph),
     )
     found = tuple(decision for name in graph.sequence for find in DECISIONS for decision in find(view, name))
@@ -44,13 +46,14 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     graph, node = view.graph, view.graph.nodes[name]
     if not (node.eager and node.uses):
         return
-    anchor = max(find_anchors(graph, name), key=view.position.__getitem__)
-    late = _find_late_edges(view, name, anchor)
-    between = graph.sequence[view.position[anchor] + 1 : view.position[name]]
+    chain = view.chains[name]
+    last = max(view.position[gradient] for gradient in chain.gradients)
+    late = _find_late_edges(view, name, chain, last)
+    between = set(graph.sequence[last + 1 : view.position[name]]).difference(chain.transforms)
     if late:
-        last = graph.nodes[late[-1].before].label
+        behind = graph.nodes[late[-1].before].label
         reasons = "; ".join(dict.fromkeys(edge.why for edge in late))
-        text = f"{node.label} is deferred after {last}: {reasons}"
+        text = f"{node.label} is deferred after {behind}: {reasons}"
         yield Decision(code="DEFER", subject=node.op, text=text, because=_because(graph, late), node=name)
     elif any(not graph.nodes[other].eager for other in between):
         why = "it says `defer: end`" if node.defer == "end" else "the order policy puts every write at the end"
@@ -58,10 +61,11 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
         yield Decision(code="DEFER", subject=node.op, text=text, node=name)
 
 
-def _find_late_edges(view: View, update: str, anchor: str) -> tuple[Edge, ...]:
-    """Return the edges to an update's write from what stands after its own gradient, in sequence order."""
-    position = view.position
-    late = (edge for edge in view.incoming[update] if position[edge.before] > position[anchor])
+def _find_late_edges(view: View, update: str, chain: Chain, last: int) -> tuple[Edge, ...]:
+    """Return the edges to an update's write and transforms from others after its last gradient, in sequence order."""
+    own, position = {*chain.gradients, *chain.transforms}, view.position
+    edges = (edge for name in (update, *chain.transforms) for edge in view.incoming.get(name, ()))
+    late = (edge for edge in edges if edge.before not in own and position[edge.before] > last)
     return tuple(sorted(late, key=lambda edge: (position[edge.before], edge.hazard.value)))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from compiler.chains import Chain, find_chains
 from compiler.graph import Causality, close
 from compiler.ir import Node, StepGraph
 from compiler.policies import Policy, UpdateOrder
@@ -22,31 +23,25 @@ def schedule(graph: StepGraph, policy: Policy) -> StepGraph:
 
 
 def describe_updates(graph: StepGraph) -> UpdateOrder:
-    """Return what an order policy needs to know: each update's anchors, what they need, what its write waits for."""
+    """Return what an order policy needs to know: each update's gradients, what they need, what its write waits for."""
     closure = close(_predecessors(graph))
-    updates = [name for name, node in graph.nodes.items() if node.eager and node.uses]
-    anchors = {name: find_anchors(graph, name) for name in updates}
+    chains = find_chains(graph)
+    anchors = {name: chain.gradients for name, chain in chains.items()}
     return UpdateOrder(
         anchors=anchors,
-        before={name: _find_needed(anchors[name], name, anchors, closure) for name in updates},
-        waits={name: _find_needed((name,), name, anchors, closure) for name in updates},
-        always=frozenset(name for name in updates if _is_always_deferred(name, anchors[name], graph, closure)),
-        never=frozenset(name for name in updates if graph.nodes[name].defer == "never"),
+        before={name: _find_needed(anchors[name], name, anchors, closure) for name in chains},
+        waits={name: _find_needed((name,), name, anchors, closure) for name in chains},
+        always=frozenset(name for name, chain in chains.items() if _is_always_deferred(name, chain, graph, closure)),
+        never=frozenset(name for name in chains if graph.nodes[name].defer == "never"),
     )
 
 
-def _is_always_deferred(update: str, anchors: tuple[str, ...], graph: StepGraph, closure: Causality) -> bool:
-    """Return whether some node must stand between an update's own anchors and its write."""
-    return any(
-        name not in anchors and any(closure.precedes(anchor, name) for anchor in anchors)
-        for name in closure.past(update, graph.nodes)
-    )
-
-
-def find_anchors(graph: StepGraph, update: str) -> tuple[str, ...]:
-    """Return the last nodes of an update's own chain before its write: gradients, or the last transforms of them."""
-    defined = {value: name for name, node in graph.nodes.items() for value in node.defines}
-    return tuple(dict.fromkeys(defined[use.value] for use in graph.nodes[update].uses))
+def _is_always_deferred(update: str, chain: Chain, graph: StepGraph, closure: Causality) -> bool:
+    """Return whether, whichever of an update's gradients is the last, something stands between it and the write."""
+    own = {*chain.gradients, *chain.transforms}
+    others = [name for name in closure.past(update, graph.nodes) if name not in own]
+    lasts = [name for name in chain.gradients if not any(closure.precedes(name, other) for other in chain.gradients)]
+    return all(any(closure.precedes(last, name) for name in others) for last in lasts)
 
 
 def _find_needed(
@@ -80,6 +75,7 @@ class _Scheduler:
         self._closure = close(self._before)
         self._done: dict[str, None] = {}
         self._writes = [name for name, node in graph.nodes.items() if node.eager]
+        self._transforms = {name for chain in find_chains(graph).values() for name in chain.transforms}
         self._waiting = {name: len(before) for name, before in self._before.items()}
         self._after: dict[str, list[str]] = {name: [] for name in graph.nodes}
         for name, before in self._before.items():
@@ -132,5 +128,6 @@ class _Scheduler:
                     pending.append(after)
 
     def _is_immediate(self, node: Node) -> bool:
-        """Return whether a node is put into the sequence as soon as nothing holds it back."""
-        return node.eager and (node.defer == "never" or (self._eager and node.defer == "auto"))
+        """Return whether a node is put into the sequence as soon as nothing holds it back: writes, and their chains."""
+        is_free = node.defer == "never" or (self._eager and node.defer == "auto")
+        return is_free and (node.eager or node.id in self._transforms)

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Strict, ValidationInfo
 from graphspec.declaration import Declaration, NotBuilt, not_built, problem
 from graphspec.durations import DurationField, parse_duration
 from graphspec.fields import NamesOrNone, at_least_one, listed
+from graphspec.words import describe
 
 ModeName: TypeAlias = Literal["train", "eval", "test", "infer"]
 ModeWord: TypeAlias = Literal["train", "eval", "test", "infer", "!train", "!eval", "!test", "!infer"]
@@ -49,16 +50,18 @@ def _read_every(value: object) -> object:
     return value
 
 
-def _in_steps(value: object, info: ValidationInfo) -> object:
+def _read_moment(value: object, info: ValidationInfo) -> object:
+    """Read when an op starts or ends; epochs are counted from 1, so no op starts in the middle of one before that."""
     if isinstance(value, dict):
-        raise not_built(f"a mapping for `{info.field_name}`", help="write a number of steps, as in `1000 steps`")
+        raise not_built(f"a mapping for `{info.field_name}`", help="write a moment, as in `1000 steps` or `3 epochs`")
     duration = parse_duration(value)
-    if duration.unit != "steps":
-        raise not_built(f"`{info.field_name}` in {duration.unit}", help="count steps: `1000 steps`")
+    if info.field_name == "start" and duration.unit == "epochs" and duration.count < 1:
+        message = f"`start` counts epochs from 1, found {describe(value)}"
+        raise problem("GS050", message, help="`start: 1 epochs` is the first step; for a part of it write steps")
     return duration
 
 
-Steps = Annotated[DurationField, BeforeValidator(_in_steps)]
+Moment = Annotated[DurationField, BeforeValidator(_read_moment)]
 Every = Annotated[int | str, BeforeValidator(_read_every)]
 ModeWords = Annotated[
     tuple[ModeWord, ...],
@@ -79,10 +82,10 @@ class OpBase(Declaration):
     """Ops that must have happened; the op then sees what they wrote. `[]` says that none is meant."""
     every: Every | None = None
     """Run at every n-th step, or exactly in the steps in which the named update was applied."""
-    start: Steps | None = None
-    """The first step it runs in, counted from 1."""
-    until: Steps | None = None
-    """The last step it runs in."""
+    start: Moment | None = None
+    """When it runs for the first time, counted from 1: `100 steps`; `3 epochs` is the first step of epoch 3."""
+    until: Moment | None = None
+    """When it runs for the last time: `100 steps`; `1 epochs` is the last step of epoch 1."""
     doc: str = ""
     """A remark, kept for readers."""
     dataset: NotBuilt = None

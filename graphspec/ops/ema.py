@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic import BeforeValidator, model_validator
 
-from graphspec.declaration import NotBuilt, not_built, problem
-from graphspec.durations import Duration, UpdatesField
+from graphspec.declaration import Declaration, NotBuilt, not_built, problem
+from graphspec.durations import UpdatesField
 from graphspec.fields import Share
 from graphspec.models import BufferPolicy
 from graphspec.ops.base import ModeName, OpBase, Reference
-
-
-def _in_updates(duration: Duration) -> Duration:
-    if duration.unit != "updates":
-        raise not_built(f"a half-life in {duration.unit}", help="count updates: `500 updates`")
-    return duration
 
 
 def _plain_decay(value: object) -> object:
@@ -32,6 +26,14 @@ def _only_initial(value: object) -> object:
     return value
 
 
+class UseSpec(Declaration):
+    """Where the average stands in for the model."""
+
+    eval: Literal["swap", "separate"] = "separate"
+    """In modes other than train: the model's forwards run with the average once there is one (swap), or do not."""
+    write_back: NotBuilt = None
+
+
 class EmaOp(OpBase):
     """Average a model's weights into another model, or into a hidden one named after the op."""
 
@@ -43,8 +45,8 @@ class EmaOp(OpBase):
     """The model that holds the average (default: a hidden one with the op's name)."""
     decay: Annotated[Share | None, BeforeValidator(_plain_decay)] = None
     """The share of the old average that is kept."""
-    half_life: Annotated[UpdatesField, AfterValidator(_in_updates)] | None = None
-    """After how many updates half of the old average is gone."""
+    half_life: UpdatesField | None = None
+    """After how long half of the old average is gone: updates of the source, or time in any other unit."""
     tau: Share | None = None
     """The share of the new weights that is taken: 1 - decay."""
     interval_correction: Literal["compound", "none"] | None = None
@@ -53,9 +55,10 @@ class EmaOp(OpBase):
     """What happens to buffers such as BatchNorm's statistics."""
     init: Annotated[Literal["initial"], BeforeValidator(_only_initial)] = "initial"
     """How the average starts: as the target's initial weights."""
+    use: UseSpec = UseSpec()
+    """Where the average stands in for the model: `{eval: swap}` evaluates it in the model's place."""
     dtype: NotBuilt = None
     rounding: NotBuilt = None
-    use: NotBuilt = None
     match: NotBuilt = None
     exclude: NotBuilt = None
     float_buffers: NotBuilt = None

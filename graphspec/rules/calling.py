@@ -58,7 +58,7 @@ def _find_use(name: str, op: Op) -> Use | None:
         case CallOp():
             return _use(name, "call", op.call, op.inputs, op.args)
         case MetricOp():
-            return _use(name, "metric", op.metric, op.inputs, {})
+            return _use(name, "metric", op.metric, op.inputs, op.args)
         case TransformOp():
             return _use(name, "transform", op.transform, Inputs(positional=op.inputs), op.args)
         case RandomOp():

@@ -47,6 +47,7 @@ def _unknown(scope: Scope, owner: str, options: tuple[Option, ...], name: str, p
 def _check_value(scope: Scope, owner: str, option: Option, value: object, path: Path) -> Iterator[Diagnostic]:
     if isinstance(value, ScheduleSpec):
         if option.kind == "number":
+            yield from _check_schedule(scope, owner, option, value, (*path, option.name))
             return
         message = f"`{option.name}` of {owner} takes no schedule"
         yield scope.report("GS113", message, (*path, option.name), help=f"write {describe_option(option)}")
@@ -54,6 +55,21 @@ def _check_value(scope: Scope, owner: str, option: Option, value: object, path: 
         message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {_describe(value)}"
         default = "" if option.required or option.default is None else f" (default {_show(option)})"
         yield scope.report("GS113", message, (*path, option.name), help=f"`{option.name}`: {option.meaning}{default}")
+
+
+def _check_schedule(
+    scope: Scope, owner: str, option: Option, schedule: ScheduleSpec, path: Path
+) -> Iterator[Diagnostic]:
+    """Compare the values that a schedule begins with, ends with or takes with what the option takes."""
+    parts = ((part, (*path, "parts", index)) for index, part in enumerate(schedule.parts or ()))
+    for curve, place in ((schedule, path), *parts):
+        named = {"value": curve.value, "from": curve.from_, "to": curve.to}
+        values = {(name,): value for name, value in named.items() if value is not None}
+        values |= {("at", key): value for key, value in (curve.at or {}).items()}
+        for where, value in values.items():
+            if not accepts(option, value):
+                message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {describe(value)}"
+                yield scope.report("GS113", message, (*place, *where), help=f"`{option.name}`: {option.meaning}")
 
 
 def _describe(value: object) -> str:

@@ -5,20 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from graphspec.diagnostics import Diagnostic
+from graphspec.durations import Duration
 from graphspec.modes import Reach, find_reaches, is_bound
 from graphspec.ops import MODES, ModeName, Op
 from graphspec.scope import Scope
 
 
 def check_windows(scope: Scope) -> Iterator[Diagnostic]:
-    """Refuse an op whose last step comes before its first."""
+    """Refuse an op whose end comes before its start; moments in different units are left to the compiler."""
     for name, op in scope.sound_ops():
-        if op.start is not None and op.until is not None and op.start.count > op.until.count:
-            message = (
-                f"op '{name}' never runs: it starts at step {op.start.count:g} and ends with step {op.until.count:g}"
-            )
+        if op.start is not None and op.until is not None and _ends_first(op.start, op.until):
+            message = f"op '{name}' never runs: it starts at {_spell(op.start)} and ends with {_spell(op.until)}"
             help = "both count from 1, and `until` is the last step it runs in"
             yield scope.report("GS120", message, ("ops", name, "until"), help=help)
+
+
+def _ends_first(start: Duration, until: Duration) -> bool:
+    """Return whether an end comes before a start of the same unit, whatever the run is like.
+
+    An epoch is a stretch: one that ends with epoch 2 may start in it. A share is a point between two steps.
+    """
+    if start.unit != until.unit:
+        return False
+    match start.unit:
+        case "epochs":
+            return start.count >= until.count + 1
+        case "run":
+            return start.count >= until.count
+        case "steps" | "updates" | "samples":
+            return start.count > until.count
+
+
+def _spell(moment: Duration) -> str:
+    """Return a moment in words: `step 100`, and other units as they are written."""
+    return f"step {moment.count:g}" if moment.unit == "steps" else str(moment)
 
 
 def check_modes(scope: Scope) -> Iterator[Diagnostic]:

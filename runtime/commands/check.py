@@ -34,10 +34,11 @@ def _check_one(path: Path, overrides: Sequence[str], backend: Backend, order: Or
     """Print what is wrong with one spec; return whether it can be run."""
     from compiler import compile_step
     from graphspec.load import load
+    from runtime.pacing import find_pace
 
     try:
         spec = load(path, overrides)
-        plan = compile_step(spec, backend=backend.value, order=order.value)
+        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path))
     except SpecError as error:
         show_error(error)
         return False

@@ -7,11 +7,6 @@ from collections.abc import Callable
 from runtime.problems import problem
 
 LATER = {
-    "render": "`stepgraph check` and `stepgraph plan` read a spec with its overrides",
-    "diff": "compare the output of `stepgraph plan --format json`",
-    "doctor": "`stepgraph check` finds the problems of a spec",
-    "eval": '`build(plan)` in Python gives a step that takes `mode="eval"`',
-    "export": "the checkpoint of a run is a safetensors file that others read",
     "bench": "`stepgraph run` prints steps per second",
 }
 """Name of the command -> what does part of its work now."""

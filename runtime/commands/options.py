@@ -8,6 +8,11 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from runtime.imports import is_package
+
+CHOICES = ("best", "newest")
+"""The checkpoints that have a name."""
+
 
 class Backend(StrEnum):
     """The frameworks whose hazards a plan can be made for."""
@@ -43,4 +48,34 @@ BackendOption: TypeAlias = Annotated[Backend, typer.Option("--backend", help="Th
 OrderOption: TypeAlias = Annotated[Order, typer.Option("--order", help="Which legal order of the updates is taken.")]
 Output: TypeAlias = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file instead of standard output.")
+]
+
+
+def _check_packages(names: list[str] | None) -> list[str]:
+    for name in names or ():
+        if not is_package(name):
+            raise typer.BadParameter(f"{name!r} is not the name of a package")
+    return names or []
+
+
+def _check_choice(text: str) -> str:
+    if text not in CHOICES and not text.isdecimal():
+        raise typer.BadParameter(f"{text!r} is neither {' nor '.join(CHOICES)} nor the number of a step")
+    return text
+
+
+Device: TypeAlias = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]
+Allow: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="PACKAGE",
+        callback=_check_packages,
+        help="Import classes out of this package. May be repeated.",
+    ),
+]
+RunFolder: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")]
+CheckpointOption: TypeAlias = Annotated[
+    str,
+    typer.Option("--checkpoint", metavar="STEP", callback=_check_choice, help="best, newest, or the number of a step."),
 ]

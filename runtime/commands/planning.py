@@ -17,8 +17,9 @@ def make_plan(path: Path, overrides: Sequence[str] | None, backend: Backend, ord
     """Return the plan of a spec after printing its warnings; raise SpecError with every problem of it."""
     from compiler import compile_step
     from graphspec.load import load
+    from runtime.pacing import find_pace
 
     spec = load(path, overrides or ())
-    plan = compile_step(spec, backend=backend.value, order=order.value)
+    plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path))
     show(plan.warnings, spec.texts())
     return plan

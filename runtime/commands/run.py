@@ -4,41 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-from runtime.commands.options import Backend, BackendOption, Order, OrderOption, Overrides, SpecPath
-from runtime.commands.planning import make_plan
-from runtime.imports import is_package
+from runtime.commands.options import Allow, Backend, BackendOption, Device, Order, OrderOption, Overrides, SpecPath
 from runtime.interrupt import Interrupted
-from runtime.terminal import has_moving_lines
+from runtime.terminal import has_moving_lines, say
 
 
-def _check_packages(names: list[str] | None) -> list[str]:
-    for name in names or ():
-        if not is_package(name):
-            raise typer.BadParameter(f"{name!r} is not the name of a package")
-    return names or []
+class Debugging(StrEnum):
+    """What a debugged run looks for."""
+
+    nan = "nan"
 
 
-Device: TypeAlias = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]
 Seed: TypeAlias = Annotated[int | None, typer.Option("--seed", help="The seed, instead of the spec's.")]
 Steps: TypeAlias = Annotated[int | None, typer.Option("--steps", min=1, help="Steps to train, instead of the spec's.")]
 Out: TypeAlias = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="The folder to write to (default: runs/<name>).")
 ]
-Allow: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="PACKAGE",
-        callback=_check_packages,
-        help="Import classes out of this package. May be repeated.",
-    ),
-]
 PlainOption: TypeAlias = Annotated[bool, typer.Option("--plain", help="Print lines instead of a progress bar.")]
+Resume: TypeAlias = Annotated[
+    bool, typer.Option("--resume", help="Go on with the run in --out, or with the newest run of the spec.")
+]
+Debug: TypeAlias = Annotated[
+    Debugging | None, typer.Option("--debug", help="nan: stop at the first value that is not finite, and name it.")
+]
+Replay: TypeAlias = Annotated[
+    Path | None, typer.Option("--replay", metavar="DIR", help="Take one step again that --debug nan kept.")
+]
 
 
 def run(
@@ -50,26 +47,41 @@ def run(
     seed: Seed = None,
     steps: Steps = None,
     out: Out = None,
+    resume: Resume = False,
+    debug: Debug = None,
+    replay: Replay = None,
     allow: Allow = None,
     plain: PlainOption = False,
 ) -> None:
-    """Train: run the spec's step on its data, and write metrics, curves, pictures and a checkpoint."""
+    """Train: run the spec's step on its data, and write metrics, curves, pictures and checkpoints."""
     # OpenMP's threads spin while they wait; where another process needs the cores, that makes small steps some twenty
     # times slower. Sleeping instead costs little. It is read when a framework is first imported, so it is set before.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from runtime.session import Request, perform
+    from graphspec.load import load
+    from runtime.running import perform, retake
+    from runtime.session import Request
 
     request = Request(
         path=spec,
-        plan=make_plan(spec, overrides, backend, order),
+        spec=load(spec, overrides or ()),
+        overrides=tuple(overrides or ()),
+        backend=backend.value,
+        order=order.value,
         device=device,
         seed=seed,
         steps=steps,
         out=out,
         allow=allow or (),
+        resume=resume,
+        debug="nan" if debug is not None or replay is not None else None,
         stream=sys.stdout,
         moving=not plain and has_moving_lines(sys.stdout),
     )
+    if replay is not None:
+        outputs = "".join(f"  {name} {value:.6g}" for name, value in retake(request, replay).items())
+        say(f"the step raises nothing and everything is finite{outputs}")
+        return
     outcome = perform(request)
     if outcome.interrupted:
-        raise Interrupted(f"interrupted after step {outcome.steps:,}; what was trained so far is saved")
+        told = f"interrupted ({outcome.interrupted}) after step {outcome.state.made:,}"
+        raise Interrupted(f"{told}; what was trained so far is saved, and --resume goes on with it")

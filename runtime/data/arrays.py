@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from graphspec.data import Columns
 from graphspec.diagnostics import SpecError
+from graphspec.graph import GraphSpec
 from graphspec.inputs import InputSpec
 from graphspec.suggestions import closest
 from runtime.data.place import Place
@@ -17,8 +19,78 @@ Array: TypeAlias = npt.NDArray[np.generic]
 Batch: TypeAlias = Mapping[str, object]
 """Input name -> array; a user's own source may also give tensors of the backend."""
 
+T = TypeVar("T")
 
-def column_names(place: Place) -> Mapping[str, str]:
+FORMS = "it must give samples by number (__len__ and __getitem__), batches (__iter__), or be a mapping of whole arrays"
+"""What a user's own source may be, as a message says it."""
+
+
+@runtime_checkable
+class _Shaped(Protocol):
+    """An array, or a tensor of a framework."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Return its sizes."""
+        ...
+
+
+def count_rows(batch: Batch, spec: GraphSpec) -> int:
+    """Return how many samples a batch has: the leading size of the inputs that are declared with `batch` there.
+
+    Where none is, that of every input whose leading size is free.
+    """
+    leading = {name: None if each.shape is None else next(iter(each.shape), 1) for name, each in spec.inputs.items()}
+    named = [name for name in batch if leading.get(name) == "batch"]
+    free = [name for name in batch if not isinstance(leading.get(name), int)]
+    return max((_count(batch[name]) for name in named or free), default=0)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, _Shaped):
+        return next(iter(value.shape), 0)
+    return len(value) if isinstance(value, Sized) else 0
+
+
+def select(offered: Mapping[str, object], place: Place) -> Batch:
+    """Return what the spec's inputs name; arrays are made to fit, tensors of a framework are left to the step."""
+    chosen: dict[str, object] = {}
+    for name, column in column_names(place).items():
+        value = pick(column, name, offered, lambda column: offered[column], place)
+        chosen[name] = (
+            fit(cast("Array", value), place.spec.inputs[name], name, place) if isinstance(value, np.ndarray) else value
+        )
+    return chosen
+
+
+def pick(columns: Columns, name: str, offered: Collection[str], read: Callable[[str], T], place: Place) -> T | Array:
+    """Return what an input is read from: a column, or several side by side along a new last axis.
+
+    Raises SpecError: GS223 one is not offered, GS224 they are not of one shape.
+    """
+    for column in (columns,) if isinstance(columns, str) else columns:
+        if column not in offered:
+            raise _missing_column(place, name, column, offered)
+    if isinstance(columns, str):
+        return read(columns)
+    arrays = [np.asarray(read(column)) for column in columns]
+    if len({array.shape for array in arrays}) > 1:
+        shown = ", ".join(f"{column}: {list(array.shape)}" for column, array in zip(columns, arrays, strict=True))
+        raise place.problem("GS224", f"the columns of {name!r} have different shapes ({shown})", "columns", name)
+    return np.stack(arrays, axis=-1)
+
+
+def as_mapping(value: object, place: Place) -> Mapping[str, object]:
+    """Return a sample or a batch as the mapping it must be."""
+    if not isinstance(value, Mapping):
+        found = type(value).__name__
+        raise place.problem(
+            "GS225", f"the source gave an object of type {found!r}, expected a mapping of names to arrays", help=FORMS
+        )
+    return cast("Mapping[str, object]", value)
+
+
+def column_names(place: Place) -> Mapping[str, Columns]:
     """Return, for every input the spec declares, the source's name for it."""
     spec = place.spec
     columns = spec.data[place.role].columns
@@ -32,7 +104,7 @@ def column_names(place: Place) -> Mapping[str, str]:
     return {name: columns.get(name, name) for name in spec.inputs}
 
 
-def missing_column(place: Place, name: str, column: str, offered: Iterable[str]) -> SpecError:
+def _missing_column(place: Place, name: str, column: str, offered: Iterable[str]) -> SpecError:
     """Return the error of an input that the source does not offer."""
     names = sorted(offered)
     near = closest(column, names, 1)

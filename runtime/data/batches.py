@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from runtime.data.arrays import Batch
 from runtime.data.place import Place
+from runtime.data.position import Position
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 _WORD = 2**64
@@ -31,42 +32,85 @@ class Samples(Protocol):
 class Batches(Protocol):
     """What training reads: the batches of one epoch after another."""
 
+    @property
+    def kind(self) -> str:
+        """Return ``samples`` or ``stream``: what a position counts."""
+        ...
+
+    @property
+    def origin(self) -> object:
+        """Return the user's object that the samples or batches come from; None for a built-in source."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """Return how many samples there are, where that is known."""
+        ...
+
+    @property
+    def length(self) -> int | None:
+        """Return how many batches an epoch has, where that is known."""
+        ...
+
     def epoch(self, number: int) -> Iterator[Batch]:
         """Yield the batches of an epoch; epochs count from 0."""
+        ...
+
+    def follow(self, position: Position) -> Iterator[Batch]:
+        """Yield what follows a position in its epoch."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """Batches drawn from numbered samples."""
+    """Batches drawn from numbered samples; any place in any epoch can be reached at once."""
 
     samples: Samples
     place: Place
     seed: int
+    size: int
+    """How many samples there were at first, and must be in every epoch."""
+    origin: object = None
+    kind: str = "samples"
 
     @classmethod
-    def of(cls, samples: Samples, place: Place, seed: int) -> Sampled:
+    def of(cls, samples: Samples, place: Place, seed: int, origin: object = None) -> Sampled:
         """Return the batches of samples; raise GS227 at once where those do not fill one."""
-        made = cls(samples=samples, place=place, seed=seed)
-        made.count()
+        made = cls(samples=samples, place=place, seed=seed, size=len(samples), origin=origin)
+        if made.length == 0:
+            raise _too_few(place, made.size)
         return made
 
-    def count(self) -> int:
-        """Return how many samples an epoch takes; raise GS227 where they do not fill a batch."""
-        declared = self.place.spec.data[self.place.role]
-        length = len(self.samples)
-        taken = length - length % declared.batch if declared.drops_last(self.place.role) else length
-        if taken == 0:
-            raise _too_few(self.place, length, declared.batch)
-        return taken
+    @property
+    def length(self) -> int:
+        """Return how many batches an epoch has."""
+        return count_batches(self.size, self.place)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """Yield the batches of an epoch, the same for the same seed and number on every machine."""
-        declared = self.place.spec.data[self.place.role]
-        end = self.count()
-        order = epoch_order(len(self.samples), shuffle=declared.shuffle, seed=self.seed, epoch=number)
-        for start in range(0, end, declared.batch):
-            yield self.samples.take(order[start : min(start + declared.batch, end)])
+        return self.follow(Position(epoch=number))
+
+    def follow(self, position: Position) -> Iterator[Batch]:
+        """Yield what follows a number of samples in an epoch; raise GS225 where there are more or fewer than before."""
+        self._check_size()
+        declared = self.place.declared
+        order = epoch_order(self.size, shuffle=declared.shuffle, seed=self.seed, epoch=position.epoch)
+        rest = order[position.samples :]
+        for number in range(count_batches(len(rest), self.place)):
+            yield self.samples.take(rest[number * declared.batch : (number + 1) * declared.batch])
+
+    def _check_size(self) -> None:
+        size = len(self.samples)
+        if size != self.size:
+            message = f"the source has {size} samples now, it had {self.size} when it was opened"
+            help = "a source of numbered samples must not change; one that grows gives batches (__iter__)"
+            raise self.place.problem("GS225", message, help=help)
+
+
+def count_batches(samples: int, place: Place) -> int:
+    """Return how many batches a number of samples gives, as `batch` and `drop_last` say."""
+    full, rest = divmod(samples, place.declared.batch)
+    return full + (rest > 0 and not place.declared.drops_last(place.role))
 
 
 def epoch_order(length: int, *, shuffle: bool, seed: int, epoch: int) -> Indices:
@@ -77,16 +121,9 @@ def epoch_order(length: int, *, shuffle: bool, seed: int, epoch: int) -> Indices
     return np.random.Generator(np.random.Philox(key=key)).permutation(length)
 
 
-def endless(batches: Batches) -> Iterator[Batch]:
-    """Yield the batches of epoch 0, 1, 2, ..."""
-    number = 0
-    while True:
-        yield from batches.epoch(number)
-        number += 1
-
-
-def _too_few(place: Place, length: int, batch: int) -> Exception:
+def _too_few(place: Place, length: int) -> Exception:
     if length == 0:
         return place.problem("GS227", "the source has no samples")
     help = "make `batch` smaller, or write `drop_last: false`"
+    batch = place.declared.batch
     return place.problem("GS227", f"{length} samples do not fill one batch of {batch}", "batch", help=help)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from runtime.data.arrays import Array, Batch, column_names, fit, missing_column
+from runtime.data.arrays import Array, Batch, column_names, fit, pick
 from runtime.data.batches import Indices
 from runtime.data.place import Place
 
@@ -33,9 +33,7 @@ def store(names: Collection[str], read: Callable[[str], Array], place: Place) ->
     """
     arrays: dict[str, Array] = {}
     for name, column in column_names(place).items():
-        if column not in names:
-            raise missing_column(place, name, column, names)
-        arrays[name] = fit(read(column), place.spec.inputs[name], name, place)
+        arrays[name] = fit(pick(column, name, names, read, place), place.spec.inputs[name], name, place)
     return Stored(arrays=arrays, length=_common_length(arrays, place))
 
 

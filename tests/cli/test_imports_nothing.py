@@ -1,4 +1,4 @@
-"""check, plan, explain and emit load no framework and nothing that a spec names."""
+"""check, render, plan, explain, diff and emit load no framework and nothing that a spec names."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ data: {train: {class: "untouchable:Data", batch: 4}}
 """
 
 
-@pytest.mark.parametrize("arguments", [["check"], ["plan"], ["explain"], ["emit"], ["plan", "--format", "json"]])
+@pytest.mark.parametrize("arguments", [["check"], ["render"], ["plan"], ["explain"], ["diff"], ["emit"]])
 def test_no_framework_and_nothing_of_the_users_is_imported(workdir, arguments):
     Path("named.yaml").write_text(SPEC)
     Path("untouchable.py").write_text("raise SystemExit('imported')")
-    op = ["learn"] if arguments == ["explain"] else []
+    op = {"explain": ["learn"], "diff": ["named.yaml"]}.get(arguments[0], [])
     command = [sys.executable, "-c", PROBE, arguments[0], "named.yaml", *op, *arguments[1:]]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -40,7 +40,7 @@ def line(workdir: Path) -> Path:
 
 def test_training_finds_the_line(line):
     assert execute(["run", "line.yaml"]) == 0
-    weights = load_file("runs/line/checkpoint/weights.safetensors")
+    weights = load_file("runs/line/checkpoints/step-150/state.safetensors")
     assert weights["models.net.0.weight"].item() == pytest.approx(3, abs=0.05)
     assert weights["models.net.0.bias"].item() == pytest.approx(-1, abs=0.05)
 
@@ -48,11 +48,19 @@ def test_training_finds_the_line(line):
 def test_all_files_are_written_and_named(line, capsys):
     assert execute(["run", "line.yaml", "--out", "here"]) == 0
     names = sorted(str(path.relative_to("here")) for path in Path("here").rglob("*") if path.is_file())
-    files = ["checkpoint/manifest.json", "checkpoint/weights.safetensors", "curves.png", "metrics.csv", "metrics.jsonl"]
+    files = [
+        "checkpoints/step-150/manifest.json",
+        "checkpoints/step-150/state.safetensors",
+        "curves.png",
+        "lock",
+        "metrics.csv",
+        "metrics.jsonl",
+        "run.json",
+    ]
     assert names == files
     printed = capsys.readouterr().out
     assert "wrote here/" in printed
-    assert all(name.split("/")[-1] in printed for name in files)
+    assert all(name in printed for name in ("checkpoints/ (step-150; ", "metrics.csv", "metrics.jsonl", "run.json"))
 
 
 def test_the_metrics_are_those_of_the_steps(line):
@@ -75,14 +83,14 @@ def test_lines_are_printed_where_there_is_no_terminal(line, capsys):
 
 def weights(*arguments: str, out: str) -> dict[str, np.ndarray]:
     assert execute(["run", "line.yaml", "--steps", "20", "--out", out, *arguments]) == 0
-    return load_file(f"{out}/checkpoint/weights.safetensors")
+    return load_file(f"{out}/checkpoints/step-20/state.safetensors")
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_others(line):
     first, again, other = weights(out="a"), weights(out="b"), weights("--seed", "1", out="c")
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["models.net.0.weight"], other["models.net.0.weight"])
-    assert json.loads(Path("c/checkpoint/manifest.json").read_text())["seed"] == 1
+    assert json.loads(Path("c/run.json").read_text())["seed"] == 1
 
 
 def test_overrides_reach_the_run(line):
@@ -150,4 +158,4 @@ def test_a_model_that_no_op_uses_is_left_out(line, capsys):
     assert execute(["plan", "line.yaml"]) == 0
     assert "no op uses model 'spare': it is not built" in capsys.readouterr().out
     assert execute(["run", "line.yaml", "--steps", "5"]) == 0
-    assert not any("spare" in name for name in load_file("runs/line/checkpoint/weights.safetensors"))
+    assert not any("spare" in name for name in load_file("runs/line/checkpoints/step-5/state.safetensors"))

@@ -30,7 +30,7 @@ from graphspec.interpolation import interpolate
 from graphspec.models import ModelSpec, ParameterSpec, Traits
 from graphspec.ops import KINDS, ClipSpec
 from graphspec.optimizers import OPTIMIZERS
-from graphspec.run import ImagesSpec, RunSpec
+from graphspec.run import BestSpec, CheckpointSpec, EvalSpec, ImagesSpec, RunSpec, StopSpec
 from graphspec.scalars import resolve
 from graphspec.schedules import ScheduleSpec
 from graphspec.source import read_document
@@ -219,6 +219,7 @@ def test_the_index_names_every_page():
 
 LANGUAGE = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
 PARTS = [GraphSpec, InputSpec, ModelSpec, ParameterSpec, Traits, ClipSpec, ScheduleSpec, RunSpec, ImagesSpec]
+PARTS += [EvalSpec, BestSpec, StopSpec, CheckpointSpec]
 FIELDS = [(part, name) for part in (*PARTS, *KINDS.values()) for name in part.model_fields]
 
 
@@ -252,7 +253,6 @@ WHERE = {
     "ema": "ops.average.",
     "metric": "ops.hits.",
     "data": "data.train.",
-    "run": "run.",
 }
 ROWS = re.findall(r"^\| (.+?) \| (`.+`) \|$", LANGUAGE[LANGUAGE.index("## Not built yet") :], re.MULTILINE)
 MISSING = [

@@ -44,7 +44,7 @@ def test_the_demo_trains_a_gan_that_passes_and_tells_why_an_update_waits(tmp_pat
     assert "FAIL" not in done.stdout
     assert "deferred after gradient step_to_digit" in done.stdout
     run = tmp_path / "demo-output" / "seed-1" / "gan"
-    assert {"samples.png", "curves.png", "checkpoint", "metrics.jsonl"} <= {path.name for path in run.iterdir()}
+    assert {"samples.png", "curves.png", "checkpoints", "metrics.jsonl"} <= {path.name for path in run.iterdir()}
 
 
 def test_an_untrained_gan_does_not_pass():

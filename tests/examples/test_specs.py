@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -12,10 +14,12 @@ import pytest
 
 from compiler import compile_step
 from examples.cyclegan.make_unpaired import blur, make
+from examples.td3 import pendulum
 from graphspec import load
+from graphspec.diagnostics import SpecError
 from graphspec.source import read_document
-from runtime import build
-from runtime.data import endless, open_data
+from runtime import build, emit
+from runtime.data import open_feed
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -28,7 +32,20 @@ WANTED = {
     "cyclegan-separate",
     "autoencoder",
     "custom-classes",
+    "distillation",
+    "mean-teacher",
+    "byol",
+    "td3",
+    "dqn",
 }
+CODE = {
+    "custom-classes": "zoo",
+    "distillation": "lessons",
+    "mean-teacher": "partly",
+    "byol": "views",
+    "dqn": "cartpole",
+}
+"""The module of their own that specs name, by folder."""
 each_spec = pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 
 
@@ -37,9 +54,12 @@ def plan_of(name, order="fewest"):
 
 
 def trained(plan, path, steps):
-    step = build(plan, device="cpu", allow=["zoo"])
-    batches = endless(open_data(plan.spec, "train", seed=0, allow=["zoo"], directory=path.parent))
-    outputs = [step(batch) for batch in itertools.islice(batches, steps)]
+    allow = CODE.values()
+    step = build(plan, device="cpu", allow=allow)
+    feed = open_feed(plan.spec, "train", seed=0, allow=allow, directory=path.parent)
+    feed.attach(step)
+    taken = (batch for _ in itertools.count() if (batch := feed.next()) is not None)
+    outputs = [step(batch) for batch in itertools.islice(taken, steps)]
     return step, [{name: step.numpy(value) for name, value in each.items()} for each in outputs]
 
 
@@ -54,6 +74,18 @@ def test_check_gives_no_warning_and_nothing_is_assumed(path):
     assert plan.notes == ()
 
 
+@pytest.mark.parametrize("path", [path for path in SPECS if path.stem != "byol"], ids=lambda path: path.stem)
+def test_the_step_can_be_written_as_a_file_without_importing_what_it_names(path):
+    source = emit(compile_step(load(path)))
+    compile(source, f"{path.stem}.py", "exec")
+
+
+def test_what_byols_own_function_returns_is_not_known_without_importing_it():
+    plan = plan_of("byol")
+    with pytest.raises(SpecError, match="the sizes of model 'projector' are not known"):
+        emit(plan)
+
+
 @each_spec
 def test_the_first_line_names_the_schema_and_the_schema_accepts_the_spec(path):
     start = "# yaml-language-server: $schema="
@@ -64,21 +96,26 @@ def test_the_first_line_names_the_schema_and_the_schema_accepts_the_spec(path):
 
 
 @each_spec
-def test_only_custom_classes_needs_python_code(path):
-    has_code = "zoo:" in path.read_text(encoding="utf-8")
-    assert has_code == (path.parent.name == "custom-classes")
+def test_a_spec_names_no_python_code_but_the_module_beside_it(path):
+    named = set(re.findall(r"\b(\w+):[A-Za-z]", path.read_text(encoding="utf-8")))
+    assert named == ({CODE[path.parent.name]} if path.parent.name in CODE else set())
+    assert all((path.parent / f"{name}.py").exists() for name in named)
 
 
 @each_spec
-def test_the_example_trains(path, monkeypatch):
-    monkeypatch.syspath_prepend(str(path.parent))
-    _, outputs = trained(compile_step(load(path)), path, 30)
+def test_the_example_trains(path, tmp_path, monkeypatch):
+    home = shutil.copytree(EXAMPLES, tmp_path / "examples")
+    np.savez(home / "td3" / "transitions.npz", **pendulum.record(count=2))
+    copied = home / path.relative_to(EXAMPLES)
+    monkeypatch.syspath_prepend(str(copied.parent))
+    _, outputs = trained(compile_step(load(copied)), copied, 30)
     losses = [name for name, value in outputs[0].items() if value.ndim == 0]
     assert losses
     assert all(np.isfinite(each[name]) for each in outputs for name in losses)
     assert outputs[0][losses[0]] != outputs[-1][losses[0]]
 
 
+ORDERS = ("fewest", "listed")
 DEFERRALS = [
     ("gan-digits", "fewest", set()),
     ("gan-digits", "listed", set()),
@@ -92,6 +129,7 @@ DEFERRALS = [
     ("autoencoder-decoder-first", "listed", {"step_decoder"}),
     ("autoencoder-decoder-first", "fewest", set()),
     ("ema-classifier", "listed", set()),
+    *((name, order, set()) for name in ("distillation", "mean-teacher", "byol", "td3", "dqn") for order in ORDERS),
 ]
 
 

@@ -73,3 +73,14 @@ def test_a_similar_unit_is_suggested():
 def test_a_printed_duration_reads_back(count, unit):
     duration = Duration(count=count, unit=unit)
     assert parse_duration(str(duration)) == duration
+
+
+@given(st.floats(1e-9, 1.0), st.sampled_from(["epochs", "run"]))
+def test_a_printed_fraction_reads_back_to_the_last_digit(count, unit):
+    duration = Duration(count=count, unit=unit)
+    assert parse_duration(str(duration)) == duration
+
+
+@pytest.mark.parametrize(("written", "printed"), [("1M samples", "1000000 samples"), ("0.5 epochs", "0.5 epochs")])
+def test_a_duration_is_printed_as_a_reader_would_write_it(written, printed):
+    assert str(parse_duration(written)) == printed

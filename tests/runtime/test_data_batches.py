@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 import pytest
 
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.data import endless, open_data
+from runtime.data import open_data
 from runtime.data.batches import epoch_order
 
 SPEC = """
@@ -79,12 +77,6 @@ def test_the_order_is_a_philox_stream_keyed_by_seed_and_epoch():
 
 def test_a_negative_seed_is_a_seed():
     assert sorted(epoch_order(6, shuffle=True, seed=-1, epoch=0)) == list(range(6))
-
-
-def test_epochs_follow_each_other_without_end(numbers):
-    batches = numbers("batch: 5, shuffle: true")
-    drawn = [batch["x"].tolist() for batch in islice(endless(batches), 4)]
-    assert drawn == rows(batches, 0) + rows(batches, 1)
 
 
 def test_a_batch_larger_than_the_set_is_told(numbers):

@@ -31,11 +31,11 @@ def test_an_empty_or_foreign_folder_may_be_used(workdir):
     assert make_folder("gan", Path("notes")) == Path("notes")
 
 
-@pytest.mark.parametrize("trace", ["metrics.jsonl", "metrics.csv", "checkpoint"])
+@pytest.mark.parametrize("trace", ["run.json", "metrics.jsonl", "metrics.csv", "checkpoints"])
 def test_a_folder_of_another_run_is_refused(workdir, trace):
     Path("old").mkdir()
     Path("old", trace).write_text("")
-    with pytest.raises(SpecError, match=f"GS231.*'old' holds a run already \\({trace}\\)"):
+    with pytest.raises(SpecError, match=rf"GS231.*'old' holds a run already \({trace}\)"):
         make_folder("gan", Path("old"))
 
 

@@ -8,7 +8,7 @@ import pytest
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.gallery import Gallery, find_image_mode, find_interval
+from runtime.gallery import Gallery, find_image_mode
 
 SPEC = """
 graphspec: 1
@@ -31,6 +31,7 @@ class Painter:
     def __init__(self, shape=(4, 8, 8)):
         self.shape = shape
         self.calls: list[tuple[object, str]] = []
+        self.resets: list[str] = []
 
     def __call__(self, batch, mode="train"):
         self.calls.append((batch, mode))
@@ -38,6 +39,9 @@ class Painter:
 
     def numpy(self, value):
         return value
+
+    def reset(self, mode="eval"):
+        self.resets.append(mode)
 
 
 def spec(mode="eval", value="y", every="2 steps"):
@@ -72,16 +76,6 @@ def test_a_value_that_is_not_returned_is_told_with_near_ones():
     assert "add 'fed' to `outputs`" in str(caught.value)
 
 
-@pytest.mark.parametrize(("every", "steps"), [("20 steps", 20), ("7", 7), ("0.1 run", 50)])
-def test_intervals_are_steps_or_shares_of_the_run(every, steps):
-    assert find_interval(spec(every=every), 500) == steps
-
-
-def test_other_intervals_are_not_built_yet():
-    with pytest.raises(SpecError, match=r"GS045.*pictures every 3 epochs"):
-        find_interval(spec(every="3 epochs"), 500)
-
-
 def test_pictures_are_written_every_few_steps_and_at_the_end(tmp_path):
     hang(tmp_path, "eval", steps=5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["y.png", "y_2.png", "y_4.png"]
@@ -90,6 +84,11 @@ def test_pictures_are_written_every_few_steps_and_at_the_end(tmp_path):
 def test_evaluation_always_sees_the_first_batch_of_the_run(tmp_path):
     calls = hang(tmp_path, "eval", steps=5).calls
     assert calls == [({"x": 1}, "eval")] * len(calls)
+
+
+def test_every_picture_is_drawn_from_the_same_random_numbers(tmp_path):
+    painter = hang(tmp_path, "eval", steps=5)
+    assert painter.resets == ["eval"] * len(painter.calls)
 
 
 def test_pictures_of_training_take_no_extra_step(tmp_path):

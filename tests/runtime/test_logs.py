@@ -6,7 +6,10 @@ import csv
 import json
 import math
 
-from runtime.logs import open_logs
+import pytest
+
+from graphspec.diagnostics import SpecError
+from runtime.logs import open_logs, read_rows
 from runtime.metrics import Row
 
 
@@ -62,3 +65,40 @@ def test_a_line_is_in_the_file_as_soon_as_it_is_added(tmp_path):
     for count, row in enumerate(rows({"loss": 1.0}, {"loss": 2.0}), start=1):
         log.add(row)
         assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == count
+
+
+def test_a_run_that_goes_on_keeps_infinities_and_drops_later_rows(tmp_path):
+    logs = open_logs(tmp_path, ["jsonl", "csv"])
+    for row in rows({"loss": math.inf}, {"loss": 0.1, "late": -math.inf}, {"loss": 9.0}):
+        for log in logs:
+            log.add(row)
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    kept = read_rows(tmp_path, 20)
+    open_logs(tmp_path, ["jsonl", "csv"], kept, 20)
+    assert [row.values for row in kept] == [{"loss": math.inf}, {"loss": 0.1, "late": -math.inf}]
+    for name, text in before.items():
+        assert (tmp_path / name).read_text() == text[: text.rindex("\n", 0, -1) + 1]
+
+
+@pytest.mark.parametrize("shorter", ["jsonl", "csv"])
+def test_the_file_that_has_more_rows_is_taken(tmp_path, shorter):
+    (log,) = open_logs(tmp_path, [shorter])
+    log.add(rows({"loss": 1.0})[0])
+    write(tmp_path, "csv" if shorter == "jsonl" else "jsonl", {"loss": 1.0}, {"loss": 2.0})
+    assert [row.step for row in read_rows(tmp_path, 30)] == [10, 20]
+
+
+@pytest.mark.parametrize(
+    "line", ["[1]", '{"time": 1.0}', '{"step": null, "time": 1}', '{"step": 1, "time": "x"}', "\0"]
+)
+def test_a_line_that_is_no_row_is_told(tmp_path, line):
+    text = write(tmp_path, "jsonl", {"loss": 1.0})
+    (tmp_path / "metrics.jsonl").write_text(f"{text}{line}\n{text}")
+    with pytest.raises(SpecError, match=r"GS247.*metrics.jsonl' is not a file of metrics: row 2: "):
+        read_rows(tmp_path, 30)
+
+
+def test_a_last_line_that_is_cut_is_not_there(tmp_path):
+    text = write(tmp_path, "jsonl", {"loss": 1.0}, {"loss": 2.0})
+    (tmp_path / "metrics.jsonl").write_text(text[:-4])
+    assert [row.step for row in read_rows(tmp_path, 30)] == [10]

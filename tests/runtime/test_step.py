@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from compiler import compile_step
-from graphspec import load
+from graphspec import SpecError, load
 from runtime import Step, StepError, StepReport, build
+from runtime.checkpoints import read_checkpoint
 
 SPEC = """
 graphspec: 1
@@ -168,3 +169,65 @@ def test_a_step_built_in_double_takes_both_precisions():
     step = build(compile_step(load(SPEC)), device="cpu", dtype="float64")
     for kind in (np.float32, np.float64):
         assert step(batch(image=np.ones((5, 4), kind)))["loss"].dtype == torch.float64
+
+
+def test_a_saved_step_is_loaded_into_a_new_build(step, tmp_path):
+    for _ in range(3):
+        step(batch())
+    step.save(tmp_path / "kept")
+    other = build(compile_step(load(SPEC)), device="cpu", seed=1)
+    other.load(str(tmp_path / "kept"))
+    assert torch.equal(other(batch())["loss"], step(batch())["loss"])
+    assert other.report == step.report == StepReport(step=4, mode="train", fired=("learn", "follow"))
+
+
+def test_a_loaded_checkpoint_says_where_it_comes_from(step, tmp_path):
+    step(batch())
+    step.save(tmp_path / "kept")
+    sections = read_checkpoint(tmp_path / "kept").sections
+    assert sections["origin"] == {"name": "classifier", "step": 1, "backend": "torch", "device": "cpu"}
+    assert sections["counters"]["steps"] == {"train": 1, "eval": 0}
+
+
+def test_a_folder_that_is_no_checkpoint_changes_nothing(step, tmp_path):
+    step(batch())
+    with pytest.raises(SpecError, match="GS240"):
+        step.load(tmp_path / "nothing")
+    assert step.report.step == 1
+
+
+def test_a_step_that_is_restored_has_nothing_to_report_yet(step):
+    step(batch())
+    step.restore(step.state())
+    assert step.report == StepReport(step=0, mode="train", fired=())
+    step(batch())
+    assert step.report.step == 2
+
+
+def test_a_mode_that_is_reset_counts_from_one_again_and_others_go_on(step):
+    for mode in ("train", "eval", "train", "eval"):
+        step(batch(), mode=mode)
+    step.reset("eval")
+    assert step.report == StepReport(step=0, mode="train", fired=())
+    step(batch(), mode="eval")
+    assert step.report == StepReport(step=1, mode="eval", fired=())
+    step(batch())
+    assert step.report.step == 3
+
+
+def test_a_mode_that_is_reset_draws_the_same_numbers_again():
+    ops = "noise: {random: normal, like: x}\n  seen: {call: add, inputs: [x, noise]}"
+    text = f"graphspec: 1\nname: n\ninputs: {{x: {{shape: [batch, 2]}}}}\nmodels: {{}}\nops:\n  {ops}\noutputs: seen\n"
+    step = build(compile_step(load(text)), device="cpu")
+    draws = [step({"x": np.zeros((2, 2), np.float32)}, mode="eval")["seen"] for _ in range(3)]
+    step.reset("eval")
+    again = [step({"x": np.zeros((2, 2), np.float32)}, mode="eval")["seen"] for _ in range(3)]
+    assert all(map(torch.equal, draws, again))
+    assert not torch.equal(draws[0], draws[1])
+
+
+@pytest.mark.parametrize("call", [Step.reset, Step.end_epoch])
+def test_only_modes_of_the_spec_can_be_reset(step, call):
+    with pytest.raises(StepError, match=r"the spec has no mode 'evla'.*did you mean 'eval'") as raised:
+        call(step, "evla")
+    assert [each.code for each in raised.value.diagnostics] == ["GS219"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import final
 
 from compiler import Plan
 from compiler.program import Program
 from runtime.backend import Backend, BuildRequest, Built
 from runtime.backends.torch.emission.module import emit_module
+from runtime.probe import Probe
 from runtime.problems import problem
 
 
@@ -21,11 +24,27 @@ class TorchBackend(Backend):
 
     def build(self, plan: Plan, request: BuildRequest) -> Built:
         """Build a plan; raise SpecError (GS217) where torch is not installed or too old."""
-        try:
+        with _needing_torch():
             from runtime.backends.torch.build import build_plan
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            help = "pip install 'stepgraph[torch]'"
-            raise problem("GS217", "PyTorch is not installed", help=help) from None
         return build_plan(plan, request)
+
+    def probe(self) -> Probe:
+        """Return what PyTorch offers here; raise SpecError (GS217) where it is not installed or too old."""
+        with _needing_torch():
+            from runtime.backends.torch.compat import is_supported
+        if not is_supported():
+            raise problem("GS217", "PyTorch is too old", help="pip install 'stepgraph[torch]'")
+        from runtime.backends.torch.probing import probe_torch
+
+        return probe_torch()
+
+
+@contextmanager
+def _needing_torch() -> Generator[None]:
+    """Tell that PyTorch is missing where an import of ours fails for that."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise problem("GS217", "PyTorch is not installed", help="pip install 'stepgraph[torch]'") from None

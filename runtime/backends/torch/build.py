@@ -38,15 +38,17 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     learned = learn(plan, setting)
     loaded, models = _load(learned, setting)
     late, checked = _check(Trial.of(loaded, learned.plan.spec, models, setting))
+    loaded = _instrument(loaded, setting) if request.debug else loaded
     call_checked(loaded, learned.plan.spec, "build", setting.seed, device, setting.dtype, models)
+    engine = TorchEngine.over(loaded, learned.plan.spec, setting, late)
     return Built(
         plan=learned.plan,
         source=loaded.emitted.text,
         models=loaded.names["MODELS"],
         optimizers=loaded.names["OPTIMIZERS"],
         device=str(device),
-        notes=(*learned.notes, *checked),
-        engine=TorchEngine.over(loaded, learned.plan.spec, setting, late),
+        notes=(*learned.notes, *checked, *engine.module.notes()),
+        engine=engine,
     )
 
 
@@ -60,6 +62,11 @@ def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.M
     if ties:
         raise SpecError(ties, spec.texts())
     return loaded, models
+
+
+def _instrument(loaded: Loaded, setting: Setting) -> Loaded:
+    """Return the module of a debug build; the dry run is made without its checks, which look at numbers."""
+    return load_module(emit_module(loaded.program, provided=setting.given, debug=True), loaded.program)
 
 
 def _check(trial: Trial) -> tuple[Check | None, tuple[str, ...]]:

@@ -22,6 +22,7 @@ __all__ = [
     "find_written",
     "is_alias",
     "is_batch_norm",
+    "is_draw",
     "is_supported",
     "quiet",
 ]
@@ -56,6 +57,11 @@ def find_written(operation: Any, positional: tuple[object, ...], named: Mapping[
 def is_alias(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors share their memory."""
     return torch._C._is_alias_of(one, other)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def is_draw(target: object) -> bool:
+    """Return whether the target of a node of a graph is an operation that draws, or does so in training."""
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 
 
 @contextmanager

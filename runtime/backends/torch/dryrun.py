@@ -15,10 +15,12 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import FakeTensorMode, copying, is_alias, quiet
 from runtime.backends.torch.emission.module import Emitted
+from runtime.backends.torch.emission.needs import find_metrics
 from runtime.backends.torch.execution import Loaded, diagnose, find_span, load_module
 from runtime.backends.torch.messages import explain_unfakeable
 from runtime.backends.torch.mutation import Mutations
 from runtime.backends.torch.setting import Setting
+from runtime.backends.torch.stand_ins import stand_in
 from runtime.backends.torch.untouched import untouched
 from runtime.effects import find_functions, find_inputs
 from runtime.frames import describe
@@ -118,7 +120,7 @@ class _Attempt:
             self.failures.append(f"the models cannot be copied: {describe(error)}")
             return
         with fake or nullcontext(), self.trial.around(models), self.mutations.watched():
-            self._try(lambda: self._build(models))
+            self._try(lambda: self._build(models, unreal=fake is not None))
             for function in () if self.failures else find_functions(self.trial.program):
                 if function.mode in self.trial.modes:
                     self._try(lambda function=function: self._call(function, inputs))
@@ -135,9 +137,11 @@ class _Attempt:
         with copying(fake) if fake is not None else nullcontext():
             return copy.deepcopy(dict(self.trial.models)), copy.deepcopy(dict(self.trial.inputs))
 
-    def _build(self, models: Models) -> None:
+    def _build(self, models: Models, *, unreal: bool) -> None:
         """Call the module's ``build`` with the copies in place of the models it would make."""
         self.loaded.names["make_models"] = lambda *arguments: models
+        if unreal and not all(each.function.builtin for _, each in find_metrics(self.trial.program)):
+            self.loaded.names["running"] = stand_in(self.loaded.names["running"])
         self.loaded.call("build", 0, self.trial.setting.device, self.trial.setting.dtype)
 
     def _call(self, function: Function, inputs: Tensors) -> None:

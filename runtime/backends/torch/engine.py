@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from compiler.program import InputDecl
+from compiler.program import InputDecl, Program
 from graphspec.graph import GraphSpec
 from runtime.backend import Engine, Signature
 from runtime.backends.torch import tensors
 from runtime.backends.torch.execution import Loaded, call_checked
+from runtime.backends.torch.exporting import ProgramPacker, pack_model
+from runtime.backends.torch.module import Module
 from runtime.backends.torch.setting import Setting
+from runtime.backends.torch.state import read_state, restore_state
+from runtime.backends.torch.wrapped import find_names, name_slots
+from runtime.packed import PackedModel
+from runtime.state import State
 
 Check = Callable[[Mapping[str, torch.Tensor], str], None]
-
-
-@dataclass(slots=True)
-class Recorder:
-    """The gates of a module, remembering what fired last."""
-
-    gates: Any
-    last: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
-
-    def fire(self, mode: str) -> tuple[str, ...]:
-        """Count a step of a mode and return the gated ops that fire in it."""
-        self.last[mode] = fired = self.gates.fire(mode)
-        return fired
 
 
 @final
@@ -43,21 +36,21 @@ class TorchEngine(Engine):
     device: torch.device
     dtype: torch.dtype
     late_check: Check | None
-    gates: Recorder | None
+    module: Module
+    counts: bool
+    """The engine counts the steps: nothing in the module depends on their number."""
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting, late_check: Check | None) -> TorchEngine:
         """Return the engine of a built module."""
-        gates = Recorder(loaded.names["gates"]) if "gates" in loaded.names else None
-        if gates is not None:
-            loaded.names["gates"] = gates
         return cls(
             loaded=loaded,
             spec=spec,
             device=setting.device,
             dtype=setting.dtype,
             late_check=late_check,
-            gates=gates,
+            module=Module.of(loaded),
+            counts="clock" not in loaded.names,
         )
 
     def fingerprint(self, value: object) -> object:
@@ -84,30 +77,74 @@ class TorchEngine(Engine):
     def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
         if torch.is_grad_enabled():
-            return call_checked(self.loaded, self.spec, "step", batch, mode)
-        with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is not meant for the step
-            return call_checked(self.loaded, self.spec, "step", batch, mode)
+            outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
+        else:
+            with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is not meant for the step
+                outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
+        if self.counts:
+            self.module.clock.start(mode)
+            self.module.clock.finish()
+        return outputs
 
     def fired(self, mode: str) -> tuple[str, ...]:
         """Return the gated ops that fired in the last step of a mode."""
-        return () if self.gates is None else self.gates.last.get(mode, ())
+        gates = self.module.gates
+        return () if gates is None else gates.fired.get(mode, ())
+
+    def steps(self, mode: str) -> int:
+        """Return how many steps of a mode were finished."""
+        return self.module.clock.steps.get(mode, 0)
+
+    def state(self) -> State:
+        """Return everything that training changes, copied to the host."""
+        return read_state(self.module)
+
+    def restore(self, state: State) -> None:
+        """Make the step what it was when a state was read; nothing changes where something does not fit."""
+        restore_state(self.module, state)
+
+    def reset(self, mode: str) -> None:
+        """Start a mode anew: its step number, what its gates counted, its running metrics."""
+        self.module.reset(mode)
+
+    def end_epoch(self, mode: str) -> None:
+        """Start the metrics of a mode anew that run for an epoch."""
+        for metric in self.module.metrics(mode).values():
+            if metric.since == "epoch":
+                metric.reset()
 
     def tensors(self) -> dict[str, object]:
         """Return weights, buffers and optimizer slots by name."""
         found: dict[str, object] = {}
-        names = {}
-        for model, module in self.loaded.names["MODELS"].items():
+        models = self.loaded.names["MODELS"]
+        for model, module in models.items():
             for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                 found[f"models.{model}.{name}"] = tensor.detach()
-                names[id(tensor)] = f"{model}.{name}"
         for cell, optimizer in self.loaded.names["OPTIMIZERS"].items():
-            found.update(_slots(cell, optimizer, names))
+            found.update(_slots(cell, optimizer, find_names(models)))
         return found
 
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""
         models = self.loaded.names["MODELS"].items()
         return {name: sum(each.numel() for each in model.parameters()) for name, model in models}
+
+    def averaged(self) -> frozenset[str]:
+        """Return the averages that stand in for their models outside train mode."""
+        gates = self.loaded.names.get("gates")
+        return frozenset() if gates is None else frozenset(gates.averaged)
+
+    def pack_model(self, model: str) -> PackedModel:
+        """Return the parameters and persistent buffers of a model as a safetensors file."""
+        return pack_model(self.loaded.names["MODELS"][model], model)
+
+    def pack_program(self, program: Program) -> bytes:
+        """Return a program of one function without draws or writes as a file of ``torch.export.save``."""
+        known = self.loaded.names["MODELS"]
+        models = {model.name: known[model.name] for model in program.models}
+        return ProgramPacker(
+            program=program, spec=self.spec, models=models, device=self.device, dtype=self.dtype
+        ).pack()
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
         """Return a copy of a tensor on the host."""
@@ -116,9 +153,8 @@ class TorchEngine(Engine):
 
 def _slots(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the slots of an optimizer, named by parameter: ``optimizers.<cell>.<slot>.<parameter>``."""
-    single = len({names[id(each)].partition(".")[0] for each in optimizer.parameters}) == 1
+    named = name_slots(optimizer.parameters, names)
     for slot, values in optimizer.slots.items():
-        for parameter, value in zip(optimizer.parameters, values, strict=True):
+        for name, value in zip(named, values, strict=True):
             if isinstance(value, torch.Tensor):
-                model, _, name = names[id(parameter)].partition(".")
-                yield f"optimizers.{cell}.{slot}.{name if single else f'{model}.{name}'}", value
+                yield f"optimizers.{cell}.{slot}.{name}", value

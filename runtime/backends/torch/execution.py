@@ -42,8 +42,10 @@ class Loaded:
 
     def start(self, mode: str) -> None:
         """Key the draws of a function that is called by itself, as ``step`` would."""
+        if "clock" in self.names:
+            self.names["clock"].start(mode)
         if "random" in self.names:
-            self.names["random"].start(mode)
+            self.names["random"].start(mode, 1)
 
 
 def load_module(emitted: Emitted, program: Program) -> Loaded:
@@ -75,9 +77,11 @@ def diagnose(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
     """Return what to tell the user of an error raised inside the emitted module.
 
     GS210 where the user's own code raised, with the user's frames; GS211 where an operation of the step failed; GS212
-    where a loss does not reach all it is differentiated by.
+    where a loss does not reach all it is differentiated by; GS261 and GS262 from the checks of a debug build.
     """
-    op = _find_op(error, loaded)
+    if _is_finding(error, loaded):
+        return _tell_finding(error, spec)
+    op = find_op(error, loaded)
     subject, span = _name_subject(spec, op), find_span(spec, op)
     message, notes, help = interpret(error)
     raised = raised_in(error)
@@ -92,6 +96,18 @@ def diagnose(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
     unused = _name_unused(error, loaded, op)
     code = "GS212" if unused else "GS211"
     return Diagnostic(code=code, message=message, span=span, notes=unused or notes, help=help)
+
+
+def _is_finding(error: Exception, loaded: Loaded) -> bool:
+    """Return whether an error is what the checks of a debug build found."""
+    kind = loaded.names.get("Finding")
+    return kind is not None and isinstance(error, kind)
+
+
+def _tell_finding(found: Any, spec: GraphSpec) -> Diagnostic:
+    """Return what the checks of a debug build found, at the place of the op it began with."""
+    span = find_span(spec, found.op)
+    return Diagnostic(code=found.code, message=found.message, span=span, notes=found.notes, help=found.remedy)
 
 
 def _find_misused(error: Exception, spec: GraphSpec, name: str) -> str | None:
@@ -119,7 +135,7 @@ def find_span(spec: GraphSpec, name: str) -> Span | None:
     return None
 
 
-def _find_op(error: BaseException, loaded: Loaded) -> str:
+def find_op(error: BaseException, loaded: Loaded) -> str:
     """Return the op of the last line of the emitted module that an error went through and that belongs to one."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno or 0 for frame in frames if frame.filename == loaded.file]

@@ -167,7 +167,7 @@ def _find_false_traits(plan: Plan, name: str, seen: Observed) -> Iterator[Diagno
 
 def _compile_again(plan: Plan, observed: Observations) -> Plan:
     """Return the plan compiled with what was seen, under the same policy."""
-    return compile_step(plan.spec, plan.program.backend, plan.program.order, observed)
+    return compile_step(plan.spec, plan.program.backend, plan.program.order, observed, pace=plan.pace)
 
 
 def _tell(before: Plan, learned: Learned) -> Iterator[str]:

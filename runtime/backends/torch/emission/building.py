@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from compiler.program import Gate, ModelDecl, Plain, Program
 from runtime.backends.torch.emission import syntax
 from runtime.backends.torch.emission.flow import DRAWING_LAYERS, has_layer
+from runtime.backends.torch.emission.measuring import construct_metric, registration
 from runtime.backends.torch.emission.names import Names
-from runtime.backends.torch.emission.needs import Needs, find_needs
+from runtime.backends.torch.emission.needs import Needs, find_metrics, find_needs
 from runtime.backends.torch.emission.optimizers import construct_optimizer
 from runtime.backends.torch.emission.text import Block, Code, Line
 
@@ -47,6 +48,7 @@ def emit_build(program: Program, names: Names) -> Block:
         *_attach_lines(program, names),
         *_freeze_lines(program, names),
         *_registration(program, names),
+        *registration(program, names),
     )
     doc = "Make models and optimizers, once, before the first step; given models are put into training mode."
     return Block(header=Line(statement=header), body=body, doc=doc)
@@ -78,6 +80,8 @@ def _assignment(entry: Global) -> Line:
 def _globals(program: Program, names: Names) -> Iterator[Global]:
     """Yield every global variable in the order of its making."""
     needs = find_needs(program)
+    if needs.clock:
+        yield Global(name="clock", value=syntax.call("Clock"))
     for model in program.models:
         yield from _model_globals(model, names, needs)
     for models in needs.joint:
@@ -92,7 +96,12 @@ def _globals(program: Program, names: Names) -> Iterator[Global]:
         kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"
         yield Global(name="random", value=syntax.call(kind, *map(syntax.name, ("seed", "device", "dtype"))))
     if needs.gates:
-        yield Global(name="gates", value=syntax.call("Gates", _gates(program)))
+        yield Global(name="gates", value=syntax.call("Gates", syntax.name("clock"), _gates(program)))
+    for mode, metric in find_metrics(program):
+        value, place = construct_metric(metric, names), (metric.op, metric.place)
+        yield Global(name=names.metric(mode, metric.op), value=value, place=place)
+    if names.checks:
+        yield Global(name=names.checks, value=syntax.call("Checks", syntax.name("MODELS"), syntax.name("OPTIMIZERS")))
 
 
 def _model_globals(model: ModelDecl, names: Names, needs: Needs) -> Iterator[Global]:

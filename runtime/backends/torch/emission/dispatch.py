@@ -21,16 +21,28 @@ def emit_dispatch(program: Program, names: Names) -> Iterator[Code]:
     mode, batch = syntax.name("mode"), syntax.name("batch")
     body: list[Code] = []
     key: ast.expr = mode
+    started = syntax.call("clock.start", mode)
+    if needs.clock:
+        body.append(Line(statement=syntax.assign("number", started) if needs.random else syntax.perform(started)))
     if needs.gates:
-        fired = syntax.call("gates.fire", mode)
-        body.append(Line(statement=syntax.assign("fired", fired), comment="counts the step"))
+        body.append(Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode))))
         key = syntax.sequence([mode, syntax.name("fired")])
     if needs.random:
-        body.append(Line(statement=syntax.perform(syntax.call("random.start", mode)), comment="keys the step's draws"))
-    body.append(Line(statement=syntax.give(syntax.call(syntax.item(syntax.name("FUNCTIONS"), key), batch))))
+        keyed = syntax.call("random.start", mode, syntax.name("number"))
+        body.append(Line(statement=syntax.perform(keyed), comment="keys the step's draws"))
+    called = syntax.call(syntax.item(syntax.name("FUNCTIONS"), key), batch)
+    body.extend(_counted(called) if needs.clock else (Line(statement=syntax.give(called)),))
     modes = ", ".join(each.mode for each in program.modes)
     doc = f"Take one step of a mode ({modes}) with a batch of tensors by name; return its outputs."
     yield Block(header=Line(statement=header), body=tuple(body), doc=doc)
+
+
+def _counted(called: ast.expr) -> Iterator[Line]:
+    """Yield the call of the step's function and the lines that count the step, if it came to its end."""
+    yield Line(statement=syntax.assign("outputs", called))
+    finished = syntax.perform(syntax.call("clock.finish"))
+    yield Line(statement=finished, comment="counts the step: one that fails leaves no trace")
+    yield Line(statement=syntax.give(syntax.name("outputs")))
 
 
 def _table(program: Program, names: Names) -> ast.expr:

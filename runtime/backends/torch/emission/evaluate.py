@@ -11,6 +11,7 @@ from runtime.backends.torch.emission import syntax
 from runtime.backends.torch.emission.callees import builtin_call
 from runtime.backends.torch.emission.flow import carries
 from runtime.backends.torch.emission.scope import Lowered, Scope, keywords, leaf_lines, line_of, positional, with_notes
+from runtime.effects import is_running
 
 OPERATORS: Mapping[str, ast.operator] = {
     "add": ast.Add(),
@@ -33,6 +34,8 @@ def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
     )
     if instruction.graph or not scope.flow.recorded:
         return Lowered(code=lines)
+    if is_running(instruction):
+        return Lowered(code=lines, graph="either")  # it sees to that itself
     needless = carries(instruction.arguments, scope.flow.carrying) and instruction.function.name != "stop"
     return Lowered(code=lines, graph="without" if needless else "either")
 
@@ -40,6 +43,9 @@ def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
 def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
     """Return the call, an operator where there is one."""
     function = instruction.function
+    if is_running(instruction):
+        metric = scope.names.metric(scope.mode, instruction.op)
+        return syntax.call(metric, *positional(instruction.arguments, scope), **keywords(instruction.arguments, scope))
     if not function.builtin:
         return _user_call(instruction, scope)
     operands = positional(instruction.arguments, scope)

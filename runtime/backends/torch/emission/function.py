@@ -23,6 +23,7 @@ from compiler.program import (
     Transform,
 )
 from runtime.backends.torch.emission import syntax
+from runtime.backends.torch.emission.debugging import input_lines, instrument, start_lines
 from runtime.backends.torch.emission.draw import batch_size_lines, lower_random
 from runtime.backends.torch.emission.evaluate import lower_evaluate
 from runtime.backends.torch.emission.flow import find_differentiated, find_flow, find_modes, is_modal
@@ -43,11 +44,13 @@ def emit_function(function: Function, program: Program, names: Names) -> Block:
         flow=find_flow(function),
         differentiated=find_differentiated(program),
         switches=find_switches(function),
+        mode=function.mode,
     )
-    lowered = [lower(each, scope) for each in gather_releases(function.instructions)]
+    instructions = gather_releases(function.instructions)
+    lowered = [instrument(each, lower(each, scope), function, scope) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)
-    body = (*_mode_lines(function, scope), *_input_lines(function, scope), *group(lowered))
+    body = (*start_lines(scope), *_mode_lines(function, scope), *_input_lines(function, scope), *group(lowered))
     return Block(header=Line(statement=header), body=body, doc=_doc(function, program))
 
 
@@ -167,6 +170,7 @@ def _input_lines(function: Function, scope: Scope) -> Iterator[Code]:
         yield _input_line(entry, syntax.assign(variable, read), comment=_shape_comment(entry))
         if entry.name in scope.flow.leaves:
             yield _input_line(entry, as_leaf(variable), comment="a gradient is taken with respect to it")
+        yield from input_lines(entry, scope)
     yield from batch_size_lines(function, scope)
 
 
@@ -183,4 +187,7 @@ def _shape_comment(entry: InputDecl) -> str:
 def _doc(function: Function, program: Program) -> str:
     """Return what the function is: its step, mode, what fires in it, and the policy that ordered it."""
     active = f", active: {', '.join(function.active)}" if function.active else ""
-    return f"{program.name}, {function.mode}{active}. Order: {program.order}."
+    averages = {gate.op for gate in program.mode(function.mode).gates if gate.clock == "averaged"}
+    used = ", ".join(op for op in function.gated if op in averages)
+    swapped = f", evaluating {used}" if used else ""
+    return f"{program.name}, {function.mode}{active}{swapped}. Order: {program.order}."

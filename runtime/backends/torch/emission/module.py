@@ -13,6 +13,7 @@ from runtime.backends.torch.emission.construction import emit_models
 from runtime.backends.torch.emission.dispatch import emit_dispatch
 from runtime.backends.torch.emission.function import emit_function
 from runtime.backends.torch.emission.imports import find_user_paths, import_lines, user_imports
+from runtime.backends.torch.emission.measuring import epoch_function, register_lines
 from runtime.backends.torch.emission.names import Names, choose_names
 from runtime.backends.torch.emission.support import Support, read_library, select_support
 from runtime.backends.torch.emission.text import Block, Code, Line, Source, plain, print_code
@@ -31,15 +32,18 @@ class Emitted:
     names: Names
 
 
-def emit_module(program: Program, provided: Iterable[str] = ()) -> Emitted:
-    """Return the source of a program; models in ``provided`` are given to ``build``, their class is not imported."""
+def emit_module(program: Program, provided: Iterable[str] = (), *, debug: bool = False) -> Emitted:
+    """Return the source of a program; models in ``provided`` are given to ``build``, their class is not imported.
+
+    With ``debug`` every instruction is followed by checks of what it made or wrote.
+    """
     given = frozenset(provided)
     library = read_library()
     # Written twice: which support code is used shows in the first text, and only that takes names from the spec.
-    first = _emit_parts(program, choose_names(program, library.definitions), given)
+    first = _emit_parts(program, choose_names(program, library.definitions, debug=debug), given)
     used = frozenset(name for part in first for name in _find_names(part))
     support = select_support(sorted(used), library)
-    names = choose_names(program, (each.name for each in support.definitions))
+    names = choose_names(program, (each.name for each in support.definitions), debug=debug)
     page = print_code(
         (
             Source(text=_docstring(program, names, given)),
@@ -55,11 +59,13 @@ def emit_module(program: Program, provided: Iterable[str] = ()) -> Emitted:
 def _emit_parts(program: Program, names: Names, provided: frozenset[str]) -> Iterator[Code]:
     """Yield the module's own code: registers, models, ``build``, functions and ``step``, blank lines between."""
     yield from _registers()
+    yield from register_lines(program)
     yield from (GAP, emit_models(program, names, provided), GAP, emit_build(program, names))
     for function in find_functions(program):
         yield from (GAP, emit_function(function, program, names))
     for part in emit_dispatch(program, names):
         yield from (GAP, part)
+    yield from epoch_function(program)
 
 
 def _registers() -> Iterator[Line]:

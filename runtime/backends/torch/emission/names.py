@@ -12,11 +12,13 @@ from compiler.program import Apply, Evaluate, Gradient, Instruction, Program, Tr
 from runtime.effects import find_definitions, find_functions
 
 FIXED = (
-    "F", "FUNCTIONS", "MODELS", "OPTIMIZERS", "annotations", "batch", "batch_size", "build", "copy", "device", "dtype",
-    "fired", "gates", "given", "made", "make_models", "mode", "model", "models", "name", "nn", "p", "random", "seed",
-    "step", "torch",
+    "F", "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "annotations", "batch", "batch_size", "build", "clock", "copy",
+    "device", "dtype", "end_epoch", "fired", "gates", "given", "made", "make_models", "metric", "mode", "model",
+    "models", "name", "nn", "number", "outputs", "p", "random", "seed", "step", "torch",
 )  # fmt: skip
 """Identifiers the emitted module uses itself."""
+CHECKS = ("checks", "")
+"""Kind and key of the checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,10 @@ class Names:
         """Return the global variable of an optimizer."""
         return self.table["optimizer", name]
 
+    def metric(self, mode: str, op: str) -> str:
+        """Return the global variable of a running metric of a mode."""
+        return self.table["metric", f"{mode} {op}"]
+
     def joint(self, models: tuple[str, ...]) -> str:
         """Return the list of the parameters of several models."""
         return self.table["joint", " ".join(models)]
@@ -66,19 +72,25 @@ class Names:
         home, _, rest = import_key(path).partition(" ")
         return ".".join((self.table["import", home], *rest.split()))
 
+    @property
+    def checks(self) -> str:
+        """Return the global variable of the checks of a debug build; empty in others."""
+        return self.table.get(CHECKS, "")
+
     def function(self, function: str) -> str:
         """Return the name of an emitted step function."""
         return self.table["function", function]
 
 
-def choose_names(program: Program, taken: Iterable[str]) -> Names:
+def choose_names(program: Program, taken: Iterable[str], *, debug: bool = False) -> Names:
     """Return the identifiers of a module: models first, then values, then what is derived from them.
 
     ``taken`` are the names of the support library; keywords, builtins and the module's own names are avoided as well.
     """
     used = {*FIXED, *taken, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
     table: dict[tuple[str, str], str] = {}
-    for kind, key, wish in _wishes(program):
+    first = ((*CHECKS, "checks"),) if debug else ()
+    for kind, key, wish in (*first, *_wishes(program)):
         if (kind, key) not in table:
             table[kind, key] = _free(wish, used)
             used.add(table[kind, key])
@@ -127,6 +139,8 @@ def _derived(program: Program) -> Iterator[tuple[str, str, str]]:
     for function in find_functions(program):
         for instruction in function.instructions:
             yield from _sets(instruction)
+            if isinstance(instruction, Evaluate) and instruction.family == "metric":
+                yield "metric", f"{function.mode} {instruction.op}", f"{function.mode}_{instruction.op}"
 
 
 def _sets(instruction: Instruction) -> Iterator[tuple[str, str, str]]:

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from compiler.program import Apply, Assign, Blend, Forward, Gradient, Instruction, Program, Random
+from compiler.program import (
+    Apply,
+    Assign,
+    Blend,
+    Evaluate,
+    Forward,
+    Gradient,
+    Instruction,
+    Program,
+    Random,
+    ScheduleDecl,
+)
 from runtime.backends.torch.emission.flow import find_differentiated
-from runtime.effects import find_functions
+from runtime.effects import find_functions, is_running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +38,8 @@ class Needs:
     """(models of a gradient set, one of them) where the part of that one is used."""
     random: bool
     gates: bool
+    clock: bool
+    """The steps are counted: something depends on their number."""
 
 
 def find_needs(program: Program) -> Needs:
@@ -36,6 +49,8 @@ def find_needs(program: Program) -> Needs:
     followed = frozenset(model for each in instructions for model in _followed(each))
     split = frozenset(each.name for each in program.models if each.kind == "class") & differentiated & followed
     joint = tuple(dict.fromkeys(models for each in instructions for models in _joint(each)))
+    random = any(isinstance(each, Random) or (isinstance(each, Forward) and each.draws) for each in instructions)
+    gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
     return Needs(
         differentiated=differentiated,
@@ -45,9 +60,26 @@ def find_needs(program: Program) -> Needs:
         taps=_find_taps(instructions),
         joint=tuple(dict.fromkeys((*joint, *(each.models for each in program.optimizers if len(each.models) > 1)))),
         parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each))),
-        random=any(isinstance(each, Random) or (isinstance(each, Forward) and each.draws) for each in instructions),
-        gates=any(mode.gates for mode in program.modes),
+        random=random,
+        gates=gates,
+        clock=random or gates or _is_paced(program) or bool(find_metrics(program)),
     )
+
+
+def find_metrics(program: Program) -> tuple[tuple[str, Evaluate], ...]:
+    """Return (mode, instruction) of every metric with a running value; one of the user's always may have its own."""
+    found: dict[tuple[str, str], Evaluate] = {}
+    for function in find_functions(program):
+        for each in function.instructions:
+            if isinstance(each, Evaluate) and is_running(each):
+                found.setdefault((function.mode, each.op), each)
+    return tuple((mode, each) for (mode, _), each in found.items())
+
+
+def _is_paced(program: Program) -> bool:
+    """Return whether some option of an optimizer changes with the steps."""
+    options = (option for optimizer in program.optimizers for option in optimizer.options.values())
+    return any(isinstance(each, ScheduleDecl) and each.clock != "updates" for each in options)
 
 
 def _followed(instruction: Instruction) -> Iterator[str]:

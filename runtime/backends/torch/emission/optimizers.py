@@ -18,10 +18,12 @@ WRAPPED: Mapping[str, str] = {
     "nadam": "torch.optim.NAdam",
 }
 """Rules for which torch's class is used as it is."""
-SCHEDULES: Mapping[str, str] = {"step": "step_decay"}
+SCHEDULES: Mapping[str, str] = {"step": "step_decay", "join": "joined"}
 """Schedules whose maker has another name in the library."""
 FIELDS: Mapping[str, str] = {"from": "start"}
 """Fields of schedules that are keywords of Python."""
+PACES: Mapping[str, str] = {"samples": "times", "epochs": "every"}
+"""By clock, what `paced` calls its pace."""
 
 
 def construct_optimizer(optimizer: OptimizerDecl, names: Names) -> ast.expr:
@@ -38,8 +40,22 @@ def construct_optimizer(optimizer: OptimizerDecl, names: Names) -> ast.expr:
 
 
 def _option(value: Plain | ScheduleDecl) -> ast.expr:
-    """Return an option: a literal, or a schedule."""
+    """Return an option: a literal, or a schedule, which reads another clock than its optimizer's through `paced`."""
     if not isinstance(value, ScheduleDecl):
         return syntax.literal(value)
-    fields = {FIELDS.get(name, name): syntax.constant(number) for name, number in value.fields.items()}
-    return syntax.call(SCHEDULES.get(value.kind, value.kind), **fields)
+    if value.clock == "updates":
+        return _curve(value)
+    pace = {PACES[value.clock]: syntax.constant(value.pace)} if value.clock in PACES else {}
+    return syntax.call("paced", syntax.name("clock"), _curve(value), **pace)
+
+
+def _curve(schedule: ScheduleDecl) -> ast.expr:
+    """Return a curve: a call of its maker."""
+    fields = {FIELDS.get(name, name): syntax.constant(number) for name, number in schedule.fields.items()}
+    if schedule.values:
+        keys: list[ast.expr | None] = [syntax.constant(moment) for moment in (0, *schedule.moments)]
+        fields["at"] = ast.Dict(keys=keys, values=[syntax.constant(value) for value in schedule.values])
+    if schedule.parts:
+        fields["parts"] = syntax.listing(_curve(part) for part in schedule.parts)
+        fields["at"] = syntax.listing(syntax.constant(moment) for moment in schedule.moments)
+    return syntax.call(SCHEDULES.get(schedule.kind, schedule.kind), **fields)

@@ -25,6 +25,7 @@ class Scope:
     """The models that some gradient is taken for; the others' weights never require one."""
     switches: Mapping[str, bool]
     """By op of a forward: the mode (train or not) to switch its model to right before."""
+    mode: str
 
 
 LONGEST_NOTE = 60

@@ -17,15 +17,14 @@ class KeyedRandom:
 
     def __init__(self, seed: int, device: torch.device | str, dtype: torch.dtype = torch.float32) -> None:
         self.seed, self.device, self.dtype = seed, torch.device(device), dtype
-        self.steps: dict[str, int] = {}  # started so far, by mode: all that a checkpoint must keep
         self.keys: dict[str, dict[str, tuple[int, int]]] = {}  # by mode and op
-        self.mode, self.step = "", 0
+        self.mode, self.step = "", 0  # of the step that runs: all that its draws depend on
         self.current: dict[str, tuple[int, int]] = {}  # the keys of the mode that runs
         self.words, self.draws = (0, 0), 0  # the key of the op that runs, and its draws so far
 
-    def start(self, mode: str) -> None:
-        """Start the next step of a mode."""
-        self.step = self.steps[mode] = self.steps.get(mode, 0) + 1
+    def start(self, mode: str, step: int) -> None:
+        """Start the step of this number in a mode."""
+        self.step = step
         if mode != self.mode:
             self.mode, self.current = mode, self.keys.setdefault(mode, {})
 

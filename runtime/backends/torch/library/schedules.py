@@ -1,9 +1,12 @@
-"""Schedules: numbers that change with the updates applied so far; each maker returns a function of that count."""
+"""Schedules: numbers that change while training; each maker returns a function of n, which counts from 0."""
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+
+from runtime.backends.torch.library.clocks import Clock
 
 
 def constant(value: float) -> Callable[[int], float]:
@@ -17,12 +20,12 @@ def linear(start: float, to: float, over: float) -> Callable[[int], float]:
 
 
 def cosine(start: float, to: float, over: float) -> Callable[[int], float]:
-    """Return half a cosine wave from ``start`` to ``to`` over ``over`` updates (SGDR, Loshchilov and Hutter 2017)."""
+    """Return half a cosine wave from ``start`` to ``to`` over ``over`` (SGDR, Loshchilov and Hutter 2017)."""
     return lambda n: to + (start - to) * (1 + math.cos(math.pi * min(n / over, 1.0))) / 2
 
 
 def polynomial(start: float, to: float, over: float, power: float) -> Callable[[int], float]:
-    """Return to + (start - to) (1 - n / over)^power, kept at ``to`` after ``over`` updates."""
+    """Return to + (start - to) (1 - n / over)^power, kept at ``to`` after ``over``."""
     return lambda n: to + (start - to) * (1 - min(n / over, 1.0)) ** power
 
 
@@ -37,5 +40,32 @@ def step_decay(start: float, factor: float, every: float) -> Callable[[int], flo
 
 
 def warmup(start: float, to: float, over: float) -> Callable[[int], float]:
-    """Return a straight line from ``start`` to ``to`` over ``over`` updates, kept from then on."""
+    """Return a straight line from ``start`` to ``to`` over ``over``, kept from then on."""
     return linear(start, to, over)
+
+
+def piecewise(at: Mapping[int, float]) -> Callable[[int], float]:
+    """Return the value at the last key that n has reached; the first key is 0."""
+    moments, values = list(at), list(at.values())
+    return lambda n: values[bisect.bisect_right(moments, n) - 1]
+
+
+def joined(parts: Sequence[Callable[[int], float]], at: Sequence[int]) -> Callable[[int], float]:
+    """Return one part after the other: the next begins at each n in ``at``, from its own 0 (optax.join_schedules)."""
+    begins = [0, *at]
+
+    def read(n: int) -> float:
+        """Return the value of the part that n lies in."""
+        index = bisect.bisect_right(begins, n) - 1
+        return parts[index](n - begins[index])
+
+    return read
+
+
+def paced(clock: Clock, schedule: Callable[[int], float], *, times: int = 1, every: int = 1) -> Callable[[int], float]:
+    """Return a schedule of the finished train steps in place of the updates: of ``times`` each, or ``every`` so many.
+
+    Steps are read with neither, the samples before this step with ``times`` their number in one, and the finished
+    epochs with ``every`` the steps of one.
+    """
+    return lambda n: schedule(clock.steps.get("train", 0) * times // every)

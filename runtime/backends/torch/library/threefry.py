@@ -112,11 +112,22 @@ def inverse_normal(p: torch.Tensor) -> torch.Tensor:
     """Return the quantile of the standard normal distribution at 0 < p < 1, to about 16 digits (AS 241)."""
     centred = p - 0.5
     inner = 0.180625 - centred * centred
-    tail = torch.sqrt(-natural_log(torch.minimum(p, 1.0 - p)))
+    tail = square_root(-natural_log(torch.minimum(p, 1.0 - p)))
     near, far = tail - 1.6, tail - 5.0
     outer = torch.where(tail <= 5.0, ratio_of(TAIL, near), ratio_of(FAR_TAIL, far))
     outer = torch.where(centred < 0.0, -outer, outer)
     return torch.where(torch.abs(centred) <= 0.425, centred * ratio_of(CENTRE, inner), outer)
+
+
+def square_root(x: torch.Tensor) -> torch.Tensor:
+    """Return the root of positive numbers rounded as IEEE 754 says: vector libraries miss the last bit of some."""
+    y = torch.sqrt(x)
+    high = y * 134217729.0  # Dekker 1971: 2^27 + 1 splits a number into halves whose products are exact
+    high = high - (high - y)
+    low = y - high
+    product = y * y
+    error = ((high * high - product) + 2.0 * high * low) + low * low
+    return y + ((x - product) - error) / (2.0 * y)
 
 
 def ratio_of(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: torch.Tensor) -> torch.Tensor:

@@ -14,8 +14,17 @@ from runtime.backends.torch.library import clocks
 def run_emitted(gates: tuple[Gate, ...], steps: int) -> list[tuple[str, ...]]:
     """Return what fires step by step in emitted code."""
     made = [clocks.Gate(g.op, g.clock, g.every, g.start, g.until, g.follows) for g in gates]
-    runner = clocks.Gates({"train": made})
-    return [runner.fire("train") for _ in range(steps)]
+    clock = clocks.Clock()
+    runner = clocks.Gates(clock, {"train": made})
+    return [make_step(clock, runner) for _ in range(steps)]
+
+
+def make_step(clock: clocks.Clock, gates: clocks.Gates, mode: str = "train") -> tuple[str, ...]:
+    """Return what fires in the next step, which comes to its end."""
+    clock.start(mode)
+    fired = gates.fire(mode)
+    clock.finish()
+    return fired
 
 
 def run_compiled(gates: tuple[Gate, ...], steps: int, always: frozenset[str]) -> list[frozenset[str]]:

@@ -14,7 +14,7 @@ from runtime.backends.torch.library.randomness import NativeRandom, PortableRand
 def drawing(kind: type[NativeRandom] | type[PortableRandom], p: float) -> tuple[NativeRandom | PortableRandom, Dropout]:
     """Return a dropout layer and its source of random numbers."""
     random, layer = kind(0, "cpu"), Dropout(p)
-    random.start("train")
+    random.start("train", 1)
     random.attach(layer)
     return random, layer
 

@@ -1,0 +1,109 @@
+"""Pace: what is known of a run before it starts, and durations turned into steps by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import final
+
+from graphspec.durations import Duration, Unit
+from graphspec.graph import GraphSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long an epoch (in steps), a step (in samples) and the run (in steps) are; None where nobody knows."""
+
+    epoch: int | None = None
+    batch: int | None = None
+    run: int | None = None
+
+
+STEPS = "or count steps: `1000 steps`"
+MISSING: Mapping[Unit, tuple[str, str]] = {
+    "epochs": ("how many steps an epoch has", f"declare `data: {{train: ...}}` with a source of known length, {STEPS}"),
+    "samples": ("how many samples a step takes", f"declare `data: {{train: ...}}` with its `batch`, {STEPS}"),
+    "run": ("how many steps the run makes", f"write `run: {{steps: ...}}`, {STEPS}"),
+}
+"""For every unit that only a run has: what must be known, and how the spec says it."""
+
+
+@final
+class PaceProblem(Exception):
+    """A length that cannot be counted: why, the remedy, the unit whose length is not known, and the place below."""
+
+    def __init__(self, message: str, help: str, *, unit: Unit | None = None, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.help = help
+        self.unit: Unit | None = unit
+        self.path = path
+
+    def within(self, message: str, path: tuple[str | int, ...]) -> PaceProblem:
+        """Return the problem of what cannot be read for this one, at a place."""
+        return PaceProblem(f"{message}: {self.message}", self.help, unit=self.unit, path=path)
+
+    def notes(self, spec: GraphSpec) -> tuple[str, ...]:
+        """Return who knows: a source of the user's own is imported by `run` only."""
+        train = spec.data.get("train")
+        is_own = self.unit in ("epochs", "run") and train is not None and train.class_path is not None
+        return ("`data.train` is a source of your own: only `run` imports it, and knows its length",) if is_own else ()
+
+
+def complete_pace(spec: GraphSpec, pace: Pace | None) -> Pace:
+    """Return a pace with what the spec itself says where it is silent: the batch size, and the length of the run."""
+    given = pace or Pace()
+    train = spec.data.get("train")
+    run = spec.run.steps
+    if run is None and spec.run.epochs is not None and given.epoch is not None:
+        run = spec.run.epochs * given.epoch
+    return Pace(
+        epoch=given.epoch,
+        batch=train.batch if given.batch is None and train is not None else given.batch,
+        run=run if given.run is None else given.run,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tempo:
+    """A pace, and how many steps lie between two updates; None with what is not known, and a remedy."""
+
+    pace: Pace
+    interval: Fraction | None = None
+    missing: str = "whose updates are meant"
+    help: str = "count steps: `1000 steps`"
+
+    def length(self, unit: Unit) -> Fraction:
+        """Return how many steps one of a unit takes; raise PaceProblem where that is not known."""
+        match unit:
+            case "steps":
+                return Fraction(1)
+            case "updates":
+                return _known(self.interval, self.missing, self.help, unit)
+            case "epochs":
+                return _known(self.pace.epoch, *MISSING[unit], unit)
+            case "samples":
+                return 1 / _known(self.pace.batch, *MISSING[unit], unit)
+            case "run":
+                return _known(self.pace.run, *MISSING[unit], unit)
+
+    def steps(self, duration: Duration) -> Fraction:
+        """Return a duration in steps; raise PaceProblem where that is not known."""
+        return exact(duration.count) * self.length(duration.unit)
+
+    def convert(self, duration: Duration, unit: Unit) -> Fraction:
+        """Return a duration in another unit; raise PaceProblem where that is not known."""
+        return exact(duration.count) if duration.unit == unit else self.steps(duration) / self.length(unit)
+
+
+def _known(value: Fraction | int | None, missing: str, help: str, unit: Unit) -> Fraction:
+    """Return what must be known."""
+    if value is None:
+        raise PaceProblem(f"it is not known {missing}", help, unit=unit)
+    return Fraction(value)
+
+
+def exact(count: float) -> Fraction:
+    """Return a count as it is written: 0.1 is one tenth, not the nearest binary number."""
+    return Fraction(repr(count))

@@ -1,0 +1,121 @@
+"""Schedules in ticks: every length of a declared schedule counted by its clock, at the tempo of its optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from compiler.optimizers import find_optimizers, find_tempo
+from compiler.pace import Pace, PaceProblem, Tempo, exact
+from compiler.program import ScheduleDecl
+from graphspec.curves import LENGTHS, CurveSpec
+from graphspec.diagnostics import Diagnostic
+from graphspec.durations import Duration, Length
+from graphspec.graph import GraphSpec
+from graphspec.schedules import Clock, PartSpec, ScheduleSpec
+
+Path = tuple[str | int, ...]
+
+
+def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
+    """Yield E-PACE for every schedule that cannot be counted by its clock."""
+    for cell in find_optimizers(spec):
+        tempo = find_tempo(spec, cell, pace)
+        for option, value in cell.optimizer.options.items():
+            if isinstance(value, ScheduleSpec):
+                try:
+                    declare_schedule(value, tempo)
+                except PaceProblem as problem:
+                    place = (*cell.path, option)
+                    span = spec.span(*place, *problem.path, key="at" in problem.path) or spec.span(*place)
+                    notes = problem.notes(spec)
+                    yield Diagnostic(code="E-PACE", message=problem.message, span=span, notes=notes, help=problem.help)
+
+
+def declare_schedule(schedule: ScheduleSpec, tempo: Tempo) -> ScheduleDecl:
+    """Return a schedule with all lengths in ticks of its clock; raise PaceProblem where they cannot be counted."""
+    count = _Count(clock=schedule.clock, tempo=tempo)
+    pace = count.pace()
+    if schedule.parts is None:
+        return _declare_curve(schedule, count, (), pace)
+    parts = tuple(_declare_curve(part, count, ("parts", index), pace) for index, part in enumerate(schedule.parts))
+    return ScheduleDecl(
+        kind="join", clock=schedule.clock, pace=pace, parts=parts, moments=_find_joints(schedule.parts, count)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Count:
+    """How lengths are counted: by which clock, at which tempo."""
+
+    clock: Clock
+    tempo: Tempo
+
+    def pace(self) -> int:
+        """Return the steps of an epoch on the clock `epochs`, the samples of a step on `samples`, else 1."""
+        if self.clock in ("updates", "steps"):
+            return 1
+        try:
+            length = self.tempo.length(self.clock)
+        except PaceProblem as problem:
+            raise problem.within(f"`clock: {self.clock}` cannot be read", ("clock",)) from problem
+        return int(length if self.clock == "epochs" else 1 / length)
+
+    def ticks(self, length: Length, *path: str | int) -> Fraction:
+        """Return a length in ticks of the clock; a number is one already."""
+        if not isinstance(length, Duration):
+            return exact(length)
+        try:
+            return self.tempo.convert(length, self.clock)
+        except PaceProblem as problem:
+            raise problem.within(f"`{length}` of a schedule cannot be counted in {self.clock}", path) from problem
+
+
+def _declare_curve(curve: CurveSpec, count: _Count, path: Path, pace: int) -> ScheduleDecl:
+    """Return one curve with its lengths in ticks."""
+    fields: dict[str, float] = {}
+    for name, value in curve.fields.items():
+        if name in LENGTHS:
+            fields[name] = _plain(count.ticks(value, *path, name))
+        elif not isinstance(value, Duration):
+            fields[name] = value
+    moments = [
+        count.ticks(moment, *path, "at", key) for key, (moment, _) in zip(curve.at or (), curve.moments, strict=True)
+    ]
+    return ScheduleDecl(
+        kind=curve.schedule,
+        fields=fields,
+        clock=count.clock,
+        pace=pace,
+        values=tuple(value for _, value in curve.moments),
+        moments=_whole(moments[1:], (*path, "at"), tuple(curve.at or ())[1:]),
+    )
+
+
+def _find_joints(parts: Sequence[PartSpec], count: _Count) -> tuple[int, ...]:
+    """Return the ticks at which the parts of a join but the first begin."""
+    joints: list[Fraction] = []
+    for index, part in enumerate(parts[:-1]):
+        name = "over" if part.for_ is None else "for"
+        lasting = count.ticks(part.length or 0, "parts", index, name)
+        joints.append(lasting + (joints[-1] if joints else 0))
+    return _whole(joints, ("parts",), tuple(range(1, len(parts))))
+
+
+def _whole(moments: Sequence[Fraction], path: Path, keys: Sequence[str | int]) -> tuple[int, ...]:
+    """Return the first whole tick at or after each moment; raise PaceProblem where two fall on the same."""
+    found: list[int] = []
+    for key, moment in zip(keys, moments, strict=True):
+        tick = math.ceil(moment)
+        if tick <= (found[-1] if found else 0):
+            message = f"what begins at tick {tick} of this schedule's clock does not come after what stands before it"
+            raise PaceProblem(message, "give each a whole tick of the clock, in their order", path=(*path, key))
+        found.append(tick)
+    return tuple(found)
+
+
+def _plain(number: Fraction) -> float:
+    """Return a number of ticks as it is best read: whole where it is whole."""
+    return int(number) if number.denominator == 1 else float(number)

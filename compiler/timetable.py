@@ -1,0 +1,72 @@
+"""The timetable of a plan in words: schedules with their clocks, and the steps in which ops start and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from compiler.program import Apply, OptimizerDecl, Program, ScheduleDecl
+
+if TYPE_CHECKING:
+    from compiler.plan import Plan
+
+
+def find_schedules(program: Program, mode: str) -> Iterator[tuple[OptimizerDecl, str, ScheduleDecl]]:
+    """Yield the schedules of the optimizers that a mode applies, with their options."""
+    instructions = [each for function in program.mode(mode).functions for each in function.instructions]
+    applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
+    for optimizer in program.optimizers:
+        for option, value in optimizer.options.items():
+            if optimizer.name in applied and isinstance(value, ScheduleDecl):
+                yield optimizer, option, value
+
+
+def tell_schedule(schedule: ScheduleDecl) -> str:
+    """Return a schedule in words: `cosine from 0.001 to 0 over 3000 updates`."""
+    if not schedule.parts:
+        return _tell_curve(schedule, schedule.clock)
+    first, *others = (_tell_curve(part, schedule.clock) for part in schedule.parts)
+    later = (f"from {begin} {schedule.clock} on {part}" for begin, part in zip(schedule.moments, others, strict=True))
+    return "; ".join((first, *later))
+
+
+def tell_clock(schedule: ScheduleDecl) -> str:
+    """Return what a schedule counts, in words."""
+    match schedule.clock:
+        case "updates":
+            return "updates applied"
+        case "steps":
+            return "train steps"
+        case "samples":
+            return f"samples, {schedule.pace} in a train step"
+        case "epochs":
+            return f"epochs finished, {schedule.pace} train steps each"
+
+
+def tell_moments(plan: Plan, mode: str) -> Iterator[str]:
+    """Yield the step of every start and end that the spec gives in another unit."""
+    for gate in plan.program.mode(mode).gates:
+        op = plan.spec.ops[gate.op]
+        if gate.start is not None and op.start is not None and op.start.unit != "steps":
+            yield f"{gate.op} starts at step {gate.start} (start: {op.start})"
+        if gate.until is not None and op.until is not None and op.until.unit != "steps":
+            yield f"{gate.op} ends with step {gate.until} (until: {op.until})"
+
+
+def _tell_curve(curve: ScheduleDecl, unit: str) -> str:
+    """Return a curve in words, its lengths in a unit."""
+    fields = {name: f"{value:.6g}" for name, value in curve.fields.items()}
+    match curve.kind:
+        case "constant":
+            return f"constant {fields['value']}"
+        case "exponential":
+            return f"exponential from {fields['from']}, times {fields['rate']} per {fields['per']} {unit}"
+        case "step":
+            return f"step from {fields['from']}, times {fields['factor']} every {fields['every']} {unit}"
+        case "piecewise":
+            first, *others = curve.values
+            later = (f"{value:g} from {at} {unit} on" for at, value in zip(curve.moments, others, strict=True))
+            return ", ".join((f"piecewise {first:g}", *later))
+        case _:
+            way = f"{curve.kind} from {fields['from']} to {fields['to']} over {fields['over']} {unit}"
+            return way if "power" not in fields else f"{way}, power {fields['power']}"

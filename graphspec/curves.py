@@ -1,0 +1,141 @@
+"""Curves: the shapes a schedule can have, each with the fields it needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from annotated_types import Ge, Gt
+from pydantic import AfterValidator, AllowInfNan, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
+
+from graphspec.declaration import Declaration, below, problem
+from graphspec.durations import Duration, Length, LengthField, parse_duration
+
+ScheduleKind: TypeAlias = Literal[
+    "constant", "linear", "cosine", "polynomial", "exponential", "step", "warmup", "piecewise", "join"
+]
+
+FIELDS: Mapping[ScheduleKind, Mapping[str, float | None]] = {
+    "constant": {"value": None},
+    "linear": {"from": None, "to": 0.0, "over": None},
+    "cosine": {"from": None, "to": 0.0, "over": None},
+    "polynomial": {"from": None, "to": 0.0, "over": None, "power": 1.0},
+    "exponential": {"from": None, "rate": None, "per": 1},
+    "step": {"from": None, "factor": None, "every": None},
+    "warmup": {"from": 0.0, "to": None, "over": None},
+    "piecewise": {"at": None},
+    "join": {"parts": None},
+}
+"""The fields of every kind with their defaults; None where the field must be written."""
+
+LENGTHS = ("over", "per", "every")
+"""The fields that say how long something is; the others are values."""
+
+Finite = Annotated[float, Strict(), AllowInfNan(False)]
+
+_ZERO = re.compile(r"0(\s*[A-Za-z]+)?")
+
+
+def parse_moment(key: str) -> Length:
+    """Return a moment that a key spells: a number of ticks, a duration, or 0 in any unit.
+
+    Raises a validation error with code GS050 for anything else.
+    """
+    if _ZERO.fullmatch(key.strip()):
+        return 0
+    return int(key) if key.isdecimal() else parse_duration(key)
+
+
+def _check_moments(at: dict[str, float]) -> dict[str, float]:
+    """Refuse moments that are none, that do not begin with 0, or that stand in no order."""
+    before: Length | None = None
+    for key in at:
+        moment = _read_moment(key)
+        if before is None and moment != 0:
+            message = f"a piecewise schedule begins at 0, found `{key}` first"
+            raise below((key,), problem("GS053", message, help="say what holds from the start: `0: 0.1`", at="key"))
+        if before is not None and _is_late(before, moment):
+            message = f"the moments of a piecewise schedule rise, found `{key}` behind one that is not earlier"
+            raise below((key,), problem("GS053", message, help="put the earlier moment first", at="key"))
+        before = moment
+    if before is None:
+        raise problem("GS053", "a piecewise schedule has at least one value", help="write `at: {0: 0.1, 1000: 0.01}`")
+    return at
+
+
+def _read_moment(key: str) -> Length:
+    """Read a key; its problem points to it."""
+    try:
+        return parse_moment(key)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        help, label = str(context.get("help", "")), str(context.get("label", ""))
+        raise below((key,), problem("GS050", error.message(), help=help, label=label, at="key")) from error
+
+
+def _is_late(before: Length, moment: Length) -> bool:
+    """Return whether a moment is not behind the one before it, where their units tell."""
+    if isinstance(before, Duration) and isinstance(moment, Duration):
+        return before.unit == moment.unit and before.count >= moment.count
+    return not isinstance(before, Duration) and not isinstance(moment, Duration) and before >= moment
+
+
+class CurveSpec(Declaration):
+    """One curve: a number that changes with n, which is 0 at the first use."""
+
+    schedule: ScheduleKind
+    """The shape of the curve."""
+    value: Finite | None = None
+    """constant: the value."""
+    from_: Finite | None = Field(None, alias="from")
+    """The value at n = 0."""
+    to: Finite | None = None
+    """The value after `over`, kept from then on."""
+    over: LengthField | None = None
+    """How long the way from `from` to `to` is."""
+    power: Annotated[Finite, Gt(0)] | None = None
+    """polynomial: the exponent of the remaining share (default 1)."""
+    rate: Annotated[Finite, Gt(0)] | None = None
+    """exponential: the factor gained within every `per`."""
+    per: LengthField | None = None
+    """exponential: how long one `rate` takes (default 1)."""
+    factor: Annotated[Finite, Ge(0)] | None = None
+    """step: the factor gained at every `every`."""
+    every: LengthField | None = None
+    """step: how long it is from one drop to the next."""
+    at: Annotated[dict[str, Finite], AfterValidator(_check_moments)] | None = None
+    """piecewise: the values, each by the moment from which on it holds: `{0: 0.1, 30 epochs: 0.01}`."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> CurveSpec:
+        """Refuse fields of other kinds, and a kind without its fields."""
+        kind, allowed, given = self.schedule, FIELDS[self.schedule], self.written()
+        takes = f"`{kind}` takes {', '.join(allowed)}"
+        for name in given:
+            if name not in allowed:
+                raise problem("GS053", f"a {kind} schedule has no `{name}`", help=takes)
+        missing = [name for name, default in allowed.items() if default is None and name not in given]
+        if missing:
+            raise problem("GS053", f"a {kind} schedule needs `{'`, `'.join(missing)}`", help=takes)
+        return self
+
+    def written(self) -> Mapping[str, object]:
+        """Return the fields of the curve that are written, by their names in the language."""
+        names: dict[str, object] = {"from": self.from_, "to": self.to, "value": self.value, "over": self.over}
+        names |= {"power": self.power, "rate": self.rate, "per": self.per, "factor": self.factor}
+        names |= {"every": self.every, "at": self.at}
+        return {name: value for name, value in names.items() if value is not None}
+
+    @property
+    def fields(self) -> Mapping[str, Length]:
+        """Return every number of this kind with defaults resolved, by its name in the language; none of piecewise."""
+        given = self.written()
+        found = {name: given.get(name, default) for name, default in FIELDS[self.schedule].items()}
+        return {name: value for name, value in found.items() if isinstance(value, int | float | Duration)}
+
+    @property
+    def moments(self) -> tuple[tuple[Length, float], ...]:
+        """Return the values of a piecewise schedule with their moments, the first at 0."""
+        return tuple((parse_moment(key), value) for key, value in (self.at or {}).items())

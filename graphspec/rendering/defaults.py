@@ -1,0 +1,94 @@
+"""Defaults that depend on the rest of a spec, filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphspec.data import DataSource
+from graphspec.evaluation import find_goal, find_role
+from graphspec.graph import GraphSpec
+from graphspec.library import FUNCTIONS
+from graphspec.modes import Reach, find_reaches
+from graphspec.ops import (
+    MODES,
+    CallOp,
+    EmaOp,
+    ForwardOp,
+    LossOp,
+    MetricOp,
+    Op,
+    RandomOp,
+    TransformOp,
+    UpdateOp,
+)
+from graphspec.options import find_defaults
+from graphspec.run import RunSpec
+
+
+def resolve(spec: GraphSpec) -> GraphSpec:
+    """Return a spec that says what this one leaves to defaults that follow from its other parts; `vars` are gone."""
+    context = _Context(
+        updated=frozenset(name for op in spec.ops.values() if isinstance(op, UpdateOp) for name in op.update),
+        reaches=find_reaches(spec.ops),
+    )
+    ops = {name: op.model_copy(update=_find_defaults(name, op, context)) for name, op in spec.ops.items()}
+    data = {name: _resolve_source(name, source) for name, source in spec.data.items()}
+    return spec.model_copy(update={"vars": {}, "ops": ops, "data": data, "run": _resolve_run(spec)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    """What the defaults of an op depend on: the models that some update writes, and where every op runs."""
+
+    updated: frozenset[str]
+    reaches: Mapping[str, Reach]
+
+
+def _find_defaults(name: str, op: Op, context: _Context) -> dict[str, object]:
+    """Return the fields of an op that it leaves out, and what follows for them."""
+    found: dict[str, object] = _find_args(op)
+    if op.mode is None and op.default_modes != MODES:
+        found["mode"] = op.default_modes
+    match op:
+        case ForwardOp(train=None):
+            # An op that never runs in train mode does not train by itself, whoever owns the model.
+            found["train"] = op.forward in context.updated and "train" in context.reaches[name].modes
+        case EmaOp():
+            found["interval_correction"] = op.correction
+        case _:
+            pass
+    return found
+
+
+def _find_args(op: Op) -> dict[str, object]:
+    """Return the arguments of a function of the library with their defaults, in the order of its table."""
+    match op:
+        case (
+            CallOp(call=function) | LossOp(loss=function) | MetricOp(metric=function) | TransformOp(transform=function)
+        ):
+            known = function.name("torch") if function.is_builtin else None
+        case RandomOp():
+            known = op.random
+        case _:
+            return {}
+    if known is None:
+        return {}
+    defaults = find_defaults(FUNCTIONS[op.kind][known].options)
+    return {"args": {**{key: value for key, value in defaults.items() if value is not None}, **op.args}}
+
+
+def _resolve_source(role: str, source: DataSource) -> DataSource:
+    return source.model_copy(update={"drop_last": source.drops_last(role)})
+
+
+def _resolve_run(spec: GraphSpec) -> RunSpec:
+    run = spec.run
+    found: dict[str, object] = {}
+    if run.eval is not None:
+        found["eval"] = run.eval.model_copy(update={"data": find_role(spec)})
+    if run.best is not None:
+        found["best"] = run.best.model_copy(update={"mode": find_goal(spec, run.best)})
+    if run.stop is not None:
+        found["stop"] = run.stop.model_copy(update={"mode": find_goal(spec, run.stop)})
+    return run.model_copy(update=found)

@@ -1,0 +1,166 @@
+"""Export: the weights of a model as a safetensors file, and a pure mode as a program of torch.export."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import nn
+
+from compiler.program import Forward, InputDecl, Program
+from graphspec.diagnostics import SpecError
+from graphspec.graph import GraphSpec
+from runtime.backends.torch.compat import quiet
+from runtime.backends.torch.emission.module import emit_module
+from runtime.backends.torch.execution import Loaded, load_module
+from runtime.backends.torch.tensors import sample_inputs
+from runtime.backends.torch.unexportable import CODE, explain_different, explain_remembering, explain_unexportable
+from runtime.backends.torch.untouched import untouched
+from runtime.packed import PackedModel
+from runtime.problems import problem
+
+FREE = 8
+"""The least free size of the inputs a mode is traced with; no two free sizes are the same there."""
+
+Function = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
+
+
+class PureModule(nn.Module):
+    """A module that calls an emitted function, with the models that the function calls as its parts."""
+
+    def __init__(self, function: Function, models: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.function = function
+        for name, model in models.items():
+            # A model may be called like a method of modules, such as `train`.
+            self.add_module(f"{name}_" if name in dir(self) else name, model)
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the outputs of a batch."""
+        return self.function(batch)
+
+
+def pack_model(model: nn.Module, name: str) -> PackedModel:
+    """Return parameters and persistent buffers of a model under the names of its ``state_dict``.
+
+    Raises SpecError: GS265 for types that safetensors does not have.
+    """
+    state = model.state_dict()
+    found = {key: value for key, value in state.items() if isinstance(value, torch.Tensor)}
+    # Each with memory of its own: what is shared is written twice, and a view without the rest of its tensor.
+    tensors = {key: value.detach().cpu().clone(memory_format=torch.contiguous_format) for key, value in found.items()}
+    try:
+        content = save(tensors, metadata={"format": "pt"})
+    except KeyError as error:
+        message = f"the weights of model '{name}' cannot be exported: safetensors does not have the type {error}"
+        raise problem(CODE, message, help="keep such tensors out of what is saved: `persistent=False`") from error
+    others = tuple(f"{key} of '{name}' is no tensor: it is not in the file" for key in state.keys() - found.keys())
+    described = {key: (tuple(each.shape), str(each.dtype).removeprefix("torch.")) for key, each in tensors.items()}
+    return PackedModel(content=content, tensors=described, notes=others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramPacker:
+    """Packs a program of one function, which draws and writes nothing, over copies of models."""
+
+    program: Program
+    spec: GraphSpec
+    models: Mapping[str, nn.Module]
+    device: torch.device
+    dtype: torch.dtype
+
+    @property
+    def mode(self) -> str:
+        """Return the mode that is exported."""
+        return self.program.modes[0].mode
+
+    def pack(self) -> bytes:
+        """Return the file of ``torch.export.save``; it gives the same numbers as the function.
+
+        Raises SpecError: GS265 with torch's reason where it cannot follow the models, or follows them wrongly.
+        """
+        loaded, module = self._load()
+        with quiet(), untouched(), torch.inference_mode(False), torch.no_grad():
+            with self._told(loaded):
+                exported = torch.export.export(module, (self._sample(0),), dynamic_shapes=(self._free(),), strict=False)
+                written = io.BytesIO()
+                torch.export.save(exported, written)
+            self._compare(exported, module, loaded)
+        return written.getvalue()
+
+    def _load(self) -> tuple[Loaded, PureModule]:
+        """Return the emitted module over copies of the models, and what is to be exported."""
+        function = self.program.modes[0].functions[0]
+        loaded = load_module(emit_module(self.program, provided=self.models), self.program)
+        with self._told(loaded):
+            models = _copy(self.models)
+            loaded.call("build", 0, self.device, self.dtype, models)
+        emitted: Any = inspect.unwrap(loaded.names[loaded.emitted.names.function(function.name)])  # without no_grad
+        called = {each.model: models[each.model] for each in function.instructions if isinstance(each, Forward)}
+        return loaded, PureModule(emitted, called).eval().requires_grad_(False)
+
+    def _sizes(self, more: int) -> dict[str, int]:
+        """Return sizes for the free dimensions of the inputs, each another one."""
+        found = (size for entry in self.program.inputs for size in entry.shape or () if isinstance(size, str))
+        return dict(zip(dict.fromkeys(found), count(FREE + more), strict=False))
+
+    def _sample(self, more: int) -> dict[str, torch.Tensor]:
+        """Return made-up inputs; ``more`` makes the free sizes greater."""
+        return sample_inputs(self.program, self._sizes(more), self.device, self.dtype) or {}
+
+    def _free(self) -> dict[str, dict[int, Any]]:
+        """Return the free dimensions by input and axis; one object for each name, as torch wants it."""
+        free = {name: torch.export.Dim(name) for name in self._sizes(0)}
+        return {entry.name: _find_free(entry, free) for entry in self.program.inputs}
+
+    @contextmanager
+    def _told(self, loaded: Loaded) -> Iterator[None]:
+        """Raise what fails inside as SpecError (GS265), with torch's reason in one line; nothing else is printed."""
+        silence = io.StringIO()
+        try:
+            with redirect_stdout(silence), redirect_stderr(silence):
+                yield
+        except Exception as error:
+            found = explain_unexportable(error, loaded, self.spec)
+        else:
+            return
+        raise SpecError([found], self.spec.texts())
+
+    def _compare(self, exported: torch.export.ExportedProgram, module: PureModule, loaded: Loaded) -> None:
+        """Raise SpecError (GS265) for a program that gives other numbers than what it is made of, or that remembers."""
+        program = exported.module()
+        before = {name: buffer.clone() for name, buffer in program.named_buffers()}
+        for more in (0, 3):
+            batch = self._sample(more)
+            with self._told(loaded):
+                found, expected = program(batch), module(batch)
+            changed = [name for name, buffer in program.named_buffers() if not torch.equal(buffer, before[name])]
+            if changed:
+                raise SpecError([explain_remembering(self.mode, changed[0])], self.spec.texts())
+            try:
+                torch.testing.assert_close(found, expected, equal_nan=True)
+            except AssertionError as error:
+                raise SpecError([explain_different(self.mode, exported, error)], self.spec.texts()) from error
+
+
+def _copy(models: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    """Return copies; of tensors that modules have kept from a call, without the graph, which cannot be copied."""
+    parts = (part for model in models.values() for part in model.modules())
+    kept = (value for part in parts for value in vars(part).values())
+    memo: dict[int, Any] = {
+        id(each): each.detach().clone() for each in kept if isinstance(each, torch.Tensor) and not each.is_leaf
+    }
+    return copy.deepcopy(dict(models), memo)
+
+
+def _find_free(entry: InputDecl, free: Mapping[str, Any]) -> dict[int, Any]:
+    """Return the free dimensions of an input by axis."""
+    return {axis: free[size] for axis, size in enumerate(entry.shape or ()) if isinstance(size, str)}

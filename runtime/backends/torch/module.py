@@ -1,0 +1,99 @@
+"""The module of a step: executed and built, with its clock and its metrics, and all that training changes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.program import OptimizerDecl
+from runtime.backends.torch.contents import (
+    Contents,
+    applied_item,
+    clock_items,
+    extra_items,
+    metric_items,
+    model_tensors,
+    slot_tensors,
+    wrapped_items,
+)
+from runtime.backends.torch.emission.optimizers import DIRECT
+from runtime.backends.torch.execution import Loaded
+from runtime.backends.torch.library.clocks import Clock
+from runtime.backends.torch.wrapped import WrappedState, find_names, name_slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """An executed module, its clock, and the state of its optimizers with torch.optim's interface, by cell."""
+
+    loaded: Loaded
+    clock: Clock
+    wrapped: Mapping[str, WrappedState]
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> Module:
+        """Return a module that was just built; it counts no steps where nothing in it depends on their number."""
+        optimizers, names = loaded.names["OPTIMIZERS"], find_names(loaded.names["MODELS"])
+        shells = {each.name: optimizers[each.name] for each in loaded.program.optimizers if not _is_direct(each)}
+        return cls(
+            loaded=loaded,
+            clock=loaded.names.get("clock") or Clock(),
+            wrapped={
+                cell: WrappedState.of(shell, name_slots(shell.parameters, names)) for cell, shell in shells.items()
+            },
+        )
+
+    @property
+    def gates(self) -> Any:
+        """Return the gates; None where every op fires in every step."""
+        return self.loaded.names.get("gates")
+
+    def contents(self, applied: Mapping[str, int]) -> Contents:
+        """Return the contents; ``applied`` says how often the optimizers are to be applied.
+
+        What they hold depends on that: the momenta of SGD begin with the first update.
+        """
+        models, modes = self.loaded.names["MODELS"], self.loaded.program.modes
+        names = find_names(models)
+        tensors = dict(model_tensors(models))
+        items = [*clock_items(modes, self.clock, self.gates), *extra_items(models)]
+        items.extend(item for mode in modes for item in metric_items(mode.mode, self.metrics(mode.mode)))
+        for decl in self.loaded.program.optimizers:
+            optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
+            items.append(applied_item(decl.name, optimizer))
+            if _is_direct(decl):
+                tensors.update(slot_tensors(decl.name, optimizer, names, applied.get(decl.name, 0)))
+            else:
+                items.extend(wrapped_items(decl.name, self.wrapped[decl.name]))
+        return Contents(tensors=tensors, items=tuple(items))
+
+    def applied(self) -> dict[str, int]:
+        """Return how often every optimizer was applied."""
+        return {cell: optimizer.applied for cell, optimizer in self.loaded.names["OPTIMIZERS"].items()}
+
+    def metrics(self, mode: str) -> Mapping[str, Any]:
+        """Return the running metrics of a mode, by op."""
+        return self.loaded.names.get("METRICS", {}).get(mode, {})
+
+    def reset(self, mode: str) -> None:
+        """Start a mode anew: its step number, what its gates counted, its running metrics."""
+        self.clock.steps.pop(mode, None)
+        if self.gates is not None:
+            self.gates.counts[mode] = dict.fromkeys(self.gates.counts.get(mode, ()), 0)
+            self.gates.fired.pop(mode, None)
+        for metric in self.metrics(mode).values():
+            if metric.since != "never":
+                metric.reset()
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a checkpoint does not keep of the metrics."""
+        metrics = {op: metric for mode in self.loaded.program.modes for op, metric in self.metrics(mode.mode).items()}
+        for op, metric in metrics.items():
+            if metric.state() is None:
+                yield f"metric '{op}' has no state_dict and load_state_dict: it starts anew where a run is resumed"
+
+
+def _is_direct(decl: OptimizerDecl) -> bool:
+    """Return whether an optimizer is one of the library's own."""
+    return decl.builtin and decl.rule in DIRECT

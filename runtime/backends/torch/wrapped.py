@@ -1,0 +1,143 @@
+"""State of optimizers with torch.optim's interface: slots by parameter, and what they changed in their groups."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from runtime.backends.torch.trees import decode, encode
+
+PARAMETERS = "params"
+"""The key of a group under which its parameters are."""
+OWN_KEYS = ("state", "param_groups")
+"""What every optimizer's ``state_dict`` has; a class may add to it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WrappedState:
+    """A wrapped optimizer, the names of its parameters, and its groups as they were made.
+
+    What the spec says of a group is not state: a resumed run may say something else. State is what steps changed.
+    """
+
+    optimizer: torch.optim.Optimizer
+    scheduled: frozenset[str]
+    """Options that follow a schedule: they are set before each step."""
+    names: Mapping[torch.Tensor, str]
+    groups: tuple[Mapping[str, Any], ...]
+    host: Sequence[str] | None = None
+    """The slots that stay on the host, where the state that is put says so."""
+
+    @classmethod
+    def of(cls, shell: Any, names: Sequence[str]) -> WrappedState:
+        """Return an optimizer that was just made."""
+        groups = tuple(copy.deepcopy(_options(group)) for group in shell.optimizer.param_groups)
+        return cls(
+            optimizer=shell.optimizer,
+            scheduled=frozenset(shell.schedules),
+            names=dict(zip(shell.parameters, names, strict=True)),
+            groups=groups,
+        )
+
+    def slots(self) -> dict[str, dict[str, Any]]:
+        """Return what is kept for the parameters: by slot, then by parameter."""
+        found: dict[str, dict[str, Any]] = {}
+        for parameter, name in self.names.items():
+            for slot, value in self.optimizer.state.get(parameter, {}).items():
+                found.setdefault(slot, {})[name] = encode(value)
+        return found
+
+    def put_slots(self, slots: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep for the parameters what :meth:`slots` gave."""
+        for parameter, name in self.names.items():
+            self.optimizer.state.pop(parameter, None)
+            for slot, values in slots.items():
+                if name in values:
+                    self.optimizer.state[parameter][slot] = decode(values[name], self._place(slot, parameter))
+
+    def habits(self) -> dict[str, Any]:
+        """Return the rest: what steps changed in the groups, what is kept for no parameter, slots on the host."""
+        groups = zip(self.optimizer.param_groups, self.groups, strict=True)
+        loose = {key: value for key, value in self.optimizer.state.items() if not isinstance(key, torch.Tensor)}
+        more = {key: value for key, value in self.optimizer.state_dict().items() if key not in OWN_KEYS}
+        return {
+            "groups": [encode(dict(self._changed(group, made))) for group, made in groups],
+            "loose": encode(loose),
+            "more": encode(more),
+            "host": sorted(self._hosted()) if self._is_remote() else None,
+        }
+
+    def put_habits(self, habits: Mapping[str, Any]) -> None:
+        """Keep what :meth:`habits` gave; before the slots, which a class's own way of loading may convert."""
+        self.host = habits["host"]
+        if habits["more"]:
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), **decode(habits["more"])})
+        for key in [each for each in self.optimizer.state if not isinstance(each, torch.Tensor)]:
+            del self.optimizer.state[key]
+        self.optimizer.state.update(decode(habits["loose"]))
+        for group, made, changed in zip(self.optimizer.param_groups, self.groups, habits["groups"], strict=True):
+            for key in _options(group):
+                del group[key]
+            group.update({**copy.deepcopy(dict(made)), **decode(changed)})
+
+    def _changed(self, group: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield the options of a group that are not as they were made."""
+        for key, value in _options(group).items():
+            if key not in self.scheduled and not (key in made and _is_same(value, made[key])):
+                yield key, value
+
+    def _is_remote(self) -> bool:
+        """Return whether parameters are not on the host."""
+        return any(parameter.device.type != "cpu" for parameter in self.names)
+
+    def _hosted(self) -> set[str]:
+        """Return the slots whose tensors are on the host."""
+        states = [self.optimizer.state.get(parameter, {}) for parameter in self.names]
+        return {
+            slot
+            for state in states
+            for slot, value in state.items()
+            if isinstance(value, torch.Tensor) and value.device.type == "cpu"
+        }
+
+    def _place(self, slot: str, parameter: torch.Tensor) -> torch.device:
+        """Return where a slot's tensors are to be; for what was saved on the host, torch's own rule decides."""
+        if self.host is None:
+            group = self.optimizer.param_groups[0]
+            is_hosted = slot == "step" and not (group.get("capturable") or group.get("fused"))
+        else:
+            is_hosted = slot in self.host
+        return torch.device("cpu") if is_hosted else parameter.device
+
+
+def find_names(models: Mapping[str, torch.nn.Module]) -> dict[int, str]:
+    """Return the name of every parameter, by its id: ``<model>.<parameter>``, the first one where it has several."""
+    names: dict[int, str] = {}
+    for model, module in models.items():
+        for name, parameter in module.named_parameters():
+            names.setdefault(id(parameter), f"{model}.{name}")
+    return names
+
+
+def name_slots(parameters: Sequence[torch.Tensor], names: Mapping[int, str]) -> list[str]:
+    """Return the names of an optimizer's parameters, without the model's where they are all of one."""
+    full = [names[id(parameter)] for parameter in parameters]
+    single = len({name.partition(".")[0] for name in full}) == 1
+    return [name.partition(".")[2] if single else name for name in full]
+
+
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group without its parameters."""
+    return {key: value for key, value in group.items() if key != PARAMETERS}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether an option is as it was; one that may hold others is taken to have changed."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    is_plain = one is None or isinstance(one, (bool, int, float, str, tuple))
+    return one is other or (is_plain and type(one) is type(other) and bool(one == other))

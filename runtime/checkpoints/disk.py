@@ -1,0 +1,109 @@
+"""Files that are on the disk when the call returns, also where the power fails a moment later."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP)
+"""What file systems answer that have nothing to write down for a folder."""
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file and wait until the disk has it."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all: a reader finds the old content or the new, never a part."""
+    making = hidden_beside(path, "new")
+    try:
+        write_file(making, content)
+        making.replace(path)
+    except BaseException:
+        making.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def replace_folder(place: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder of files as a whole or not at all; one that was there is replaced.
+
+    It is made under a hidden name beside its place and moved there.
+    """
+    make_folder(place.parent)
+    making = hidden_beside(place, "new")
+    try:
+        making.mkdir()
+        for name, content in files.items():
+            write_file(making / name, content)
+        sync_folder(making)
+        _put(making, place)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+
+
+def _put(making: Path, place: Path) -> None:
+    """Move a finished folder to its place; no folder can be moved over another, so the old one steps aside."""
+    if not place.exists():
+        making.rename(place)
+        sync_folder(place.parent)
+        return
+    aside = making.with_suffix(".old")
+    place.rename(aside)
+    try:
+        making.rename(place)
+    except BaseException:
+        if not place.exists():
+            aside.rename(place)
+        raise
+    sync_folder(place.parent)
+    shutil.rmtree(aside, ignore_errors=True)  # the new one is in its place; a rest is cleaned up later
+
+
+def append_file(path: Path, content: bytes) -> None:
+    """Add to a file, or, where the disk is full, nothing: half a line would be no line. The disk may have it later."""
+    with path.open("ab", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            while content:  # a disk that becomes full takes a part first, and says so only when it is asked again
+                content = content[file.write(content) or 0 :]
+        except OSError:
+            file.truncate(size)
+            raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, and wait until the disk knows their names; one that is there is fine."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk knows the names in a folder (Windows does so by itself)."""
+    if os.name == "nt":
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+    finally:
+        os.close(opened)
+
+
+def hidden_beside(path: Path, purpose: str) -> Path:
+    """Return a hidden name beside a path that nothing else has: `.step-500-4f0c2a91.new`."""
+    return path.with_name(f".{path.name}-{secrets.token_hex(4)}.{purpose}")

@@ -1,0 +1,87 @@
+"""The checkpoints of a run: found by their steps, the newest and the best kept."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.checkpoints.content import Checkpoint
+from runtime.checkpoints.disk import hidden_beside, sync_folder
+from runtime.checkpoints.naming import find_hidden, find_steps, name_step
+from runtime.checkpoints.write import write_checkpoint
+from runtime.folder import cannot_write
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The checkpoints in a folder, of which `keep` and the best one outlive a prune."""
+
+    folder: Path
+    keep: int
+
+    def __post_init__(self) -> None:
+        """Refuse to keep none: the newest is what a run goes on from."""
+        if self.keep < 1:
+            raise ValueError(f"a store keeps at least 1 checkpoint, not {self.keep}")
+
+    def save(self, checkpoint: Checkpoint, step: int) -> Path:
+        """Write the checkpoint of a step and return its folder; raise SpecError (GS234) where it cannot be written."""
+        path = self.path(step)
+        write_checkpoint(path, checkpoint)
+        return path
+
+    def path(self, step: int) -> Path:
+        """Return the folder of a step's checkpoint, which may not exist."""
+        return self.folder / name_step(step)
+
+    def steps(self) -> tuple[int, ...]:
+        """Return the steps of the checkpoints there are, in order."""
+        return find_steps(self.folder)
+
+    def newest(self) -> Path | None:
+        """Return the folder of the last checkpoint, or None."""
+        steps = self.steps()
+        return self.path(steps[-1]) if steps else None
+
+    def prune(self, best: int | None = None) -> None:
+        """Remove all checkpoints but the newest `keep` and the one of the step `best`.
+
+        Raises SpecError: GS234 where one cannot be removed.
+        """
+        for step in self.steps()[: -self.keep]:
+            if step != best:
+                self._remove(self.path(step))
+
+    def _remove(self, path: Path) -> None:
+        """Take away the name first: what a kill leaves behind is no checkpoint then."""
+        hidden = hidden_beside(path, "gone")
+        try:
+            path.rename(hidden)
+            shutil.rmtree(hidden)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def clean(self) -> None:
+        """Remove what a killed process left half written or half removed, and nothing that is not ours.
+
+        A checkpoint that had stepped aside for its replacement comes back where the replacement never came. No other
+        process may be writing checkpoints here (see :class:`runtime.lock.Lock`). Raises SpecError: GS234.
+        """
+        if not self.folder.is_dir():
+            return
+        try:
+            self._restore()
+            for purpose in ("new", "gone"):
+                for left in find_hidden(self.folder, purpose):
+                    shutil.rmtree(left)
+            sync_folder(self.folder)
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+
+    def _restore(self) -> None:
+        for left, place in find_hidden(self.folder, "old").items():
+            if place.exists():
+                shutil.rmtree(left)
+            else:
+                left.rename(place)

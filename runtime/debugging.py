@@ -1,0 +1,210 @@
+"""Debugging of a run: a step whose numbers are not finite is undone, kept in a folder, and taken again from there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from graphspec.diagnostics import SpecError
+from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
+from runtime.checkpoints.disk import write_file
+from runtime.checkpoints.fields import Fields
+from runtime.keeping import find_state
+from runtime.problems import problem
+from runtime.state import Plain, State
+from runtime.step import StepError
+
+if TYPE_CHECKING:
+    from runtime.step import Step
+
+BATCH = "batch.npz"
+REPORT = "report.txt"
+SECTION = "replay"
+"""The section of the checkpoint that says which step was kept."""
+FOUND = frozenset({"GS261", "GS262"})
+"""What the checks of a debug build find."""
+
+Arrays = Mapping[str, npt.NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What it takes to take a step again: the state before it, its batch and mode, the seed, and what was reported."""
+
+    state: State
+    batch: Arrays
+    mode: str
+    seed: int
+    report: str
+
+
+@final
+class Watched:
+    """A step built with ``debug``, as a run uses it: a step that fails has not happened, and can be taken again.
+
+    The state is copied to the host before every step; ``folder`` is the run's, ``command`` the command line that
+    replays a step, up to the name of the folder it was kept in, ``seed`` what the step was built from.
+    """
+
+    def __init__(self, step: Step, folder: Path, *, command: str = "", seed: int | None = None) -> None:
+        self.step = step
+        self.folder = folder
+        self.command = command
+        self.seed = step.spec.seed if seed is None else seed
+
+    def __call__(self, batch: Mapping[str, object], mode: str = "train") -> dict[str, object]:
+        """Take one step; where it fails, put everything back that it changed.
+
+        Raises StepError as the step does; with GS261 and GS262, what is needed to take the step again is kept in a
+        folder, which the error names.
+        """
+        state = self.step.state()
+        try:
+            return self.step(batch, mode)
+        except StepError as error:
+            failed = error
+        self.step.restore(state)
+        if FOUND.isdisjoint(each.code for each in failed.diagnostics):
+            raise failed
+        raise self._keep(failed, state, batch, mode)
+
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return a copy of an output on the host."""
+        return self.step.numpy(value)
+
+    def reset(self, mode: str = "eval") -> None:
+        """Start a mode anew."""
+        self.step.reset(mode)
+
+    def end_epoch(self, mode: str = "train") -> None:
+        """Say that a pass over the data has ended."""
+        self.step.end_epoch(mode)
+
+    def _keep(self, error: StepError, state: State, batch: Mapping[str, object], mode: str) -> StepError:
+        """Write the folder of a failed step; return the error with where it is."""
+        number = _count(state, mode) + 1
+        place = self.folder / (f"nan-step-{number}" if mode == "train" else f"nan-{mode}-step-{number}")
+        try:
+            kept = Kept(state=state, batch=self._take(batch), mode=mode, seed=self.seed, report=str(error))
+            keep_step(place, self.step, kept)
+            note = f"state and batch are kept in {str(place)!r}"
+        except (SpecError, OSError) as refusal:
+            note = f"state and batch could not be kept in {str(place)!r}: {str(refusal).splitlines()[0]}"
+        else:
+            note = f"{note}; `{self.command} {place}` takes this step again" if self.command else note
+        return StepError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics], error.texts)
+
+    def _take(self, batch: Mapping[str, object]) -> Arrays:
+        """Return the inputs of a batch as arrays of the host."""
+        named = {entry.name: batch[entry.name] for entry in self.step.plan.program.inputs if entry.name in batch}
+        return {name: _to_array(self.step, value) for name, value in named.items()}
+
+
+def keep_step(folder: Path, step: Step, kept: Kept) -> None:
+    """Write a checkpoint of the state before a step, with the batch and what was reported.
+
+    Raises SpecError: GS234 and OSError where the folder cannot be written.
+    """
+    content = pack(kept.batch)
+    origin: dict[str, Plain] = {
+        "name": step.spec.name,
+        "step": _count(kept.state, "train"),
+        "seed": kept.seed,
+        "backend": step.plan.program.backend,
+        "device": step.device,
+    }
+    replay: Plain = {"mode": kept.mode, "sha256": hashlib.sha256(content).hexdigest()}
+    sections: dict[str, Plain] = {"origin": origin, "counters": dict(kept.state.counters), SECTION: replay}
+    write_checkpoint(folder, Checkpoint(arrays=kept.state.arrays, sections=sections))
+    write_file(folder / BATCH, content)
+    write_file(folder / REPORT, f"{kept.report}\n".encode())
+
+
+def find_seed(folder: Path) -> int:
+    """Return the seed that a step must be built from to draw what it drew when it was kept.
+
+    Raises SpecError: GS240, GS241, GS242 no checkpoint that can be read, GS263 no step was kept in it.
+    """
+    try:
+        return Fields(content=read_checkpoint(folder).sections).part("origin").whole("seed")
+    except ValueError:
+        raise _not_kept(folder) from None
+
+
+def replay(folder: Path, step: Step) -> dict[str, object]:
+    """Take the step again that was kept in a folder, and return its outputs; built with ``debug``, it fails again.
+
+    The step must be built from the same spec and seed (:func:`find_seed`). Raises SpecError: GS240, GS241, GS242 no
+    checkpoint that can be read, GS263 no step was kept in it, GS264 it is of another spec; StepError as the step does.
+    """
+    checkpoint = read_checkpoint(folder)
+    mode, batch = _read_step(folder, checkpoint)
+    step.restore(find_state(checkpoint))
+    return step(batch, mode)
+
+
+def _read_step(folder: Path, checkpoint: Checkpoint) -> tuple[str, Arrays]:
+    """Return mode and batch of the step that was kept in a folder."""
+    try:
+        fields = Fields(content=checkpoint.sections).part(SECTION)
+        mode, checksum = fields.text("mode"), fields.text("sha256")
+    except ValueError:
+        raise _not_kept(folder) from None
+    return mode, _read_batch(folder / BATCH, checksum)
+
+
+def _not_kept(folder: Path) -> SpecError:
+    """Return the error of a folder without a step to take again."""
+    help = "name a folder `nan-step-<n>` that `run --debug nan` wrote; a checkpoint alone has no batch"
+    return problem("GS263", f"{str(folder)!r} is a checkpoint, but no step was kept in it", help=help)
+
+
+def _read_batch(path: Path, checksum: str) -> Arrays:
+    """Return the batch in a file, if it is the one that was written."""
+    help = "take the folder from where it was written once more, with all its files, or run with `--debug nan` again"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise problem("GS263", f"cannot read the batch {str(path)!r}: {reason}", help=help) from error
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise problem("GS263", f"the batch {str(path)!r} is not as it was written", help=help)
+    return unpack(content)
+
+
+def pack(batch: Arrays) -> bytes:
+    """Return arrays as the content of an npz file, under whatever names they have."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in batch.items():
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    return stream.getvalue()
+
+
+def unpack(content: bytes) -> Arrays:
+    """Return the arrays in the content of an npz file."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _to_array(step: Step, value: object) -> npt.NDArray[np.generic]:
+    """Return an array as it is, and a tensor as an array."""
+    if isinstance(value, np.ndarray):
+        return cast("npt.NDArray[np.generic]", value)
+    return step.numpy(value)
+
+
+def _count(state: State, mode: str) -> int:
+    """Return how many steps of a mode were taken before a state."""
+    steps = state.counters.get("steps")
+    count = steps.get(mode, 0) if isinstance(steps, dict) else 0
+    return count if isinstance(count, int) else 0

@@ -1,0 +1,105 @@
+"""Exported files: what is in the folder of an export, and the listing that says so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.program import InputDecl, Program, Random
+from runtime.checkpoints.sealed import open_object
+from runtime.checkpoints.versions import find_versions
+from runtime.packed import PackedModel
+from runtime.pure import Pure
+from runtime.state import Plain
+
+LISTING = "export.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedModel:
+    """The file of a model's weights; ``source`` is the model that has them: itself, or the average in its place."""
+
+    file: str
+    source: str
+    packed: PackedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedProgram:
+    """The file of a program, and what it computes."""
+
+    file: str
+    pure: Pure
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was exported, and the folder that it is in."""
+
+    folder: Path
+    models: Mapping[str, ExportedModel]
+    program: ExportedProgram | None
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of every file but the listing."""
+        files = {model.file: model.packed.content for model in self.models.values()}
+        return files if self.program is None else {**files, self.program.file: self.program.content}
+
+    def describe(self, program: Program, origin: Mapping[str, Plain]) -> bytes:
+        """Return the listing as JSON: what every file is, and where it comes from."""
+        listing: dict[str, Plain] = {"export": FORMAT, "name": program.name, **origin, "backend": program.backend}
+        listing["weights"] = {name: _describe_model(each) for name, each in self.models.items()}
+        if self.program is not None:
+            listing["program"] = _describe_program(self.program)
+        listing["versions"] = dict[str, Plain](find_versions(program.backend))
+        return (json.dumps(listing, indent=2) + "\n").encode("ascii")
+
+
+def find_listed(folder: Path) -> frozenset[str]:
+    """Return the names of the files that an export wrote into a folder; none where it is no export."""
+    try:
+        content = open_object((folder / LISTING).read_bytes())
+    except (OSError, ValueError):
+        return frozenset()
+    weights, program = content.get("weights"), content.get("program")
+    parts = (*(weights.values() if isinstance(weights, dict) else ()), program)
+    files = [part["file"] for part in parts if isinstance(part, dict) and "file" in part]
+    return frozenset({LISTING, *map(str, files)}) if content.get("export") else frozenset()
+
+
+def _mark(name: str, content: bytes) -> dict[str, Plain]:
+    """Return what tells a file from others."""
+    return {"file": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _describe_model(model: ExportedModel) -> Plain:
+    """Return whose weights a file has, and what they are."""
+    found = model.packed.tensors.items()
+    tensors: dict[str, Plain] = {key: {"shape": [*shape], "dtype": dtype} for key, (shape, dtype) in found}
+    return {**_mark(model.file, model.packed.content), "of": model.source, "tensors": tensors}
+
+
+def _describe_program(program: ExportedProgram) -> Plain:
+    """Return the mode, inputs and outputs of a program."""
+    pure = program.pure
+    return {
+        **_mark(program.file, program.content),
+        "mode": pure.mode,
+        "inputs": {entry.name: _describe_input(entry, pure.drawn.get(entry.name)) for entry in pure.program.inputs},
+        "outputs": [*pure.outputs],
+        "left_out": [*pure.left_out],
+    }
+
+
+def _describe_input(entry: InputDecl, drawn: Random | None) -> Plain:
+    """Return shape and type of an input, and how the step draws it where it does."""
+    described: dict[str, Plain] = {"shape": [*(entry.shape or ())], "dtype": entry.dtype}
+    if drawn is None:
+        return described
+    options: Plain = json.loads(json.dumps(dict(drawn.options)))
+    return {**described, "random": drawn.distribution, "args": options}

@@ -1,0 +1,23 @@
+"""The pace of a spec's run, as far as it is known without importing anything that the spec names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compiler.pace import Pace
+from compiler.timing import needs_pace
+from graphspec.graph import GraphSpec
+
+
+def find_pace(spec: GraphSpec, path: Path) -> Pace | None:
+    """Return the pace of training a spec read from a file; None where nothing in it depends on one.
+
+    A part that is not known, as the epochs of a user's own source, is left out; what is wrong with the data is told by
+    the run, not here.
+    """
+    if "train" not in spec.data or not needs_pace(spec):
+        return None
+    from runtime import agenda, data  # numpy comes with the data: most specs are checked without
+
+    epoch = data.find_length(spec, "train", path.parent)
+    return Pace(epoch=epoch, batch=spec.data["train"].batch, run=agenda.find_length(spec, epoch, None))

@@ -1,0 +1,163 @@
+"""State: everything that training changes, by name, as arrays of the host and plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from graphspec.diagnostics import SpecError
+from runtime.problems import problem
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Array: TypeAlias = npt.NDArray[np.generic]
+    Leaf: TypeAlias = np.generic | Array
+else:
+    Array = Leaf = object
+
+Plain: TypeAlias = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
+"""What JSON can say; numbers that are not finite are refused."""
+Tree: TypeAlias = "None | bool | int | float | str | Leaf | list[Tree] | tuple[Tree, ...] | Mapping[str, Tree]"
+"""Plain data with arrays anywhere in it; numpy's scalars and tuples read back as numbers and lists."""
+
+ARRAY, ESCAPED = "array", "plain"
+"""The key of a mapping that stands for an array, and of one that stands for a mapping with one of these keys."""
+
+INTEGERS = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+KEPT = INTEGERS | {"bool", "float16", "float32", "float64"}
+"""The types of arrays that a checkpoint keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Everything that training changes, neutral to the backend.
+
+    ``arrays`` are tensors by name (``models.<model>.<tensor>``, ``optimizers.<cell>.<slot>.<tensor>``,
+    ``metrics.<mode>.<op>.<field>``); ``counters`` are counts by what they count: ``steps``, ``gates``, ``applied``.
+    """
+
+    arrays: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
+    counters: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
+
+
+def flatten(tree: Tree, prefix: str) -> tuple[Plain, dict[str, Array]]:
+    """Split a tree into plain data and arrays; an array's place is taken by ``{"array": "<prefix>.<path>"}``.
+
+    Raises SpecError: GS267 data that is neither plain nor an array, or a number that is not finite.
+    """
+    arrays: dict[str, Array] = {}
+    return _flatten(tree, prefix, arrays), arrays
+
+
+def unflatten(plain: Plain, arrays: Mapping[str, Array]) -> Tree:
+    """Return the tree that :func:`flatten` split. Raises KeyError where ``arrays`` lacks one that it names."""
+    match plain:
+        case {"array": str(name), **others} if not others:
+            return arrays[name]
+        case {"plain": dict(inner), **others} if not others:
+            return {key: unflatten(value, arrays) for key, value in inner.items()}
+        case dict():
+            return {key: unflatten(value, arrays) for key, value in plain.items()}
+        case list():
+            return [unflatten(value, arrays) for value in plain]
+        case _:
+            return plain
+
+
+def find_arrays(plain: Plain) -> Iterator[str]:
+    """Yield the names of the arrays that plain data stands for."""
+    match plain:
+        case {"array": str(name), **others} if not others:
+            yield name
+        case {"plain": dict(inner), **others} if not others:
+            for value in inner.values():
+                yield from find_arrays(value)
+        case dict():
+            for value in plain.values():
+                yield from find_arrays(value)
+        case list():
+            for value in plain:
+                yield from find_arrays(value)
+        case _:
+            return
+
+
+def _flatten(tree: object, path: str, arrays: dict[str, Array]) -> Plain:
+    """Return a tree as plain data; its arrays go into ``arrays``. It comes from users, so it may be anything."""
+    match tree:
+        case None | bool() | str():
+            return tree
+        case int():
+            return int(tree)
+        case float():
+            return _finite(float(tree), path)
+        case Mapping():
+            return _flatten_mapping(cast("Mapping[object, object]", tree), path, arrays)
+        case list() | tuple():
+            entries = cast("list[object]", tree)
+            return [_flatten(value, f"{path}.{index}", arrays) for index, value in enumerate(entries)]
+        case _:
+            return _flatten_leaf(tree, path, arrays)
+
+
+def _flatten_mapping(tree: Mapping[object, object], path: str, arrays: dict[str, Array]) -> Plain:
+    """Return a mapping as plain data; one that could be taken for an array is wrapped."""
+    found: dict[str, Plain] = {}
+    for key, value in tree.items():
+        if not isinstance(key, str):
+            raise _unkeepable(path, f"the key {key!r}", "text as keys")
+        found[key] = _flatten(value, f"{path}.{key}", arrays)
+    return {ESCAPED: found} if found.keys() in ({ARRAY}, {ESCAPED}) else found
+
+
+def _flatten_leaf(tree: object, path: str, arrays: dict[str, Array]) -> Plain:
+    """Return what stands for an array, or a scalar of numpy as a number."""
+    import numpy as np
+
+    match tree:
+        case np.bool_():
+            return bool(tree)
+        case np.integer():
+            return int(tree)
+        case np.floating() if tree.dtype.name in KEPT:
+            return _finite(float(tree), path)
+        case np.ndarray() if tree.dtype.name in KEPT:
+            name = next(each for each in _names(path) if each not in arrays)
+            arrays[name] = tree.astype(tree.dtype.newbyteorder("="), copy=False)
+            return {ARRAY: name}
+        case _:
+            raise _unkeepable(path, _kind(tree), "plain data or an array of numbers")
+
+
+def _names(path: str) -> Iterator[str]:
+    """Yield names for an array: its path, which two may share where keys have dots, then the path with a number."""
+    yield path
+    yield from (f"{path}~{number}" for number in count(2))
+
+
+def _finite(number: float, path: str) -> float:
+    """Return a number that JSON can say; raise SpecError for the others."""
+    if not math.isfinite(number):
+        raise _unkeepable(path, f"the number {number}", "a finite number, or the number in an array")
+    return number
+
+
+def _kind(value: object) -> str:
+    """Return how a value that cannot be kept is named: by its type, an array by that of its elements."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return f"an array of {cast('Array', value).dtype}"
+    kind = type(value)
+    return f"a value of type {kind.__module__}.{kind.__qualname__}".replace(" builtins.", " ")
+
+
+def _unkeepable(path: str, found: str, expected: str) -> SpecError:
+    """Return the error of data that a checkpoint cannot keep."""
+    message = f"a checkpoint cannot keep {path}: found {found}, expected {expected}"
+    return problem("GS267", message, help="return plain data: code is never stored in a checkpoint")

@@ -1,0 +1,1 @@
+"""The catalogue of mistakes in training loops written by hand: every row of docs/catalogue.md is shown here."""

@@ -1,0 +1,164 @@
+"""Clocks, averages and schedules: what an average takes, when it is written, and what a clock counts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphspec import SpecError
+from tests.catalogue.mathematics import World, descend, high, lerp, mlp, mse
+from tests.catalogue.trial import SAME, WRONG, Loop, order_of, plan_of, told, train
+
+
+def follow(slow: torch.nn.Module, net: torch.nn.Module, share: float = 0.1) -> None:
+    """Average by hand, past the version counter, as published code mostly does."""
+    for old, new in zip(slow.parameters(), net.parameters(), strict=True):
+        old.data.mul_(1 - share).add_(new.data, alpha=share)
+
+
+def after_the_update(world: World, x: torch.Tensor, y: torch.Tensor) -> World:
+    """Move a student, then its teacher towards what the student has become."""
+    student = descend(lambda w: mse(mlp(w, x), y), world["student"])
+    return {"student": student, "teacher": lerp(world["teacher"], student, 0.1)}
+
+
+class AverageFirst(Loop):
+    """The mistake: the teacher follows before the student is stepped."""
+
+    def prepare(self):
+        self.student = self.sgd("student")
+
+    def step(self, x, y):
+        self.student.zero_grad()
+        mse(self.nets["student"](x), y).backward()
+        follow(self.nets["teacher"], self.nets["student"])
+        self.student.step()
+
+
+def test_an_average_takes_the_weights_of_after_the_update():
+    trial = train("follow")
+    assert order_of(trial.plan).index("apply step") < order_of(trial.plan).index("blend follow")
+    assert trial.error_of(after_the_update) <= SAME
+    assert trial.error_of_loop(AverageFirst) > WRONG
+
+
+class TeacherInTheOptimizer(Loop):
+    """The mistake: weight decay and gradients of zero move the teacher, besides its average."""
+
+    def prepare(self):
+        self.student, self.teacher = self.sgd("student"), self.sgd("teacher", weight_decay=0.1)
+
+    def step(self, x, y):
+        student, teacher = self.nets["student"], self.nets["teacher"]
+        self.student.zero_grad()
+        (mse(student(x), y) + 0 * teacher(x).sum()).backward()
+        self.student.step()
+        self.teacher.step()
+        follow(teacher, student)
+
+
+def test_a_teacher_is_moved_by_its_average_alone():
+    trial = train("follow")
+    assert trial.error_of(after_the_update) <= SAME
+    assert trial.error_of_loop(TeacherInTheOptimizer) > WRONG
+    with pytest.raises(SpecError, match="E-EMA-TARGET"):
+        plan_of("refused/average-in-update")
+
+
+def judged_by_the_old_average(world: World, image: torch.Tensor, z: torch.Tensor) -> World:
+    """Move a critic, its average, and a generator that the average judges as it was before."""
+    critic = descend(lambda c: high(mlp(c, image)), world["critic"])
+    return {
+        "g": descend(lambda g: high(mlp(world["slow"], mlp(g, z))), world["g"]),
+        "critic": critic,
+        "slow": lerp(world["slow"], critic, 0.5),
+    }
+
+
+class AverageMeanwhile(Loop):
+    """The mistake: the average is written while the generator's graph still needs it."""
+
+    def prepare(self):
+        self.g, self.critic = self.sgd("g"), self.sgd("critic")
+
+    def step(self, image, z):
+        g, critic, slow = (self.nets[name] for name in ("g", "critic", "slow"))
+        g_loss = high(slow(g(z)))
+        self.critic.zero_grad()
+        high(critic(image)).backward()
+        self.critic.step()
+        follow(slow, critic, 0.5)
+        self.g.zero_grad()
+        g_loss.backward(inputs=list(g.parameters()))
+        self.g.step()
+
+
+@pytest.mark.parametrize("order", ["listed", "fewest"])
+def test_an_average_waits_for_the_gradients_that_run_through_it(order):
+    trial = train("average-on-the-path", order=order)
+    sequence = order_of(trial.plan)
+    assert sequence.index("gradient step_g") < sequence.index("blend follow")
+    assert trial.error_of(judged_by_the_old_average) <= SAME
+    assert trial.error_of_loop(AverageMeanwhile) > WRONG
+
+
+def every_second_step(world: World, x: torch.Tensor, y: torch.Tensor) -> World:
+    """Move a model and its average in every second step."""
+    count = world.get("count", 1)
+    if count % 2:
+        return {**world, "count": count + 1}
+    net = descend(lambda w: mse(mlp(w, x), y), world["net"])
+    return {"net": net, "slow": lerp(world["slow"], net, 0.1), "count": count + 1}
+
+
+class AverageInEveryStep(Loop):
+    """The mistake: the average goes on while its source rests."""
+
+    def prepare(self):
+        self.net, self.count = self.sgd("net"), 0
+
+    def step(self, x, y):
+        self.count += 1
+        if self.count % 2 == 0:
+            self.net.zero_grad()
+            mse(self.nets["net"](x), y).backward()
+            self.net.step()
+        follow(self.nets["slow"], self.nets["net"])
+
+
+def test_an_average_rests_with_its_source():
+    trial = train("resting-source")
+    assert trial.error_of(every_second_step) <= SAME
+    assert trial.error_of_loop(AverageInEveryStep) > WRONG
+
+
+def halved_by_updates(world: World, x: torch.Tensor, y: torch.Tensor) -> World:
+    """Move a model in every second step, with a rate that is halved by every move."""
+    count = world.get("count", 1)
+    if count % 2:
+        return {**world, "count": count + 1}
+    rate = 0.8 * 0.5 ** (count // 2 - 1)
+    return {"net": descend(lambda w: mse(mlp(w, x), y), world["net"], lr=rate), "count": count + 1}
+
+
+class ScheduleInEveryStep(Loop):
+    """The mistake: the schedule goes on in steps without an update."""
+
+    def prepare(self):
+        self.net, self.count = self.sgd("net", lr=0.8), 0
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.net, 1, 0.5)
+
+    def step(self, x, y):
+        self.count += 1
+        self.net.zero_grad()
+        if self.count % 2 == 0:
+            mse(self.nets["net"](x), y).backward()
+        self.net.step()  # without gradients it moves nothing
+        self.schedule.step()
+
+
+def test_a_schedule_counts_applied_updates():
+    trial = train("resting-schedule")
+    assert told(trial.plan, "DEFER") == set()
+    assert trial.error_of(halved_by_updates) <= SAME
+    assert trial.error_of_loop(ScheduleInEveryStep) > WRONG

@@ -1,0 +1,47 @@
+"""What waits for a feature that is not built: the specs of specs/waiting, each with what it waits for.
+
+When a feature is built its specs are refused no longer. They go to specs/, and get a test with a reference and with the
+mistake, as the others have.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from graphspec import SpecError
+from runtime import build
+from tests.catalogue.trial import SPECS, plan_of
+
+WAITING = {
+    "accumulated-gan": "`accumulate`",
+    "average-per-update": "`micro_batches`",
+    "inner-step": "the op kind `adapt`",
+    "lazy-penalty": r"`every` on a loss \(a lazy term\)",
+    "one-scale-two-updates": "a precision other than float32",
+    "replicated-gan": "`parallel`",
+    "replicated-micro-batches": "`parallel`",
+    "replicated-penalty": "`parallel`",
+    "running-center": "`state`",
+    "scaled-and-clipped": "a precision other than float32",
+    "skipped-momentum": "a precision other than float32",
+    "skipped-together": "`on_overflow`",
+}
+FOR_TENSORFLOW = ("one-loss-two-updates", "one-owner", "teacher")
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_it_waits_for_a_feature(name):
+    with pytest.raises(SpecError, match=rf"GS045.*{WAITING[name]} is part of the language but not built yet"):
+        plan_of(f"waiting/{name}")
+
+
+def test_every_spec_that_waits_is_named_here():
+    assert {path.stem for path in (SPECS / "waiting").iterdir()} == WAITING.keys()
+
+
+@pytest.mark.parametrize("name", FOR_TENSORFLOW)
+def test_it_is_planned_for_tensorflow_and_waits_for_the_backend(name):
+    plan = plan_of(name, backend="tensorflow")
+    assert plan.warnings == ()
+    with pytest.raises(SpecError, match=r"GS218.*there is no backend 'tensorflow'"):
+        build(plan, device="cpu")

@@ -1,0 +1,55 @@
+"""Ten steps of the examples equal loops written by hand, in float64, with the same random numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler import compile_step
+from graphspec import load
+from runtime import Step, build
+from tests.conformance.examples import byol, distillation, dqn, mean_teacher, td3
+from tests.conformance.examples.example import Example, HandLoop, Tensors
+
+EXAMPLES = tuple(module.EXAMPLE for module in (distillation, mean_teacher, byol, td3, dqn))
+each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+
+
+def prepare(example: Example, kind: type[HandLoop], order: str = "fewest") -> tuple[Step, HandLoop]:
+    """Return the step of an example, and a loop that begins with its weights."""
+    plan = compile_step(load(example.path, example.overrides()), order=order)
+    step, loop = build(plan, device="cpu", seed=5, dtype="float64", allow=example.allow), kind()
+    assert step.models.keys() == loop.nets.keys()
+    for name, net in loop.nets.items():
+        net.load_state_dict(step.models[name].state_dict())
+    return step, loop
+
+
+def compare(example: Example, kind: type[HandLoop], order: str = "fewest") -> float:
+    """Return the greatest difference in ten steps of the losses, and of weights and buffers at their end."""
+    step, loop = prepare(example, kind, order)
+    found = [0.0]
+    for batch in example.batches():
+        ours = step(batch)
+        theirs = loop.step(batch, {name: ours[name] for name in example.drawn if name in ours})
+        assert theirs.keys() == {*example.losses}
+        found.extend(difference(ours, theirs, name) for name in theirs if name in ours)
+    for name, net in loop.nets.items():
+        mine, other = step.models[name].state_dict(), net.state_dict()
+        found.extend(difference(mine, other, key) for key in other)
+    return max(found)
+
+
+def difference(ours: Tensors, theirs: Tensors, name: str) -> float:
+    """Return how far two tensors of a name are apart."""
+    return (ours[name] - theirs[name]).abs().max().item()
+
+
+@pytest.mark.parametrize("order", ["fewest", "latest"])
+@each_example
+def test_ten_steps_of_an_example_equal_the_loop_by_hand(example: Example, order: str) -> None:
+    assert compare(example, example.loop, order) <= 1e-10
+
+
+@each_example
+def test_the_same_loop_with_one_mistake_is_told_apart(example: Example) -> None:
+    assert compare(example, example.mutant) > 1e-6

@@ -1,0 +1,1 @@
+"""Runs that are really killed: processes, signals, and what is left on the disk."""

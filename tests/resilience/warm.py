@@ -1,0 +1,16 @@
+"""What the processes of these tests have imported before they begin: it takes seconds once, not each time."""
+
+from __future__ import annotations
+
+import matplotlib.backends.backend_agg
+import matplotlib.figure
+import safetensors.numpy
+import torch
+import torch._dynamo  # a step is checked with fake tensors, which need it
+
+import compiler
+import runtime.cli
+import runtime.running
+
+torch.set_num_threads(1)
+__all__ = ["compiler", "matplotlib", "runtime", "safetensors", "torch"]
