@@ -1,0 +1,83 @@
+"""Derivatives: by complex step, or by PyTorch on pure float64 functions where they are differentiated themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tests.oracle.numbers import Array, Reals
+from tests.oracle.world import SecondOrderError, Target, World
+
+STEP = 1e-30
+"""The imaginary shift: so small that second powers vanish, which makes the derivative exact."""
+
+
+def differentiate(
+    world: World, loss: str, targets: Mapping[Target, tuple[int, ...]], seed: str | None = None
+) -> Mapping:
+    """Return the derivative of a loss by every target, as arrays of their shapes, in a world.
+
+    In the base world it is a NumPy array; in another, where the result is differentiated again, a tensor.
+    """
+    if world is not world.step.base:
+        return by_graph(world, loss, targets, seed)
+    try:
+        return by_complex_step(world, loss, targets, seed)
+    except SecondOrderError:
+        found = by_graph(world, loss, targets, seed)
+        return {key: value.detach().numpy() for key, value in found.items()}
+
+
+def by_complex_step(
+    world: World, loss: str, targets: Mapping[Target, tuple[int, ...]], seed: str | None = None
+) -> Mapping[Target, np.ndarray]:
+    """Return the derivatives from one evaluation in which every copy has one element of one target shifted."""
+    sizes = [math.prod(shape) for shape in targets.values()]
+    shifts: dict[Target, Sequence[Array]] = {}
+    begin, count = 0, sum(sizes)
+    for (target, shape), size in zip(targets.items(), sizes, strict=True):
+        shift = np.zeros((count, size), np.complex128)
+        shift[begin : begin + size] = np.eye(size) * (1j * STEP)
+        shifts[target] = [shift.reshape((count, *shape))]
+        begin += size
+    shifted = World(world.step, Reals(), shifts)
+    found = _scalar(shifted, loss, None if seed is None else world.operand(seed))
+    slopes = np.broadcast_to(found.imag / STEP, (count,))
+    parts = np.split(slopes, np.cumsum(sizes)[:-1])
+    return {target: part.reshape(shape) for (target, shape), part in zip(targets.items(), parts, strict=True)}
+
+
+def by_graph(
+    world: World, loss: str, targets: Mapping[Target, tuple[int, ...]], seed: str | None = None
+) -> Mapping[Target, Array]:
+    """Return the derivatives by PyTorch, in a world of its own above the given one, themselves differentiable."""
+    import torch
+
+    from tests.oracle.tensors import Tensors
+
+    leaves = {
+        target: torch.zeros((1, *shape), dtype=torch.float64, requires_grad=True) for target, shape in targets.items()
+    }
+    above = {} if world is world.step.base else world.shifts
+    shifts = {key: [*above.get(key, ()), *([leaves[key]] if key in leaves else [])] for key in {**above, **leaves}}
+    factor = None if seed is None else world.operand(seed)
+    if world is world.step.base and factor is not None:
+        factor = Tensors().lift(factor)
+    found = _scalar(World(world.step, Tensors(), shifts), loss, factor)
+    kept = list(leaves.values())
+    if not found.requires_grad:
+        return {target: torch.zeros(shape, dtype=torch.float64) for target, shape in targets.items()}
+    slopes = torch.autograd.grad(found.sum(), kept, create_graph=True, allow_unused=True)
+    return {
+        target: torch.zeros(shape, dtype=torch.float64) if slope is None else slope[0]
+        for (target, shape), slope in zip(targets.items(), slopes, strict=True)
+    }
+
+
+def _scalar(world: World, loss: str, factor: Array | None) -> Array:
+    """Return one number per copy: the loss, or its product with a constant that the derivative is multiplied with."""
+    found = world.value(loss)
+    found = found if factor is None else found * factor
+    return found.reshape((found.shape[0], -1)).sum(1)

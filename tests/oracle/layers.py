@@ -1,0 +1,238 @@
+"""Built-in layers by their formulas: what they return, and what BatchNorm makes of its running statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graphspec.layers import Layer
+from tests.oracle.functions import greatest, relu, sigmoid, softmax
+from tests.oracle.numbers import Array, Numbers
+
+Tensors = Mapping[str, Array]
+Activation = Callable[..., Array]
+
+
+def gelu(n: Numbers, x: Array) -> Array:
+    """Return x times the normal distribution function of x."""
+    return x * (1 + n.erf(x / math.sqrt(2))) / 2
+
+
+def elu(n: Numbers, x: Array, alpha: float = 1.0) -> Array:
+    """Return x where it is positive, else alpha (exp(x) - 1)."""
+    return relu(n, x) - alpha * (1 - n.apply("exp", -relu(n, -x)))
+
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "relu": relu,
+    "leaky_relu": lambda n, x, slope=0.01: n.where(n.real(x) > 0, x, slope * x),
+    "gelu": gelu,
+    "silu": lambda n, x: x * sigmoid(n, x),
+    "elu": elu,
+    "tanh": lambda n, x: n.apply("tanh", x),
+    "sigmoid": sigmoid,
+    "softmax": softmax,
+    "identity": lambda n, x: x,
+    "flatten": lambda n, x: x.reshape((*x.shape[:2], -1)),
+    "reshape": lambda n, x, shape=(): x.reshape((*x.shape[:2], *shape)),
+    "global_avg_pool": lambda n, x: n.mean(x, (3, 4)),
+}
+"""Layers without parameters."""
+
+
+@dataclass(kw_only=True)
+class Call:
+    """One call of a ``layers:`` model: what it is given beside its input, and what it leaves behind."""
+
+    numbers: Numbers
+    parameters: Tensors
+    buffers: Tensors
+    train: bool
+    mask: Callable[[tuple[int, ...], float], np.ndarray]
+    """Ones where dropout keeps an element; every call draws the next numbers."""
+    written: dict[str, Array] = field(default_factory=dict)
+    """Running statistics after the call."""
+    taps: dict[str, Array] = field(default_factory=dict)
+    """What every layer returned, by its path."""
+
+    def run(self, layers: Sequence[Layer], x: Array, path: str = "") -> Array:
+        """Return what the layers make of x."""
+        for index, layer in enumerate(layers):
+            name = f"{path}{index}"
+            x = self._run(layer, x, name)
+            self.taps[name] = x
+        return x
+
+    def _run(self, layer: Layer, x: Array, name: str) -> Array:
+        if layer.kind == "residual":
+            return x + self.run(layer.layers, x, f"{name}.")
+        options = read_options(layer)
+        if layer.kind in ACTIVATIONS:
+            return ACTIVATIONS[layer.kind](self.numbers, x, **options)
+        return getattr(self, f"_{layer.kind}")(x, name, **options)
+
+    def _get(self, name: str, part: str) -> Array | None:
+        return self.parameters.get(f"{name}.{part}")
+
+    def _scale(self, x: Array, name: str, axis: int) -> Array:
+        """Return x times the layer's weight plus its bias, both along one axis."""
+        for part in ("weight", "bias"):
+            found = self._get(name, part)
+            if found is not None:
+                shape = [found.shape[0], *[1] * (x.ndim - 1)]
+                shape[axis] = found.shape[1]
+                x = x * found.reshape(shape) if part == "weight" else x + found.reshape(shape)
+        return x
+
+    def _bias(self, x: Array, name: str, axis: int) -> Array:
+        found = self._get(name, "bias")
+        if found is None:
+            return x
+        shape = [found.shape[0], *[1] * (x.ndim - 1)]
+        shape[axis] = found.shape[1]
+        return x + found.reshape(shape)
+
+    def _linear(self, x: Array, name: str, out: int, bias: bool = True) -> Array:
+        weight = self._get(name, "weight")
+        formula = "pbi,poi->pbo" if x.ndim == 3 else "pbki,poi->pbko"
+        return self._bias(self.numbers.einsum(formula, x, weight), name, x.ndim - 1)
+
+    def _conv2d(
+        self,
+        x: Array,
+        name: str,
+        out: int,
+        kernel: object,
+        stride: object = 1,
+        padding: object = 0,
+        dilation: object = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> Array:
+        n, weight = self.numbers, self._get(name, "weight")
+        x, parts = pad(n, x, pair(padding)), []
+        for g in range(groups):
+            inner, outer = x.shape[2] // groups, out // groups
+            parts.append(
+                _correlate(
+                    n,
+                    x[:, :, g * inner : (g + 1) * inner],
+                    weight[:, g * outer : (g + 1) * outer],
+                    pair(stride),
+                    pair(dilation),
+                )
+            )
+        return self._bias(n.join(parts, 2), name, 2)
+
+    def _batch_norm(self, x: Array, name: str, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> Array:
+        n, shape = self.numbers, [1, 1, -1, *[1] * (x.ndim - 3)]
+        if not self.train:
+            mean, variance = (self.buffers[f"{name}.running_{part}"].reshape(shape) for part in ("mean", "var"))
+        else:
+            axes = tuple(axis for axis in range(1, x.ndim) if axis != 2)
+            mean = n.mean(x, axes, keep=True)
+            variance = n.mean((x - mean) * (x - mean), axes, keep=True)
+            count = math.prod(x.shape[axis] for axis in axes)
+            self._remember(name, momentum, mean.reshape((-1, x.shape[2])), variance.reshape((-1, x.shape[2])), count)
+        return self._scale((x - mean) / n.apply("sqrt", variance + eps), name, 2)
+
+    def _remember(self, name: str, momentum: float, mean: Array, variance: Array, count: int) -> None:
+        """Note the running statistics after a batch: its variance counts as that of count - 1."""
+        new = {"running_mean": mean, "running_var": variance * count / (count - 1)}
+        for part, batch in new.items():
+            old = self.buffers[f"{name}.{part}"]
+            self.written[f"{name}.{part}"] = (1 - momentum) * old + momentum * batch
+        self.written[f"{name}.num_batches_tracked"] = self.buffers[f"{name}.num_batches_tracked"] + 1
+
+    def _layer_norm(self, x: Array, name: str, eps: float = 1e-5) -> Array:
+        return self._scale(_standard(self.numbers, x, (x.ndim - 1,), eps), name, x.ndim - 1)
+
+    def _group_norm(self, x: Array, name: str, groups: int, eps: float = 1e-5) -> Array:
+        grouped = x.reshape((*x.shape[:2], groups, -1))
+        return self._scale(_standard(self.numbers, grouped, (3,), eps).reshape(x.shape), name, 2)
+
+    def _dropout(self, x: Array, name: str, p: float = 0.5) -> Array:
+        if not self.train or p == 0:
+            return x
+        return x * self.numbers.lift(self.mask(tuple(x.shape[1:]), p)[None] / (1 - p))
+
+    def _embedding(self, x: Array, name: str, count: int, size: int) -> Array:
+        chosen = np.eye(count)[np.asarray(x[0], np.int64)]
+        flat = self.numbers.lift(chosen.reshape((1, -1, count)))
+        return self.numbers.einsum("pbi,pio->pbo", flat, self._get(name, "weight")).reshape((-1, *x.shape[1:], size))
+
+    def _avg_pool(self, x: Array, name: str, kernel: object, stride: object = None, padding: object = 0) -> Array:
+        windows = list(_windows(pad(self.numbers, x, pair(padding)), pair(kernel), pair(stride or kernel), (1, 1)))
+        return sum(windows[1:], windows[0]) / len(windows)
+
+    def _max_pool(self, x: Array, name: str, kernel: object, stride: object = None, padding: object = 0) -> Array:
+        padded = pad(self.numbers, x, pair(padding), -np.inf)
+        windows = list(_windows(padded, pair(kernel), pair(stride or kernel), (1, 1)))
+        joined = self.numbers.join([window[..., None] for window in windows], 5)
+        return greatest(self.numbers, joined, axis=4)
+
+
+def read_options(layer: Layer) -> dict[str, object]:
+    """Return what is written at a layer."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in layer.options.items()}
+
+
+def pair(value: object) -> tuple[int, int]:
+    """Return height and width of an option that is one number for both, or two."""
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def pad(n: Numbers, x: Array, size: tuple[int, int], value: float = 0.0) -> Array:
+    """Return images with a margin."""
+    for axis, width in ((3, size[0]), (4, size[1])):
+        if width:
+            shape = [*x.shape]
+            shape[axis] = width
+            margin = n.lift(np.full((1, *shape[1:]), value))
+            x = n.join([margin, x, margin], axis)
+    return x
+
+
+def _windows(x: Array, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Iterator[Array]:
+    """Yield, for every tap of a window, what it sees at all places of the window."""
+    height, width = ((x.shape[3 + i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i in range(2))
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            top, left = i * dilation[0], j * dilation[1]
+            yield x[
+                :,
+                :,
+                :,
+                top : top + (height - 1) * stride[0] + 1 : stride[0],
+                left : left + (width - 1) * stride[1] + 1 : stride[1],
+            ]
+
+
+def _correlate(n: Numbers, x: Array, weight: Array, stride: Sequence[int], dilation: Sequence[int]) -> Array:
+    """Return the sum over taps of what each sees times its weight."""
+    kernel = weight.shape[3:]
+    taps = [weight[:, :, :, i, j] for i in range(kernel[0]) for j in range(kernel[1])]
+    seen = zip(_windows(x, kernel, stride, dilation), taps, strict=True)
+    parts = [n.einsum("pbchw,poc->pbohw", window, tap) for window, tap in seen]
+    return sum(parts[1:], parts[0])
+
+
+def _standard(n: Numbers, x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    """Return x with mean 0 and variance 1 over axes."""
+    mean = n.mean(x, axes, keep=True)
+    return (x - mean) / n.apply("sqrt", n.mean((x - mean) * (x - mean), axes, keep=True) + eps)
+
+
+def walk(layers: Sequence[Layer], path: str = "") -> Iterator[tuple[str, Layer]]:
+    """Yield every layer with its path, those inside a residual too."""
+    for index, layer in enumerate(layers):
+        yield f"{path}{index}", layer
+        yield from walk(layer.layers, f"{path}{index}.")
+
+
+def has_buffers(layers: Sequence[Layer]) -> bool:
+    """Return whether some layer is BatchNorm."""
+    return any(layer.kind == "batch_norm" for _, layer in walk(layers))

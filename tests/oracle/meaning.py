@@ -1,0 +1,191 @@
+"""Who happens before whom, which ops fire, and which version of a cell every op sees: by the letter of the definition.
+
+Everything is computed by transitive closure and counting over the ops of a spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from graphspec.graph import GraphSpec
+from graphspec.ops import CopyOp, EmaOp, ForwardOp, LossOp, MetricOp, Op, UpdateOp
+from tests.oracle.initial import find_root
+from tests.oracle.layers import has_buffers
+
+WRITERS = (UpdateOp, EmaOp, CopyOp)
+Past = Mapping[str, frozenset[str]]
+
+
+class Meaning:
+    """One mode of a spec, before it is known which ops fire together."""
+
+    def __init__(self, spec: GraphSpec, mode: str) -> None:
+        self.spec, self.mode, self.ops = spec, mode, spec.ops
+        self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
+        self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
+        self.inputs = {name: self._find_inputs(op) for name, op in spec.ops.items()}
+        self.present = [name for name in spec.ops if self._is_present(name)]
+        self.past = close(spec.ops, self._happens_before())
+
+    # ------------------------------------------------------------ what ops are
+
+    def _find_inputs(self, op: Op) -> tuple[str, ...]:
+        """Return the ops whose values an op is made from."""
+        found = (self.owner[reference.name] for reference in op.operands() if reference.name in self.owner)
+        return tuple(dict.fromkeys(found))
+
+    def _is_present(self, name: str) -> bool:
+        return self.ops[name].runs_in(self.mode) and all(self._is_present(other) for other in self.inputs[name])
+
+    def has_buffers(self, model: str) -> bool:
+        """Return whether a model has BatchNorm."""
+        layers = self.spec.models[find_root(self.spec, model)].layers
+        return layers is not None and has_buffers(layers)
+
+    def is_training(self, name: str) -> bool:
+        """Return whether a forward runs as in training."""
+        op = self.ops[name]
+        if not isinstance(op, ForwardOp):
+            return False
+        if self.mode == "train":
+            return op.forward in self.updated if op.train is None else op.train
+        return op.train is True and not Meaning(self.spec, "train")._is_present(name)
+
+    @cached_property
+    def training(self) -> frozenset[str]:
+        """Return the train-mode forwards of models with buffers."""
+        found = (name for name in self.present if self.is_training(name))
+        return frozenset(name for name in found if self.has_buffers(self.ops[name].forward))
+
+    def writes(self, name: str) -> frozenset[str]:
+        """Return the cells that an op writes, slots and counters aside."""
+        op = self.ops[name]
+        match op:
+            case UpdateOp():
+                return frozenset(f"{model}.params" for model in op.update)
+            case EmaOp() | CopyOp():
+                target = op.target(name) if isinstance(op, EmaOp) else op.into
+                return frozenset({f"{target}.params"} | ({f"{target}.buffers"} if self.moves_buffers(name) else set()))
+            case ForwardOp() if name in self.training:
+                return frozenset({f"{op.forward}.buffers"})
+            case _:
+                return frozenset()
+
+    def moves_buffers(self, name: str) -> bool:
+        """Return whether an average or copy writes the buffers of its target."""
+        op = self.ops[name]
+        source = op.ema if isinstance(op, EmaOp) else op.copy_
+        return self.has_buffers(source) and (isinstance(op, CopyOp) or self.buffer_policy(name) != "ignore")
+
+    def buffer_policy(self, name: str) -> str:
+        """Return what an average does with buffers: its own word, else the target's, else the source's."""
+        op = self.ops[name]
+        holders = [self.spec.models.get(model) for model in (op.target(name), op.ema)]
+        words = [op.buffers, *(holder.buffers for holder in holders if holder is not None), "ignore"]
+        return next(word for word in words if word is not None)
+
+    # ------------------------------------------------------------ happens-before
+
+    def _happens_before(self) -> set[tuple[str, str]]:
+        """Return data edges, declared edges, and every writer of an average's source before the average."""
+        pairs = {(other, name) for name in self.ops for other in self.inputs[name]}
+        for name, op in self.ops.items():
+            pairs |= {(other, name) for other in op.after or ()}
+            pairs |= {(op.every, name)} if isinstance(op.every, str) else set()
+            if isinstance(op, EmaOp | CopyOp):
+                source = op.ema if isinstance(op, EmaOp) else op.copy_
+                cells = {f"{source}.params", f"{source}.buffers"}
+                pairs |= {
+                    (other, name) for other in self.present if self.writes(other) & cells and name in self.present
+                }
+        return pairs
+
+    # ------------------------------------------------------------ what fires
+
+    def gated(self) -> list[str]:
+        """Return the ops of the mode, those before whose firing another's depends first."""
+        return sorted(self.present, key=lambda name: len(self.past[name]))
+
+    def firing(self, admitted: Iterable[str]) -> list[str]:
+        """Return the ops that run where exactly some are admitted by their clocks, as listed."""
+        admitted = frozenset(admitted)
+        pending = [self.owner[value] for value in self.demanded if value in self.owner]
+        consumed = {other for name in self.present for other in self.inputs[name]}
+        pending += [n for n in self.present if isinstance(self.ops[n], WRITERS)]
+        pending += [n for n in self.training if n not in consumed]
+        pending = [name for name in pending if name in admitted]
+        found: set[str] = set()
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending.extend(self.inputs[name])
+        return [name for name in self.ops if name in found]
+
+    @cached_property
+    def returned(self) -> tuple[str, ...]:
+        """Return the values that a step returns where they were computed."""
+        if self.spec.outputs is not None:
+            return tuple(value for value in self.spec.outputs if self.owner.get(value) in self.present)
+        kinds = (MetricOp, LossOp) if self.mode == "train" else (MetricOp,)
+        return tuple(name for name in self.present if isinstance(self.ops[name], kinds))
+
+    @property
+    def demanded(self) -> tuple[str, ...]:
+        """Return the values for which ops fire: outputs and metrics; of unnamed losses, those that feed no update."""
+        metrics = [name for name in self.present if isinstance(self.ops[name], MetricOp)]
+        if self.spec.outputs is not None:
+            return (*self.returned, *metrics)
+        feeding: set[str] = set()
+        pending = [name for name in self.present if isinstance(self.ops[name], WRITERS)]
+        while pending:
+            feeding |= (new := {other for name in pending for other in self.inputs[name]} - feeding)
+            pending = list(new)
+        return tuple(name for name in self.returned if name not in feeding)
+
+
+class Versions:
+    """The versions of cells among the ops that fire together in one step."""
+
+    def __init__(self, meaning: Meaning, firing: Iterable[str]) -> None:
+        self.meaning, self.firing = meaning, list(firing)
+        self.past = {name: meaning.past[name] & frozenset(self.firing) for name in self.firing}
+        self.training = self._order_training()
+        self.ordered: dict[str, list[str]] = {}
+
+    def _order_training(self) -> list[str]:
+        """Return the train-mode forwards: repeatedly the first listed of which all before it are done."""
+        pending, ordered = [name for name in self.firing if name in self.meaning.training], []
+        while pending:
+            ordered.append(next(name for name in pending if not self.past[name] & set(pending)))
+            pending.remove(ordered[-1])
+        return ordered
+
+    def writers(self, cell: str) -> list[str]:
+        """Return the writers of a cell in order: of buffers, train-mode forwards first."""
+        if cell not in self.ordered:
+            self.ordered[cell] = self._order(cell)
+        return self.ordered[cell]
+
+    def _order(self, cell: str) -> list[str]:
+        found = [name for name in self.firing if cell in self.meaning.writes(name)]
+        others = [name for name in found if name not in self.training]
+        return [n for n in self.training if n in found] + sorted(others, key=lambda n: len(self.past[n] & set(found)))
+
+    def seen(self, name: str, cell: str) -> int:
+        """Return the version of a cell that an op sees: that of the newest write in its causal past."""
+        writers = self.writers(cell)
+        return max((writers.index(writer) + 1 for writer in writers if writer in self.past[name]), default=0)
+
+
+def close(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> Past:
+    """Return everything that happens before each op."""
+    past: dict[str, set[str]] = {name: set() for name in names}
+    for before, after in pairs:
+        past[after].add(before)
+    for middle in past:
+        for name in past:
+            if middle in past[name]:
+                past[name] |= past[middle]
+    return {name: frozenset(found) for name, found in past.items()}

@@ -1,0 +1,80 @@
+"""The oracle: a spec, its state, and what every step returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from graphspec.graph import GraphSpec
+from graphspec.ops import EmaOp, MetricOp
+from tests.oracle.clocks import Clocks
+from tests.oracle.draws import Draws
+from tests.oracle.initial import Shapes, initial_state
+from tests.oracle.meaning import Meaning
+from tests.oracle.slots import Cell, Optimizers
+from tests.oracle.step import State, StepValues
+
+
+class Oracle:
+    """What a spec means, step by step, from the initial weights on.
+
+    ``shapes`` are those of all parameters and buffers: the only thing it is told beside the spec.
+    """
+
+    def __init__(self, spec: GraphSpec, shapes: Shapes, seed: int | None = None) -> None:
+        self.spec, self.seed = spec, spec.seed if seed is None else seed
+        self.state = {model: initial_state(spec, model, known, self.seed) for model, known in shapes.items()}
+        self.clocks, self.draws = Clocks(), Draws(self.seed)
+        self.cells: Mapping[str, Cell] = {}
+        self.meanings: dict[str, Meaning] = {}
+        self.running: dict[tuple[str, str], tuple[float, int, int]] = {}
+        self.last: StepValues | None = None
+        self.is_vague = False
+        """Whether something that has happened hangs on a gradient that may be zero but for rounding."""
+
+    def step(self, batch: State, mode: str = "train") -> State:
+        """Take one step, and return its outputs."""
+        meaning = self.meanings.setdefault(mode, Meaning(self.spec, mode))
+        firing = meaning.firing(self.clocks.admit(meaning))
+        step = self.last = StepValues(
+            meaning,
+            firing,
+            batch=batch,
+            start=self.state,
+            optimizers=Optimizers(self.spec, self.cells),
+            draws=self.draws,
+            number=self.clocks.steps[mode],
+            standins=self._find_standins() if mode != "train" else {},
+        )
+        outputs = {value: self._output(step, value) for value in meaning.returned if meaning.owner[value] in firing}
+        for name in firing:
+            if isinstance(self.spec.ops[name], MetricOp) and name not in outputs:
+                self._output(step, name)
+        self.state = {model: step.final(model) for model in self.state}
+        self.cells = step.optimizers.final(step)
+        self.is_vague |= step.optimizers.is_vague
+        self.clocks.note(meaning, firing)
+        return outputs
+
+    def _find_standins(self) -> Mapping[str, str]:
+        """Return the averages that stand in for their models outside training."""
+        ops = self.spec.ops.items()
+        averages = {name: op for name, op in ops if isinstance(op, EmaOp) and op.use.eval == "swap"}
+        return {op.ema: op.target(name) for name, op in averages.items() if name in self.clocks.averaged}
+
+    def _output(self, step: StepValues, value: str) -> np.ndarray:
+        found = step.base.value(value)[0]
+        op = self.spec.ops[step.meaning.owner[value]]
+        return np.asarray(self._run_on(step, value, op)) if isinstance(op, MetricOp) else found
+
+    def _run_on(self, step: StepValues, name: str, op: MetricOp) -> float:
+        """Return the running mean of a metric since its reset, every batch with its rows."""
+        value, rows = step.measured[name]
+        since = {"step": step.number, "epoch": 0, "never": 0}
+        window = since[op.window] if isinstance(op.window, str) else (step.number - 1) // op.window
+        total, seen, before = self.running.get((step.meaning.mode, name), (0.0, 0, window))
+        if before != window:
+            total, seen = 0.0, 0
+        self.running[step.meaning.mode, name] = (total + value * rows, seen + rows, window)
+        return (total + value * rows) / (seen + rows)

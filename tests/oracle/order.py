@@ -1,0 +1,139 @@
+"""What must run before what, by the letter of the definition; the gradient of an update and its write stand apart.
+
+``hard`` pairs always hold. ``soft`` ones, by the forward they protect, hold unless that forward runs on clones of its
+buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, permutations
+
+from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, UpdateOp
+from tests.oracle.meaning import WRITERS, Versions, close
+from tests.oracle.paths import Paths
+
+Pairs = set[tuple[str, str]]
+
+
+class Order:
+    """The constraints among the ops that fire together."""
+
+    def __init__(self, versions: Versions) -> None:
+        self.versions, self.meaning = versions, versions.meaning
+        self.ops, self.paths = self.meaning.ops, Paths(self.meaning)
+        self.updates = [name for name in versions.firing if isinstance(self.ops[name], UpdateOp)]
+        derived = [f"{name}.gradient" for name in self.updates if self.ops[name].loss is not None]
+        self.nodes = [*versions.firing, *derived]
+        taken = [name for name in versions.firing if isinstance(self.ops[name], GradientOp)]
+        self.gradients = [*derived, *taken]
+        self.hard = self._happens_before() | self._reads() | self._writes() | self._kept_parameters()
+        self.soft = self._kept_buffers()
+
+    def constraints(self, cloned: frozenset[str] = frozenset()) -> Pairs:
+        """Return what must precede what where some forwards run on clones of their buffers."""
+        return self.hard | {pair for forward, pairs in self.soft.items() if forward not in cloned for pair in pairs}
+
+    def _happens_before(self) -> Pairs:
+        """Return happens-before; what an update's gradient needs is its loss, whatever its write waits for."""
+        pairs = {(before, name) for name in self.versions.firing for before in self.versions.past[name]}
+        for name in self.updates:
+            loss = self.ops[name].loss
+            if loss is not None:
+                owner = self.meaning.owner[loss]
+                pairs |= {(f"{name}.gradient", name), (owner, f"{name}.gradient")}
+                pairs |= {(before, f"{name}.gradient") for before in self.versions.past[owner]}
+        return pairs
+
+    def _cells(self, name: str) -> list[str]:
+        """Return the cells of which an op reads the version in its causal past."""
+        op = self.ops[name]
+        match op:
+            case ForwardOp():
+                evaluated = self.meaning.has_buffers(op.forward) and name not in self.meaning.training
+                return [f"{op.forward}.params", *([f"{op.forward}.buffers"] if evaluated else [])]
+            case EmaOp() | CopyOp():
+                source = op.ema if isinstance(op, EmaOp) else op.copy_
+                return [f"{source}.params", *([f"{source}.buffers"] if self.meaning.moves_buffers(name) else [])]
+            case _:
+                return []
+
+    def _next(self, name: str, cell: str) -> list[str]:
+        """Return the writer of the version after the one an op sees."""
+        seen = self.versions.seen(name, cell)
+        return self.versions.writers(cell)[seen : seen + 1]
+
+    def _reads(self) -> Pairs:
+        """Return read after write and write after read."""
+        pairs: Pairs = set()
+        for name in self.versions.firing:
+            for cell in self._cells(name):
+                seen = self.versions.seen(name, cell)
+                pairs |= {(writer, name) for writer in self.versions.writers(cell)[max(0, seen - 1) : seen]}
+                pairs |= {(name, writer) for writer in self._next(name, cell)}
+        return pairs
+
+    def _writes(self) -> Pairs:
+        """Return write after write."""
+        cells = {cell for name in self.versions.firing for cell in self.meaning.writes(name)}
+        return {pair for cell in cells for pair in pairwise(self.versions.writers(cell))}
+
+    def _on_path(self, gradient: str) -> list[str]:
+        """Return the forwards on a path that read the weights themselves, not clones."""
+        found = (name for name in self.paths.path(gradient) if isinstance(self.ops[name], ForwardOp))
+        return [name for name in found if not self.ops[name].snapshot]
+
+    def _kept_parameters(self) -> Pairs:
+        """Return backward-WAR: a pending gradient still reads the parameters of the forwards on its path."""
+        return {
+            (gradient, writer)
+            for gradient in self.gradients
+            for name in self._on_path(gradient)
+            for writer in self._next(name, f"{self.ops[name].forward}.params")
+        }
+
+    def _kept_buffers(self) -> Mapping[str, Pairs]:
+        """Return buffer-WAR by forward: of evaluations all later writers wait, of training ones averages and copies."""
+        found: dict[str, Pairs] = {}
+        for gradient in self.gradients:
+            for name in self._on_path(gradient):
+                cell = f"{self.ops[name].forward}.buffers"
+                writers = [w for w in self.versions.writers(cell) if isinstance(self.ops[w], WRITERS)]
+                later = writers[:1] if name in self.meaning.training else self._next(name, cell)
+                found.setdefault(name, set()).update((gradient, writer) for writer in later)
+        return found
+
+    # ------------------------------------------------------------ questions about sequences
+
+    def find_late(self, sequence: Sequence[str], pairs: Pairs) -> set[str]:
+        """Return the updates of which something that must precede their write stands after their own gradient."""
+        position = {name: index for index, name in enumerate(sequence)}
+        return {
+            after
+            for before, after in pairs
+            if after in self.updates and position[before] > position[f"{after}.gradient"]
+        }
+
+    def find_fewest(self, pairs: Pairs) -> int:
+        """Return the least number of updates that have to wait, by trying every order of their gradients."""
+        past = close(self.nodes, pairs)
+        return min(_count(past, order) for order in permutations(self.updates) if _is_legal(past, order))
+
+
+def _is_legal(past: Mapping[str, frozenset[str]], order: Sequence[str]) -> bool:
+    """Return whether gradients can be taken in an order."""
+    return not any(
+        f"{second}.gradient" in past[f"{first}.gradient"]
+        for index, first in enumerate(order)
+        for second in order[index + 1 :]
+    )
+
+
+def _count(past: Mapping[str, frozenset[str]], order: Sequence[str]) -> int:
+    """Count the updates of which something before their write needs their own gradient, or one taken later."""
+    waiting = 0
+    for index, update in enumerate(order):
+        own = f"{update}.gradient"
+        unready = {own, *(f"{other}.gradient" for other in order[index + 1 :])}
+        waiting += any(name in unready or past[name] & unready for name in past[update] - {own})
+    return waiting

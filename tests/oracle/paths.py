@@ -1,0 +1,68 @@
+"""P(g): what lies on a differentiable way from the targets of a gradient to its loss, by recursion over the values."""
+
+from __future__ import annotations
+
+from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, UpdateOp
+from tests.oracle.meaning import Meaning
+
+CONSTANT = ("stop", "argmax", "one_hot")
+
+
+class Paths:
+    """The paths of all gradients of a mode; the gradient of an update is named ``<update>.gradient``."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self.meaning, self.ops = meaning, meaning.ops
+        self.known: dict[str, frozenset[str]] = {}
+
+    def path(self, gradient: str) -> frozenset[str]:
+        """Return the ops on the path of a gradient."""
+        if gradient not in self.known:
+            loss, models, values = self.describe(gradient)
+            self.known[gradient] = frozenset(self._between(loss, frozenset(models), frozenset(values)))
+        return self.known[gradient]
+
+    def describe(self, gradient: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """Return the loss of a gradient, and its targets: models and values."""
+        op = self.ops[gradient.removesuffix(".gradient")]
+        if isinstance(op, UpdateOp):
+            return op.loss, op.update, ()
+        models, values = op.split({*self.meaning.spec.models, *self.meaning.spec.shadows()})
+        return op.gradient, models, values
+
+    def _between(self, value: str, models: frozenset[str], values: frozenset[str]) -> set[str]:
+        """Return the ops between the targets and a value, its own included; nothing where no way leads there."""
+        name = self.meaning.owner.get(value)
+        if name is None or self._is_blocked(name):
+            return set()
+        passing = self._passing(name)
+        starts = bool(self._called(name) & models) or any(one in values for one in passing)
+        found = set().union(*(self._between(one, models, values) for one in passing))
+        if isinstance(self.ops[name], GradientOp):
+            inner = self.path(name)
+            starts = starts or any(self._called(one) & models for one in inner)
+            starts = starts or any(value in values for one in inner for value in self._passing(one))
+            found |= inner if starts or found else set()
+        return found | {name} if starts or found else set()
+
+    def _is_blocked(self, name: str) -> bool:
+        op = self.ops[name]
+        match op:
+            case ForwardOp() | GradientOp():
+                return op.stop
+            case CallOp():
+                return op.call.name("torch") in CONSTANT
+            case _:
+                return not isinstance(op, LossOp | MetricOp)
+
+    def _called(self, name: str) -> set[str]:
+        op = self.ops[name]
+        return {op.forward} if isinstance(op, ForwardOp) else set()
+
+    def _passing(self, name: str) -> list[str]:
+        """Return the values that a gradient flows back to from an op."""
+        op = self.ops[name]
+        if isinstance(op, GradientOp):
+            _, values = op.split({*self.meaning.spec.models, *self.meaning.spec.shadows()})
+            return [op.gradient, *values, *(op.grad_outputs or ())]
+        return [value for _, value in op.inputs.references()]

@@ -1,0 +1,103 @@
+"""Optimizer cells: whose slots and count an update uses, and what they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphspec.graph import GraphSpec
+from graphspec.ops import UpdateOp
+from graphspec.optimizers import OptimizerSpec
+from graphspec.schedules import ScheduleSpec
+from tests.oracle.optimizers import DEFAULTS, RULES
+from tests.oracle.schedules import read
+
+if TYPE_CHECKING:
+    from tests.oracle.step import StepValues
+
+State = Mapping[str, np.ndarray]
+VAGUE = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One optimizer: how often it was applied, and its slots by parameter."""
+
+    applied: int = 0
+    slots: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Optimizers:
+    """All optimizer cells as a step finds them, and as its updates leave them one after another."""
+
+    def __init__(self, spec: GraphSpec, cells: Mapping[str, Cell]) -> None:
+        self.spec, self.cells = spec, dict(cells)
+        self.is_vague = False
+        """Whether some rule divided a gradient that may be zero but for rounding by its own size."""
+        self.after: dict[tuple[str, str], Cell] = {}
+        """By cell and update."""
+
+    def step(self, step: StepValues, name: str, op: UpdateOp, gradients: Mapping) -> Mapping[str, State]:
+        """Return the parameters of an update's models after it: each model's own optimizer, or one for all."""
+        whole = {} if op.optimizer is None else {name: op.update}
+        made: dict[str, State] = {}
+        for cell, models in (whole or {model: (model,) for model in op.update}).items():
+            declared = op.optimizer or self.spec.models[cell].optimizer
+            before = self._before(step, name, cell, models)
+            self.is_vague |= declared.name != "sgd" and has_vague(gradients)
+            new, made_here = _advance(step, name, models, declared, before, gradients)
+            self.after[cell, name] = new
+            made |= made_here
+        return made
+
+    def _before(self, step: StepValues, name: str, cell: str, models: tuple[str, ...]) -> Cell:
+        """Return a cell as an update finds it: as the update before it, in the order of writes, left it."""
+        writers = step.versions.writers(f"{models[0]}.params")
+        earlier = writers[: writers.index(name)]
+        if not earlier:
+            return self.cells.get(cell, Cell())
+        step.apply(earlier[-1])
+        return self.after[cell, earlier[-1]]
+
+    def final(self, step: StepValues) -> Mapping[str, Cell]:
+        """Return all cells after the step."""
+        found = dict(self.cells)
+        for cell in {cell for cell, _ in self.after}:
+            users = [name for other, name in self.after if other == cell]
+            model = next(model for model in self.spec.ops[users[0]].update if cell in (model, users[0]))
+            found[cell] = self.after[cell, max(users, key=step.versions.writers(f"{model}.params").index)]
+        return found
+
+
+def has_vague(gradients: Mapping) -> bool:
+    """Return whether some elements are so much smaller than the greatest that they may be rounding."""
+    sizes = [np.abs(g) for g in gradients.values()]
+    greatest = max((size.max(initial=0) for size in sizes), default=0.0)
+    return any((size < VAGUE * greatest).any() for size in sizes)
+
+
+def _advance(
+    step: StepValues, name: str, models: tuple[str, ...], declared: OptimizerSpec, before: Cell, gradients: Mapping
+) -> tuple[Cell, Mapping[str, State]]:
+    """Return a cell after one update, and the models' new parameters."""
+    options = _read_options(declared, before.applied, step.number - 1)
+    slots, made = {}, {}
+    for model in models:
+        version = step.versions.writers(f"{model}.params").index(name)
+        made[model] = {}
+        for key, w in step.parameters(model, version).items():
+            g, old = gradients[model, key], before.slots.get((model, key), {})
+            made[model][key], slots[model, key] = RULES[declared.name](w, g, old, options, before.applied + 1)
+    return Cell(applied=before.applied + 1, slots=slots), made
+
+
+def _read_options(declared: OptimizerSpec, applied: int, steps: int) -> Mapping[str, Any]:
+    """Return the options with schedules read at the updates applied before, or the steps made before."""
+    found = {**DEFAULTS[declared.name], **declared.options}
+    return {
+        key: read(value, steps if value.clock == "steps" else applied) if isinstance(value, ScheduleSpec) else value
+        for key, value in found.items()
+    }

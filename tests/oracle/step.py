@@ -1,0 +1,237 @@
+"""One step of a mode: the versions of all cells, the results of all writes, and the values of all ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from graphspec.ops import CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, MetricOp, RandomOp, TransformOp, UpdateOp
+from tests.oracle.clocks import decay_of
+from tests.oracle.draws import Draws
+from tests.oracle.gradients import differentiate
+from tests.oracle.meaning import Meaning, Versions
+from tests.oracle.numbers import Array, Reals
+from tests.oracle.optimizers import clip_norm, clip_value
+from tests.oracle.slots import Optimizers
+from tests.oracle.world import SecondOrderError, Target, World
+
+State = Mapping[str, np.ndarray]
+Gradients = Mapping[Target, np.ndarray]
+
+
+class StepValues:
+    """What one step means, given the state it begins with."""
+
+    def __init__(
+        self,
+        meaning: Meaning,
+        firing: list[str],
+        *,
+        batch: State,
+        start: Mapping[str, State],
+        optimizers: Optimizers,
+        draws: Draws,
+        number: int,
+        standins: Mapping[str, str],
+    ) -> None:
+        self.meaning, self.versions = meaning, Versions(meaning, firing)
+        self.batch, self.start, self.optimizers = batch, start, optimizers
+        self.draws, self.number, self.standins = draws, number, standins
+        self.base = World(self, Reals(), {})
+        self.left: dict[str, State] = {}
+        self.made: dict[tuple[str, int], State] = {}
+        self.stepped: dict[str, Mapping[str, State]] = {}
+        self.sets: dict[str, Gradients] = {}
+        self.measured: dict[str, tuple[float, int]] = {}
+
+    # ------------------------------------------------------------ cells
+
+    def parameters(self, model: str, version: int) -> State:
+        """Return the parameters of a model at a version."""
+        return self._cell(f"{model}.params", model, version)
+
+    def buffers(self, model: str, version: int) -> State:
+        """Return the buffers of a model at a version."""
+        return self._cell(f"{model}.buffers", model, version)
+
+    def _cell(self, cell: str, model: str, version: int) -> State:
+        if (cell, version) not in self.made:
+            buffers = cell.endswith(".buffers")
+            if version == 0:
+                made = {k: v for k, v in self.start[model].items() if is_buffer(k) == buffers}
+            else:
+                made = self._written(self.versions.writers(cell)[version - 1], cell, model, version - 1)
+            self.made[cell, version] = made
+        return self.made[cell, version]
+
+    def _written(self, writer: str, cell: str, model: str, before: int) -> State:
+        """Return what a writer makes of the version before it."""
+        op = self.meaning.ops[writer]
+        match op:
+            case ForwardOp():
+                self.base.value(op.defines(writer)[0])
+                return self.left[writer]
+            case UpdateOp():
+                return self.apply(writer)[model]
+            case EmaOp() | CopyOp():
+                return self._follow(writer, op, cell, self._cell(cell, model, before))
+            case _:
+                raise AssertionError(f"{writer} writes nothing")
+
+    def _follow(self, name: str, op: EmaOp | CopyOp, cell: str, old: State) -> State:
+        """Return an average, or a copy, of what an op sees of its source."""
+        source, part = (op.ema if isinstance(op, EmaOp) else op.copy_), cell.rpartition(".")[2]
+        new = self._cell(f"{source}.{part}", source, self.versions.seen(name, f"{source}.{part}"))
+        if isinstance(op, CopyOp) or (part == "buffers" and self.meaning.buffer_policy(name) == "copy"):
+            return new
+        kept = decay_of(op)
+        whole = {key: key.endswith("num_batches_tracked") for key in old}
+        return {key: new[key] if whole[key] else kept * old[key] + (1 - kept) * new[key] for key in old}
+
+    def final(self, model: str) -> State:
+        """Return parameters and buffers of a model after the step."""
+        found: dict[str, np.ndarray] = {}
+        for part in ("params", "buffers"):
+            cell = f"{model}.{part}"
+            found |= self._cell(cell, model, len(self.versions.writers(cell)))
+        return found
+
+    # ------------------------------------------------------------ gradients and updates
+
+    def targets(self, models: tuple[str, ...]) -> Mapping[Target, tuple[int, ...]]:
+        """Return all parameters of some models with their shapes."""
+        return {
+            (model, name): value.shape
+            for model in models
+            for name, value in self.start[model].items()
+            if not is_buffer(name)
+        }
+
+    def gradient_values(self, world: World, name: str, op: GradientOp) -> Mapping[str, Array]:
+        """Return the gradients by values that an op defines; its set over models is kept beside."""
+        if world is not self.base and not world.numbers.keeps_graph:
+            raise SecondOrderError(name)
+        models, values = op.split(self.start)
+        shapes = {("", value): self.base.value(value).shape[1:] for value in values}
+        seed = op.grad_outputs[0] if op.grad_outputs else None
+        wanted = shapes if world is not self.base else {**self.targets(models), **shapes}
+        found = differentiate(world, op.gradient, wanted, seed)
+        names = op.defines(name)
+        if models and world is self.base:
+            self.sets[names[0]] = {key: value for key, value in found.items() if key[0]}
+        outputs = {out: found["", value][None] for out, value in zip(names[bool(models) :], values, strict=True)}
+        return {**({names[0]: None} if models else {}), **outputs}
+
+    def gradients(self, value: str) -> Gradients:
+        """Return a gradient set."""
+        if value not in self.sets:
+            owner = self.meaning.owner[value]
+            op = self.meaning.ops[owner]
+            if isinstance(op, GradientOp):
+                self.base.evaluate(owner)
+            elif isinstance(op, TransformOp):
+                rule = clip_norm if op.transform.name("torch") == "clip_norm" else clip_value
+                self.sets[value] = rule(self.gradients(op.inputs[0]), **op.args)
+            else:
+                self.sets[value] = self._combine(op)
+        return self.sets[value]
+
+    def _combine(self, op: CallOp) -> Gradients:
+        """Return what ``add``, ``mul`` or ``lerp`` makes of gradient sets and numbers."""
+        operands = [one for _, one in op.inputs.items()]
+        first = self.gradients(next(one for one in operands if isinstance(one, str) and self._is_set(one)))
+        parts = {key: [self._element(one, key) for one in operands] for key in first}
+        match op.call.name("torch"):
+            case "add":
+                return {key: sum(part) for key, part in parts.items()}
+            case "mul":
+                return {key: np.prod(np.broadcast_arrays(*part), axis=0) for key, part in parts.items()}
+            case _:
+                return {key: a + weight * (b - a) for key, (a, b, weight) in parts.items()}
+
+    def _is_set(self, name: str) -> bool:
+        """Return whether a name is that of a gradient set."""
+        op = self.meaning.ops.get(self.meaning.owner.get(name, ""))
+        match op:
+            case GradientOp():
+                return bool(op.split(self.start)[0]) and op.defines(self.meaning.owner[name])[0] == name
+            case TransformOp():
+                return True
+            case CallOp():
+                return any(self._is_set(one) for _, one in op.inputs.references())
+            case _:
+                return False
+
+    def _element(self, operand: str | float, key: Target) -> np.ndarray | float:
+        if not isinstance(operand, str):
+            return operand
+        return self.gradients(operand)[key] if self._is_set(operand) else self.base.value(operand)[0]
+
+    def apply(self, name: str) -> Mapping[str, State]:
+        """Return the parameters of all models of an update after it."""
+        if name not in self.stepped:
+            op = self.meaning.ops[name]
+            found: Gradients
+            if op.loss is not None:
+                found = differentiate(self.base, op.loss, self.targets(op.update))
+            else:
+                found = {key: g for value in op.gradients for key, g in self.gradients(value).items()}
+                found = {key: g for key, g in found.items() if key[0] in op.update}
+            if op.clip is not None:
+                limit = op.clip
+                found = (
+                    clip_value(found, limit.value) if limit.norm is None else clip_norm(found, limit.norm, limit.eps)
+                )
+            self.stepped[name] = self.optimizers.step(self, name, op, found)
+        return self.stepped[name]
+
+    # ------------------------------------------------------------ calls of models, draws, metrics
+
+    def standing_in(self, name: str, op: ForwardOp) -> str:
+        """Return the model a forward calls: an average in place of its source, where one stands in."""
+        return op.forward if self.meaning.is_training(name) else self.standins.get(op.forward, op.forward)
+
+    def masks(self, name: str) -> Callable[[tuple[int, ...], float], np.ndarray]:
+        """Return what draws the masks of one call, each with the next number of the op."""
+        drawn = iter(range(1000))
+
+        def mask(shape: tuple[int, ...], p: float) -> np.ndarray:
+            numbers = self.draws.numbers(self.meaning.mode, self.number, name, next(drawn), shape, "uniform")
+            return (numbers >= p).astype(np.float64)
+
+        return mask
+
+    def draw(self, name: str, op: RandomOp) -> np.ndarray:
+        """Return what a ``random`` op draws."""
+        rows = next(value.shape[0] for value in self.batch.values())
+        shape = self.base.value(op.like).shape[1:] if op.like else [rows if s == "batch" else s for s in op.shape]
+        kind = {"normal": "normal", "permutation": "bits"}.get(op.random, "uniform")
+        found = self.draws.numbers(self.meaning.mode, self.number, name, 0, shape, kind)
+        o = op.args
+        match op.random:
+            case "normal":
+                return found * o.get("std", 1.0) + o.get("mean", 0.0)
+            case "uniform":
+                return found * (o.get("high", 1.0) - o.get("low", 0.0)) + o.get("low", 0.0)
+            case "bernoulli":
+                return (found < o.get("p", 0.5)).astype(np.float64)
+            case "randint":
+                return np.floor(found * (o["high"] - o.get("low", 0))).astype(np.int64) + o.get("low", 0)
+            case _:
+                return np.argsort(found, kind="stable")
+
+    def measure(self, name: str, op: MetricOp) -> np.ndarray:
+        """Return a metric of this batch, and note it with its rows; what ran before is added by the oracle."""
+        operands = [self.base.operand(one) for _, one in op.inputs.items()]
+        if op.metric.name("torch") == "mean":
+            found = operands[0].mean()
+        else:
+            found = (operands[0].argmax(axis=2) == operands[1]).mean()
+        self.measured[name] = (float(found), operands[0].shape[1] if operands[0].ndim > 1 else 1)
+        return np.asarray(found)
+
+
+def is_buffer(name: str) -> bool:
+    """Return whether a tensor of a model is a running statistic."""
+    return name.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked")

@@ -1,0 +1,129 @@
+"""The layers, losses and calls of the oracle against PyTorch and NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from graphspec.layers import Layer
+from tests.oracle.functions import CALLS, loss
+from tests.oracle.layers import Call
+from tests.oracle.numbers import Reals
+from tests.oracle.tensors import Tensors
+
+GENERATOR = np.random.default_rng(0)
+ROWS, IMAGES = GENERATOR.normal(size=(3, 4)), GENERATOR.normal(size=(3, 4, 5, 5))
+LAYERS = [
+    ({"linear": 2}, nn.Linear(4, 2), ROWS),
+    ({"linear": {"out": 2, "bias": False}}, nn.Linear(4, 2, bias=False), ROWS),
+    ({"conv2d": {"out": 6, "kernel": 3, "padding": 1}}, nn.Conv2d(4, 6, 3, padding=1), IMAGES),
+    (
+        {"conv2d": {"out": 6, "kernel": [2, 3], "stride": [2, 1], "dilation": [1, 2], "groups": 2}},
+        nn.Conv2d(4, 6, (2, 3), (2, 1), dilation=(1, 2), groups=2),
+        IMAGES,
+    ),
+    ("batch_norm", nn.BatchNorm1d(4), ROWS),
+    ({"batch_norm": {"momentum": 0.3, "eps": 0.1}}, nn.BatchNorm2d(4, momentum=0.3, eps=0.1), IMAGES),
+    ("layer_norm", nn.LayerNorm(4), ROWS),
+    ({"group_norm": 2}, nn.GroupNorm(2, 4), IMAGES),
+    ({"avg_pool": {"kernel": 3, "stride": 2, "padding": 1}}, nn.AvgPool2d(3, 2, 1), IMAGES),
+    ({"max_pool": {"kernel": 3, "stride": 2, "padding": 1}}, nn.MaxPool2d(3, 2, 1), IMAGES),
+    ("global_avg_pool", nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), IMAGES),
+    ("relu", nn.ReLU(), ROWS),
+    ({"leaky_relu": 0.2}, nn.LeakyReLU(0.2), ROWS),
+    ("gelu", nn.GELU(), ROWS),
+    ("silu", nn.SiLU(), ROWS),
+    ({"elu": 0.5}, nn.ELU(0.5), ROWS),
+    ("tanh", nn.Tanh(), ROWS),
+    ("sigmoid", nn.Sigmoid(), ROWS),
+    ("softmax", nn.Softmax(-1), ROWS),
+    ("flatten", nn.Flatten(), IMAGES),
+]
+
+
+@pytest.mark.parametrize("numbers", [Reals(), Tensors()], ids=["numpy", "torch"])
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize(
+    ("layer", "module", "x"), LAYERS, ids=lambda one: str(one)[:30] if isinstance(one, str) else ""
+)
+def test_a_layer_and_its_statistics_are_those_of_pytorch(layer, module, x, train, numbers):
+    module = module.double().train(train)
+    with torch.no_grad():
+        for tensor in module.parameters():
+            tensor.copy_(torch.from_numpy(GENERATOR.normal(size=tensor.shape)))
+    state = {f"0.{name}": value.numpy().copy() for name, value in module.state_dict().items()}
+    lifted = {name: numbers.lift(value[None]) for name, value in state.items()}
+    call = Call(numbers=numbers, parameters=lifted, buffers=lifted, train=train, mask=None)
+    found = call.run([Layer.model_validate(layer)], numbers.lift(x[None]))
+    expected = module(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(np.asarray(found[0]), expected, rtol=1e-12, atol=1e-13)
+    for name, value in call.written.items():
+        np.testing.assert_allclose(value[0], module.state_dict()[name[2:]].numpy(), rtol=1e-13)
+
+
+def test_embedding_and_residual_are_those_of_pytorch():
+    table, weight = GENERATOR.normal(size=(5, 4)), GENERATOR.normal(size=(4, 4))
+    layers = [Layer.model_validate({"embedding": {"count": 5, "size": 4}})]
+    layers.append(Layer.model_validate({"residual": [{"linear": {"out": 4, "bias": False}}]}))
+    parameters = {"0.weight": table[None], "1.0.weight": weight[None]}
+    call = Call(numbers=Reals(), parameters=parameters, buffers={}, train=True, mask=None)
+    found = call.run(layers, np.array([[3, 0, 3]]))[0]
+    np.testing.assert_allclose(found, table[[3, 0, 3]] + table[[3, 0, 3]] @ weight.T)
+
+
+def test_dropout_keeps_and_scales_what_the_mask_says():
+    kept = np.array([[1.0, 0.0, 1.0, 1.0]] * 3)
+    call = Call(numbers=Reals(), parameters={}, buffers={}, train=True, mask=lambda shape, p: kept)
+    found = call.run([Layer.model_validate({"dropout": 0.2})], ROWS[None])[0]
+    np.testing.assert_allclose(found, ROWS * kept / 0.8)
+
+
+A, B = GENERATOR.normal(size=(3, 4)), GENERATOR.normal(size=(3, 4))
+P, LABELS = 1 / (1 + np.exp(-A)), np.array([0, 3, 1])
+LOSSES = [
+    ("mse", [A, B], {}, F.mse_loss),
+    ("l1", [A, B], {}, F.l1_loss),
+    ("huber", [A, B], {"delta": 0.5}, F.huber_loss),
+    ("bce", [P, P.T[:4, :].T], {}, F.binary_cross_entropy),
+    ("bce_with_logits", [A, P], {}, F.binary_cross_entropy_with_logits),
+    ("cross_entropy", [A, LABELS], {"label_smoothing": 0.1}, F.cross_entropy),
+    ("cross_entropy", [A, P / P.sum(1, keepdims=True)], {}, F.cross_entropy),
+    ("nll", [A, LABELS], {}, F.nll_loss),
+]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(("name", "operands", "options", "function"), LOSSES)
+def test_a_loss_is_that_of_pytorch(name, operands, options, function, reduction):
+    found = loss(Reals(), name, [one[None] for one in operands], reduction, options)[0]
+    expected = function(*(torch.from_numpy(one) for one in operands), reduction=reduction, **options)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-12)
+
+
+def test_losses_that_pytorch_lacks_are_their_formulas():
+    def value(name, *operands, **options):
+        return loss(Reals(), name, [one[None] for one in operands], "mean", options)[0]
+
+    s, t = (np.exp(x / 2) / np.exp(x / 2).sum(1, keepdims=True) for x in (A, B))
+    assert np.isclose(value("kl_div", A, B, temperature=2.0), (t * np.log(t / s)).sum(1).mean())
+    assert np.isclose(value("hinge", A, np.sign(B)), np.maximum(0, 1 - np.sign(B) * A).mean())
+    cosine = (A * B).sum(1) / np.linalg.norm(A, axis=1) / np.linalg.norm(B, axis=1)
+    assert np.isclose(value("cosine", A, B), (1 - cosine).mean())
+    z = np.concatenate([A, B]) / np.linalg.norm(np.concatenate([A, B]), axis=1, keepdims=True)
+    like = np.exp(z @ z.T / 0.5)
+    rows = [-np.log(like[i, (i + 3) % 6] / (like[i].sum() - like[i, i])) for i in range(6)]
+    assert np.isclose(value("nt_xent", A, B), np.mean(rows))
+
+
+def test_calls_along_axes_are_those_of_numpy():
+    numbers, x = Reals(), IMAGES[None]
+    np.testing.assert_allclose(CALLS["max"](numbers, x, axis=[1, 3])[0], IMAGES.max((1, 3)))
+    np.testing.assert_allclose(CALLS["min"](numbers, x, axis=-1, keepdims=True)[0], IMAGES.min(-1, keepdims=True))
+    np.testing.assert_allclose(CALLS["norm"](numbers, x, axis=1)[0], np.sqrt((IMAGES**2).sum(1)))
+    np.testing.assert_allclose(CALLS["add"](numbers, x, np.array([2.0]))[0], IMAGES + 2)
+    np.testing.assert_allclose(CALLS["permute"](numbers, x, dims=(0, 3, 1, 2))[0], IMAGES.transpose(0, 3, 1, 2))
+    np.testing.assert_allclose(CALLS["stack"](numbers, x, x, axis=1)[0], np.stack([IMAGES, IMAGES], 1))
+    np.testing.assert_allclose(CALLS["split"](numbers, x, sections=[1, 3])[1][0], IMAGES[:, 1:])

@@ -1,0 +1,178 @@
+"""One step as a set of definitions, evaluated by memoised recursion; and worlds in which some targets are perturbed.
+
+The base world holds the values of the step. In a perturbed world every use of a target, at whichever version, is
+shifted by small numbers (complex step) or by a leaf of a graph (PyTorch); what depends on no target is as in the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp
+from tests.oracle.functions import CALLS, loss
+from tests.oracle.initial import find_root
+from tests.oracle.layers import Call, has_buffers
+from tests.oracle.numbers import Array, Numbers
+
+if TYPE_CHECKING:
+    from tests.oracle.step import StepValues
+
+Target = tuple[str, str]
+"""A parameter as (model, name), or a value as ("", name)."""
+Shifts = Mapping[Target, Sequence[Array]]
+
+
+class SecondOrderError(Exception):
+    """A gradient is differentiated, which complex step cannot do."""
+
+
+class World:
+    """The values of one step with some targets shifted."""
+
+    def __init__(self, step: StepValues, numbers: Numbers, shifts: Shifts) -> None:
+        self.step, self.numbers, self.shifts = step, numbers, shifts
+        self.models = {model for model, _ in shifts if model}
+        self.values = {name for model, name in shifts if not model}
+        self.known: dict[str, Array] = {}
+        self.moved: dict[str, bool] = {}
+
+    # ------------------------------------------------------------ what depends on the targets
+
+    def touches(self, value: str) -> bool:
+        """Return whether a value depends on a target in a way that a gradient flows back."""
+        if value in self.values:
+            return True
+        name = self.step.meaning.owner.get(value)
+        if name is None:
+            return False
+        if name not in self.moved:
+            self.moved[name] = self._moves(name)
+        return self.moved[name]
+
+    def _moves(self, name: str) -> bool:
+        op = self.step.meaning.ops[name]
+        match op:
+            case ForwardOp():
+                named = [value for _, value in op.inputs.references()]
+                return not op.stop and (op.forward in self.models or any(map(self.touches, named)))
+            case CallOp():
+                if op.call.name("torch") in ("stop", "argmax", "one_hot"):
+                    return False
+                return any(self.touches(value) for _, value in op.inputs.references())
+            case LossOp() | MetricOp():
+                return any(self.touches(value) for _, value in op.inputs.references())
+            case GradientOp():
+                return not op.stop and any(map(self.touches, (op.gradient, *op.wrt, *(op.grad_outputs or ()))))
+            case _:
+                return False
+
+    # ------------------------------------------------------------ values
+
+    def value(self, name: str) -> Array:
+        """Return a value; literal numbers are values too."""
+        if name not in self.known:
+            found = self._find(name)
+            for shift in self.shifts.get(("", name), ()):
+                found = found + shift
+            self.known[name] = found
+        return self.known[name]
+
+    def _find(self, name: str) -> Array:
+        base = self.step.base
+        if self is not base and (name not in self.step.meaning.owner or not self._touched_before(name)):
+            return self.numbers.lift(base.value(name))
+        if name in self.step.batch:
+            return self.step.batch[name][None]
+        owner = self.step.meaning.owner[name]
+        found = self.evaluate(owner)
+        if self is base:
+            for other, value in found.items():
+                self.known.setdefault(other, value)
+        return found[name]
+
+    def _touched_before(self, name: str) -> bool:
+        owner = self.step.meaning.owner[name]
+        if owner not in self.moved:
+            self.moved[owner] = self._moves(owner)
+        return self.moved[owner]
+
+    def operand(self, operand: str | float) -> Array:
+        """Return the value of a name, or a number."""
+        return self.value(operand) if isinstance(operand, str) else self.numbers.lift(np.array([float(operand)]))
+
+    def evaluate(self, name: str) -> Mapping[str, Array]:
+        """Return the values that an op defines."""
+        op = self.step.meaning.ops[name]
+        match op:
+            case ForwardOp():
+                return self._forward(name, op)
+            case CallOp():
+                found = self._call(op)
+                return dict(zip(op.defines(name), found if isinstance(found, list) else [found], strict=True))
+            case LossOp():
+                return {name: self._loss(op)}
+            case GradientOp():
+                return self.step.gradient_values(self, name, op)
+            case RandomOp():
+                return {name: self.step.draw(name, op)[None]}
+            case MetricOp():
+                return {name: self.step.measure(name, op)[None]}
+            case _:
+                raise AssertionError(f"{name} has no value")
+
+    def _call(self, op: CallOp) -> Array | list[Array]:
+        operands = [self.operand(one) for _, one in op.inputs.items()]
+        name = op.call.name("torch")
+        if name == "argmax":
+            axis = op.args.get("axis", 1)
+            return self.numbers.argmax(operands[0], axis + 1 if axis >= 0 else axis).squeeze(
+                axis + 1 if axis >= 0 else axis
+            )
+        if name == "one_hot":
+            return np.eye(op.args["classes"])[operands[0].astype(np.int64)]
+        return CALLS[name](self.numbers, *operands, **op.args)
+
+    def _loss(self, op: LossOp) -> Array:
+        operands = [self.operand(one) for _, one in op.inputs.items()]
+        found = loss(self.numbers, op.loss.name("torch"), operands, op.reduction or "mean", op.args)
+        return found if op.weight is None else found * op.weight
+
+    # ------------------------------------------------------------ models
+
+    def _forward(self, name: str, op: ForwardOp) -> Mapping[str, Array]:
+        step = self.step
+        model, train = step.standing_in(name, op), step.meaning.is_training(name)
+        parameters = self._parameters(model, step.versions.seen(name, f"{model}.params"))
+        layers = step.meaning.spec.models[find_root(step.meaning.spec, model)].layers
+        if layers is None:
+            return {op.defines(name)[0]: parameters["value"]}
+        buffers = {key: self.numbers.lift(one[None]) for key, one in self._statistics(name, model, train).items()}
+        call = Call(numbers=self.numbers, parameters=parameters, buffers=buffers, train=train, mask=step.masks(name))
+        found = call.run(layers, self.operand(next(iter(op.inputs.items()))[1]))
+        if self is step.base:
+            step.left[name] = {key: value[0] for key, value in call.written.items()}
+        if op.outputs is None:
+            return {name: found}
+        return {output.name: found if output.tap is None else call.taps[output.tap] for output in op.outputs}
+
+    def _statistics(self, name: str, model: str, train: bool) -> Mapping[str, np.ndarray]:
+        """Return the buffers a call reads: in training those that its turn finds, else those it sees."""
+        step = self.step
+        if not has_buffers(step.meaning.spec.models[find_root(step.meaning.spec, model)].layers or ()):
+            return {}
+        cell = f"{model}.buffers"
+        turn = step.versions.writers(cell).index(name) if train else step.versions.seen(name, cell)
+        return step.buffers(model, turn)
+
+    def _parameters(self, model: str, version: int) -> Mapping[str, Array]:
+        """Return the parameters of a model at a version, shifted where they are targets."""
+        found = {}
+        for name, value in self.step.parameters(model, version).items():
+            array = self.numbers.lift(value[None])
+            for shift in self.shifts.get((model, name), ()):
+                array = array + shift
+            found[name] = array
+        return found
