@@ -1,0 +1,1 @@
+"""The TensorFlow backend: the only place that imports TensorFlow and Keras."""

@@ -1,0 +1,35 @@
+"""Writes that follow another model: averages and copies, over lists of variables resolved once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+
+def blend(target: Sequence[tf.Variable], source: Sequence[tf.Variable], decay: float) -> None:
+    """Set every variable of ``target`` to decay * target + (1 - decay) * source, in place."""
+    for old, new in zip(target, source, strict=True):
+        old.assign(mixed(old, tf.cast(new, old.dtype), 1 - decay))
+
+
+def mixed(start: tf.Variable, end: tf.Tensor, weight: float) -> tf.Tensor:
+    """Return start + weight * (end - start), from the nearer of the two, as PyTorch computes it."""
+    if weight < 0.5:
+        return start + weight * (end - start)
+    return end - (end - start) * (1 - weight)
+
+
+def blend_buffers(target: Sequence[tf.Variable], source: Sequence[tf.Variable], decay: float) -> None:
+    """Average floating-point buffers like weights; copy the others, whose average would mean nothing."""
+    for old, new in zip(target, source, strict=True):
+        if old.dtype.is_floating:
+            blend([old], [new], decay)
+        else:
+            copy_into([old], [new])
+
+
+def copy_into(target: Sequence[tf.Variable], source: Sequence[tf.Variable]) -> None:
+    """Copy every variable of ``source`` into its partner in ``target``."""
+    for old, new in zip(target, source, strict=True):
+        old.assign(tf.cast(new, old.dtype))

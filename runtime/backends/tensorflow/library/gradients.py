@@ -1,0 +1,87 @@
+"""Gradients of a tape, and transforms of gradient sets: each takes a tuple of gradients and returns a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+GradientSet: TypeAlias = Sequence[tf.Tensor]
+"""Gradients of the parameters of one or several models, in order."""
+
+
+def gradients(
+    tape: tf.GradientTape,
+    loss: Any,
+    targets: Sequence[Any],
+    seeds: Any = None,
+    unconnected: str = "error",
+) -> tuple[Any, ...]:
+    """Return the gradients of a loss with respect to targets, dense ones.
+
+    ``seeds`` are what the gradient of a loss that is no single number starts with. Where the loss does not reach a
+    target: ``error`` raises RuntimeError, ``skip`` gives None, ``zero`` zeros.
+    """
+    found = tape.gradient(loss, list(targets), output_gradients=seeds)
+    return tuple(dense(gradient, target, unconnected) for gradient, target in zip(found, targets, strict=True))
+
+
+def dense(gradient: Any, target: Any, unconnected: str) -> Any:
+    """Return a gradient whose rows are summed where several belong to one index; what stands for an absent one."""
+    if gradient is not None:
+        return tf.convert_to_tensor(gradient)
+    if unconnected == "error":
+        name = target.name if isinstance(target, tf.Variable) else "a value"
+        raise RuntimeError(f"{name} has no gradient: the loss does not reach it")
+    return tf.zeros_like(target) if unconnected == "zero" else None
+
+
+def set_norm(gradients: GradientSet) -> tf.Tensor:
+    """Return the Euclidean norm over all elements of all gradients."""
+    return tf.sqrt(tf.add_n([tf.reduce_sum(each * each) for each in gradients]))
+
+
+def clip_norm(gradients: GradientSet, norm: float, eps: float = 0.0) -> tuple[tf.Tensor, ...]:
+    """Return the gradients times min(1, norm / (||g|| + eps)), the norm taken over the whole set."""
+    factor = tf.minimum(norm / (set_norm(gradients) + eps), 1.0)
+    return tuple(each * factor for each in gradients)
+
+
+def clip_value(gradients: GradientSet, value: float) -> tuple[tf.Tensor, ...]:
+    """Return the gradients with every element kept between ``-value`` and ``value``."""
+    return tuple(tf.clip_by_value(each, -value, value) for each in gradients)
+
+
+def add_sets(first: GradientSet, *others: GradientSet) -> GradientSet:
+    """Return the sum of gradient sets over the same parameters."""
+    for other in others:
+        first = tuple(a + b for a, b in zip(first, other, strict=True))
+    return first
+
+
+def mul_sets(first: GradientSet, *others: GradientSet | tf.Tensor, factors: tuple[float, ...] = ()) -> GradientSet:
+    """Return the product of gradient sets and numbers, element by element."""
+    for other in (*others, *factors):
+        first = tuple(a * b for a, b in partners(first, other))
+    return first
+
+
+def lerp_sets(
+    first: GradientSet,
+    second: GradientSet,
+    weight: tf.Tensor | None = None,
+    factors: tuple[float, ...] = (),
+) -> tuple[tf.Tensor, ...]:
+    """Return first + weight * (second - first); the weight may be written as a number."""
+    share = factors[0] if weight is None else weight
+    return tuple(a + b * (c - a) for (a, b), c in zip(partners(first, share), second, strict=True))
+
+
+def partners(gradients: GradientSet, other: Any) -> Iterator[tuple[tf.Tensor, Any]]:
+    """Yield every gradient with its partner: an element of another set, or one number for all."""
+    for index, gradient in enumerate(gradients):
+        if isinstance(other, (tuple, list)):
+            yield gradient, other[index]
+        else:
+            yield gradient, tf.cast(other, gradient.dtype) if tf.is_tensor(other) else other

@@ -1,0 +1,193 @@
+"""Layers: what all have in common, stacks of them, and those that change no more than the shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+class Layer(tf.Module):
+    """A layer; its parameters and buffers are made by :meth:`make`, under the names they have in PyTorch."""
+
+    layout = "any"
+    """How it wants images: channels ``first``, channels ``last``, or ``any`` of the two."""
+    seen: Any = None
+    """Where the result is left for who watches the layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: Any = ()  # of (name, variable), parameters first
+
+    def make(self, path: str, dtype: tf.DType) -> None:
+        """Make the variables of the layer; ``path`` is its place in the model."""
+
+    def add(self, path: str, name: str, shape: Sequence[int], dtype: tf.DType, trainable: bool = True) -> tf.Variable:
+        """Return a new variable of zeros, ``0.weight``."""
+        variable = tf.Variable(tf.zeros(shape, dtype), name=f"{path}.{name}", trainable=trainable)
+        self.tensors = (*self.tensors, (name, variable))
+        return variable
+
+    def named(self, path: str) -> Iterator[tuple[str, tf.Variable]]:
+        """Yield the variables of the layer with their names."""
+        for name, variable in self.tensors:
+            yield f"{path}.{name}", variable
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Return the result; ``last`` says that images have their channels last."""
+        raise TypeError(f"{type(self).__name__} has no call")
+
+    def run(self, x: tf.Tensor, training: bool, last: bool) -> tuple[tf.Tensor, bool]:
+        """Return the result for an image of either layout, and the layout it has now."""
+        wanted = last if self.layout == "any" else x.shape.rank == 4 and self.layout == "last"
+        y = self.call(turned(x, last, wanted), training, wanted)
+        wanted = wanted and y.shape.rank == 4
+        if self.seen is not None:
+            self.seen(turned(y, wanted, False))
+        return y, wanted
+
+
+def turned(x: tf.Tensor, last: bool, wanted: bool) -> tf.Tensor:
+    """Return an image whose channels are ``last``, or not, with its channels where they are wanted."""
+    if last == wanted:
+        return x
+    return tf.transpose(x, (0, 2, 3, 1) if wanted else (0, 3, 1, 2))
+
+
+class Stack(Layer):
+    """Layers one after the other; images stay channels last between those that want them so."""
+
+    def __init__(self, *layers: Layer) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def make(self, path: str, dtype: tf.DType) -> None:
+        """Make the variables of all layers."""
+        for index, layer in enumerate(self.layers):
+            layer.make(f"{path}.{index}" if path else str(index), dtype)
+
+    def named(self, path: str) -> Iterator[tuple[str, tf.Variable]]:
+        """Yield the variables of all layers with their names."""
+        for index, layer in enumerate(self.layers):
+            yield from layer.named(f"{path}.{index}" if path else str(index))
+
+    def run(self, x: tf.Tensor, training: bool, last: bool) -> tuple[tf.Tensor, bool]:
+        """Return the result of the last layer, and its layout."""
+        for layer in self.layers:
+            x, last = layer.run(x, training, last)
+        return x, last
+
+
+class Residual(Stack):
+    """The input plus what the layers make of it."""
+
+    def run(self, x: tf.Tensor, training: bool, last: bool) -> tuple[tf.Tensor, bool]:
+        """Return x + layers(x), and its layout."""
+        y, wanted = super().run(x, training, last)
+        y = turned(x, last, wanted) + y
+        if self.seen is not None:
+            self.seen(turned(y, wanted, False))
+        return y, wanted
+
+
+class Sequential(Stack):
+    """A model: layers one after the other, with their variables; images are channels first for who calls it."""
+
+    def __init__(self, *layers: Layer, dtype: tf.DType = tf.float32) -> None:
+        super().__init__(*layers)
+        self.make("", dtype)
+
+    def __call__(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Return the result of the last layer."""
+        y, last = self.run(tf.convert_to_tensor(x), training, False)
+        return turned(y, last, False)
+
+    def named_parameters(self) -> dict[str, tf.Variable]:
+        """Return the parameters by name, in PyTorch's order."""
+        return {name: variable for name, variable in self.named("") if variable.trainable}
+
+    def named_buffers(self) -> dict[str, tf.Variable]:
+        """Return what is kept beside parameters, by name."""
+        return {name: variable for name, variable in self.named("") if not variable.trainable}
+
+    def parameters(self) -> list[tf.Variable]:
+        """Return the parameters."""
+        return list(self.named_parameters().values())
+
+    def buffers(self) -> list[tf.Variable]:
+        """Return what is kept beside parameters."""
+        return list(self.named_buffers().values())
+
+
+class ParameterModel(Sequential):
+    """A single tensor that is trained."""
+
+    def __init__(self, shape: Sequence[int], dtype: tf.DType = tf.float32) -> None:
+        super().__init__(dtype=dtype)
+        self.value = tf.Variable(tf.zeros(shape, dtype), name="value")
+
+    def __call__(self, training: bool = False) -> tf.Tensor:
+        """Return the tensor as a value of its own."""
+        return tf.identity(self.value)
+
+    def named(self, path: str) -> Iterator[tuple[str, tf.Variable]]:
+        """Yield the tensor with its name."""
+        yield "value", self.value
+
+
+class Dropout(Layer):
+    """Dropout that draws keyed numbers where a source of them is attached as ``random``."""
+
+    random: Any = None
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Return x, while training with elements zeroed with probability p and the others divided by 1 - p."""
+        if not training or self.p == 0.0:
+            return x
+        if self.p == 1.0:
+            return tf.zeros_like(x)
+        if self.random is None:
+            return tf.nn.dropout(x, self.p)
+        shape = tf.gather(tf.shape(x), (0, 3, 1, 2)) if last else tf.shape(x)
+        mask = self.random.keep_mask(shape, self.p, x.dtype) / (1.0 - self.p)
+        return x * turned(mask, False, last)
+
+
+class Flatten(Layer):
+    """All axes but the batch as one."""
+
+    layout = "first"
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Return x as [batch, elements]."""
+        size = x.shape[1:].num_elements()
+        if size is None:
+            size = tf.reduce_prod(tf.shape(x)[1:])
+        return tf.reshape(x, (tf.shape(x)[0], size))
+
+
+class Reshape(Layer):
+    """The same elements in another shape, the batch left as it is."""
+
+    layout = "first"
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Return x as [batch, *shape]."""
+        return tf.reshape(x, (tf.shape(x)[0], *self.shape))
+
+
+class Identity(Layer):
+    """What comes in."""
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Return x."""
+        return x

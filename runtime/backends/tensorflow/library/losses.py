@@ -1,0 +1,152 @@
+"""Losses: PyTorch's definitions, with right second derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.library.dtypes import promoted
+from runtime.backends.tensorflow.library.functions import norm, normalize
+
+
+def reduced(values: tf.Tensor, reduction: str) -> tf.Tensor:
+    """Return the mean or sum of values, or for ``none`` the values."""
+    if reduction == "none":
+        return values
+    return tf.reduce_mean(values) if reduction == "mean" else tf.reduce_sum(values)
+
+
+def classes_last(x: tf.Tensor, axis: int) -> tf.Tensor:
+    """Return a tensor with the axis of its classes moved to the end; a vector has no other."""
+    rank = x.shape.rank
+    axis = axis % rank if rank > 1 else 0
+    return x if axis == rank - 1 else tf.transpose(x, [*(each for each in range(rank) if each != axis), axis])
+
+
+def bce(probabilities: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
+    """Return the binary cross-entropy of probabilities and a target, either of which may be a number."""
+    return reduced(bounded_entropy(*promoted(probabilities, target)), reduction)
+
+
+SMALLEST = 9.999999960041972e-13
+"""1e-12 in float32, as PyTorch bounds the gradient of bce in every type."""
+
+
+@tf.custom_gradient
+def bounded_entropy(p: tf.Tensor, target: tf.Tensor) -> Any:
+    """Return -(t log p + (1 - t) log(1 - p)), both logarithms at least -100; its gradient as PyTorch bounds it."""
+
+    def derive(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the gradients of both, summed to their shapes."""
+        to_p = upstream * (p - target) / tf.maximum((1.0 - p) * p, SMALLEST)
+        return summed_to(to_p, p), summed_to(upstream * (tf.math.log1p(-p) - tf.math.log(p)), target)
+
+    yes, no = (tf.maximum(each, -100.0) for each in (tf.math.log(p), tf.math.log1p(-p)))
+    return -(target * yes + (1.0 - target) * no), derive
+
+
+def summed_to(x: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Return a gradient summed over what was broadcast."""
+    return tf.reduce_sum(x) if like.shape.rank == 0 and x.shape.rank != 0 else x
+
+
+def bce_with_logits(logits: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
+    """Return the binary cross-entropy of logits and a target, either of which may be a number."""
+    x, target = promoted(logits, target)
+    positive = x >= 0  # at 0 the derivatives of max(x, 0) and abs(x) would be 0 where those of their sum are not
+    top, away = tf.where(positive, x, tf.zeros_like(x)), tf.where(positive, -x, x)
+    return reduced(top - x * target + tf.math.log1p(tf.exp(away)), reduction)
+
+
+def mse(prediction: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
+    """Return the squared difference of a prediction and a target, either of which may be a number."""
+    return reduced(tf.math.squared_difference(*promoted(prediction, target)), reduction)
+
+
+def l1(prediction: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
+    """Return the absolute difference of a prediction and a target, either of which may be a number."""
+    return reduced(tf.abs(tf.subtract(*promoted(prediction, target))), reduction)
+
+
+def huber(prediction: Any, target: Any, delta: float = 1.0, reduction: str = "mean") -> tf.Tensor:
+    """Return the Huber loss of a prediction and a target, either of which may be a number."""
+    distance = tf.abs(tf.subtract(*promoted(prediction, target)))
+    return reduced(tf.where(distance < delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta)), reduction)
+
+
+def cross_entropy(
+    logits: tf.Tensor,
+    target: tf.Tensor,
+    axis: int = 1,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> tf.Tensor:
+    """Return the cross-entropy of logits with classes along ``axis``; the target has class numbers or probabilities."""
+    is_shares = target.dtype.is_floating
+    logits, target = classes_last(logits, axis), classes_last(target, axis) if is_shares else target
+    if not (is_shares or label_smoothing):
+        return reduced(sparse_entropy(target, logits), reduction)
+    log_p = tf.nn.log_softmax(logits)
+    even = -tf.reduce_mean(log_p, -1)
+    chosen = -tf.reduce_sum(tf.cast(target, log_p.dtype) * log_p, -1) if is_shares else -picked(log_p, target)
+    return reduced((1.0 - label_smoothing) * chosen + label_smoothing * even if label_smoothing else chosen, reduction)
+
+
+def sparse_entropy(target: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Return the cross-entropy of class numbers of any whole type, classes along the last axis."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(target, tf.int64), logits)
+
+
+def picked(log_p: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    """Return the entries at class numbers along the last axis."""
+    return tf.gather(log_p, tf.cast(target, tf.int64), axis=log_p.shape.rank - 1, batch_dims=log_p.shape.rank - 1)
+
+
+def nll(log_probabilities: tf.Tensor, target: tf.Tensor, reduction: str = "mean") -> tf.Tensor:
+    """Return minus the log-probability of the target class, classes along axis 1."""
+    return reduced(-picked(classes_last(log_probabilities, 1), target), reduction)
+
+
+def kl_div(student: tf.Tensor, teacher: tf.Tensor, temperature: float = 1.0, reduction: str = "mean") -> tf.Tensor:
+    """Return KL(teacher, student) of two sets of logits, classes along axis 1; the mean is over the batch."""
+    log_s, log_t = (tf.nn.log_softmax(each / temperature, axis=1) for each in (student, teacher))
+    divergence = tf.reduce_sum(tf.exp(log_t) * (log_t - log_s), axis=1)
+    if reduction != "mean":
+        return reduced(divergence, reduction)
+    return tf.reduce_sum(divergence) / tf.cast(tf.shape(divergence)[0], divergence.dtype)
+
+
+def hinge(score: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
+    """Return max(0, 1 - target * score) for targets of -1 and 1."""
+    score, target = promoted(score, target)
+    return reduced(tf.nn.relu(1.0 - target * score), reduction)
+
+
+def cosine_distance(a: tf.Tensor, b: tf.Tensor, reduction: str = "mean") -> tf.Tensor:
+    """Return 1 - cos(a, b) along the last axis; lengths are at least 1e-8."""
+    a, b = (x / tf.maximum(norm(x, -1, keepdims=True), tf.constant(1e-8, x.dtype)) for x in (a, b))
+    return reduced(1.0 - tf.reduce_sum(a * b, -1), reduction)
+
+
+def nt_xent(a: tf.Tensor, b: tf.Tensor, temperature: float = 0.5, reduction: str = "mean") -> tf.Tensor:
+    """Return SimCLR's loss of two views (Chen et al. 2020): each row must tell its other view from all other rows."""
+    rows = normalize(tf.concat((a, b), axis=0), axis=1)
+    count = tf.shape(rows)[0]
+    similarities = tf.matmul(rows, rows, transpose_b=True) / temperature
+    others = tf.where(tf.eye(count, dtype=tf.bool), tf.constant(-float("inf"), rows.dtype), similarities)
+    partners = tf.roll(tf.range(count), count // 2, axis=0)
+    return reduced(sparse_entropy(partners, others), reduction)
+
+
+def wasserstein(score: tf.Tensor, sign: float = 1.0, reduction: str = "mean") -> tf.Tensor:
+    """Return sign * score: the critic's loss (Arjovsky et al. 2017)."""
+    return sign * reduced(score, reduction)
+
+
+def mean_of(loss: tf.Tensor | tuple[tf.Tensor, Any]) -> tf.Tensor:
+    """Return a user's loss, which may come as (sum, count) and then is their quotient."""
+    if isinstance(loss, tuple):
+        total, count = loss
+        return total / tf.cast(count, total.dtype)
+    return loss

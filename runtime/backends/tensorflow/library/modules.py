@@ -1,0 +1,184 @@
+"""Models of any kind, the library's, Keras's or plain modules: their variables, calls, generators, inner results."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.library.layers import Layer, Sequential
+
+
+@runtime_checkable
+class KerasVariable(Protocol):
+    """What a variable of Keras has: it holds one of TensorFlow's."""
+
+    value: Any
+    trainable: bool
+    path: str
+
+
+@runtime_checkable
+class KerasLayer(Protocol):
+    """What a layer or model of Keras has."""
+
+    name: Any
+    variables: Any
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result."""
+
+    def add_weight(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a variable."""
+
+
+@runtime_checkable
+class KerasModel(KerasLayer, Protocol):
+    """What a model of Keras has beside that."""
+
+    layers: Any
+
+
+@runtime_checkable
+class KerasSeeds(Protocol):
+    """What a generator of Keras has."""
+
+    state: Any
+
+    def next(self, ordered: bool = True) -> Any:
+        """Return the next seed."""
+
+
+def walk(owner: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield (path, variable or generator) of all that a model is made of, in the order of its attributes, once each."""
+    if id(owner) in seen or isinstance(owner, (str, int, float, type)):
+        return
+    seen.add(id(owner))
+    if isinstance(owner, (tf.Variable, KerasVariable, KerasSeeds, tf.random.Generator)):
+        yield path, owner
+    else:
+        for name, part in parts_of(owner):
+            yield from walk(part, f"{path}.{name}" if path else name, seen)
+
+
+def parts_of(owner: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the named parts of a container, a module or a layer; nothing else has any."""
+    if isinstance(owner, (list, tuple)):
+        yield from ((str(index), part) for index, part in enumerate(owner))
+    elif isinstance(owner, Mapping):
+        yield from ((str(key), part) for key, part in owner.items())
+    elif isinstance(owner, tf.Module):
+        yield from ((name, part) for name, part in vars(owner).items() if not name.startswith("_self"))
+    elif isinstance(owner, KerasLayer):
+        yield from keras_parts(owner)
+
+
+def keras_parts(layer: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of a Keras layer, the layers of a model by place, then the variables found in neither."""
+    yield from ((name, part) for name, part in vars(layer).items() if not name.startswith("_"))
+    if isinstance(layer, KerasModel):
+        yield from ((str(index), part) for index, part in enumerate(layer.layers))
+    for variable in layer.variables:
+        if variable.name != "seed_generator_state":
+            within = variable.path.rpartition(f"{layer.name}/")[2]
+            yield within.replace("/", "."), variable
+
+
+def named_variables(model: Any) -> Iterator[tuple[str, tf.Variable, bool]]:
+    """Yield name, variable and whether it is trained, of all variables of a model but the states of generators."""
+    if isinstance(model, Sequential):
+        yield from ((name, variable, bool(variable.trainable)) for name, variable in model.named(""))
+        return
+    for path, part in walk(model, "", set()):
+        if isinstance(part, (tf.Variable, KerasVariable)):
+            yield path, part if isinstance(part, tf.Variable) else part.value, bool(part.trainable)
+
+
+def named_parameters(model: Any) -> dict[str, tf.Variable]:
+    """Return the variables of a model that are trained, by name."""
+    return {name: variable for name, variable, trained in named_variables(model) if trained}
+
+
+def named_buffers(model: Any) -> dict[str, tf.Variable]:
+    """Return the other variables of a model, by name."""
+    return {name: variable for name, variable, trained in named_variables(model) if not trained}
+
+
+def parameters_of(model: Any) -> list[tf.Variable]:
+    """Return the variables of a model that are trained."""
+    return list(named_parameters(model).values())
+
+
+def buffers_of(model: Any) -> list[tf.Variable]:
+    """Return the other variables of a model."""
+    return list(named_buffers(model).values())
+
+
+def generators_of(model: Any) -> list[tf.Variable]:
+    """Return the states of the generators that a user's model draws from."""
+    states = [part.state for _, part in walk(model, "", set()) if isinstance(part, (KerasSeeds, tf.random.Generator))]
+    return [state if isinstance(state, tf.Variable) else state.value for state in states]
+
+
+def call_model(model: Any, *args: Any, training: bool, method: str | None = None, **kwargs: Any) -> Any:
+    """Call a model, or a method of it; ``training`` is told where it is asked for."""
+    called = model if method is None else getattr(model, method)
+    described = model.call if method is None and isinstance(model, KerasLayer) else called
+    if "training" in inspect.signature(described).parameters:
+        kwargs["training"] = training
+    return called(*args, **kwargs)
+
+
+def watch(model: Any, *layers: str) -> dict[str, Any]:
+    """Return a dictionary in which every call of a model leaves what its inner layers gave.
+
+    Raises TypeError for a layer that is neither the library's nor Keras's.
+    """
+    seen: dict[str, Any] = {}
+    for path in layers:
+        layer = functools.reduce(inner, path.split("."), model)
+        keep = functools.partial(seen.__setitem__, path)
+        if isinstance(layer, Layer):
+            layer.seen = keep
+        elif isinstance(layer, KerasLayer):
+            layer.call = watched(layer.call, keep)
+        else:
+            raise TypeError(f"{path}: only the results of layers can be taken, this is a {type(layer).__name__}")
+    return seen
+
+
+def inner(owner: Any, name: str) -> Any:
+    """Return a part of a model by its name or number."""
+    if not name.isdigit():
+        return getattr(owner, name)
+    return owner[int(name)] if isinstance(owner, Sequence) else owner.layers[int(name)]
+
+
+def watched(call: Callable[..., Any], keep: Callable[[Any], None]) -> Callable[..., Any]:
+    """Return a call that leaves its result with ``keep``."""
+
+    @functools.wraps(call)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        """Call, and leave the result."""
+        result = call(*args, **kwargs)
+        keep(result)
+        return result
+
+    return called
+
+
+def results(value: Any, *names: str) -> tuple[Any, ...]:
+    """Return several results of a call in order; a dictionary gives them by name."""
+    if isinstance(value, Mapping):
+        return tuple(value[name] for name in names)
+    if len(value) != len(names):
+        raise ValueError(f"the call gave {len(value)} results instead of {len(names)} ({', '.join(names)})")
+    return tuple(value)
+
+
+def detached(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    """Return values as constants for every gradient."""
+    return tuple(map(tf.stop_gradient, values))

@@ -1,0 +1,108 @@
+"""Layers that normalise; every derivative of them is right, the second as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.library.layers import Layer
+
+
+def moments(x: tf.Tensor, axes: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean and biased variance over axes, which are kept with size 1.
+
+    ``tf.nn.moments`` takes the mean inside the variance for a constant: its second derivatives are wrong.
+    """
+    mean = tf.reduce_mean(x, axes, keepdims=True)
+    return mean, tf.reduce_mean(tf.math.squared_difference(x, mean), axes, keepdims=True)
+
+
+class Normalization(Layer):
+    """What layers with a scale and an offset share."""
+
+    def __init__(self, features: int, eps: float, affine: bool) -> None:
+        super().__init__()
+        self.features, self.eps, self.affine = features, eps, affine
+
+    def make(self, path: str, dtype: tf.DType) -> None:
+        """Make weight and bias."""
+        if self.affine:
+            self.weight = self.add(path, "weight", (self.features,), dtype)
+            self.bias = self.add(path, "bias", (self.features,), dtype)
+
+    def scaled(self, x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
+        """Return (x - mean) / sqrt(variance + eps) times weight plus bias, which are broadcast in a shape."""
+        scale = tf.math.rsqrt(variance + self.eps)
+        if not self.affine:
+            return x * scale - mean * scale
+        scale = scale * tf.reshape(self.weight, shape)
+        return x * scale + (tf.reshape(self.bias, shape) - mean * scale)
+
+
+class BatchNorm(Normalization):
+    """Batch normalisation of axis 1 over all others (Ioffe and Szegedy 2015)."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
+        super().__init__(num_features, eps, affine)
+        self.momentum = momentum
+
+    def make(self, path: str, dtype: tf.DType) -> None:
+        """Make weight and bias, the running statistics, and the number of batches they have seen."""
+        super().make(path, dtype)
+        self.running_mean = self.add(path, "running_mean", (self.features,), dtype, trainable=False)
+        self.running_var = self.add(path, "running_var", (self.features,), dtype, trainable=False)
+        self.num_batches_tracked = self.add(path, "num_batches_tracked", (), tf.int64, trainable=False)
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Normalise by the statistics of the batch while training, which the running ones follow; else by those."""
+        rank = x.shape.rank
+        channels = rank - 1 if last else 1
+        shape = [self.features if axis == channels else 1 for axis in range(rank)]
+        if not training:
+            return self.scaled(x, tf.reshape(self.running_mean, shape), tf.reshape(self.running_var, shape), shape)
+        mean, variance = moments(x, [axis for axis in range(rank) if axis != channels])
+        self.follow(mean, variance, tf.size(x) // self.features)
+        return self.scaled(x, mean, variance, shape)
+
+    def follow(self, mean: tf.Tensor, variance: tf.Tensor, count: tf.Tensor) -> None:
+        """Move the running statistics towards those of a batch, the variance taken without bias."""
+        message = "batch_norm needs more than one value per channel in training"
+        tf.debugging.assert_greater(count, 1, message)
+        count, keep = tf.cast(count, mean.dtype), 1 - self.momentum
+        mean, variance = (tf.stop_gradient(tf.reshape(each, [-1])) for each in (mean, variance))
+        self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
+        self.running_var.assign(self.running_var * keep + variance * (count / (count - 1)) * self.momentum)
+        self.num_batches_tracked.assign_add(1)
+
+
+class LayerNorm(Normalization):
+    """Layer normalisation of the last axis (Ba et al. 2016)."""
+
+    layout = "first"
+
+    def __init__(self, normalized_shape: int, eps: float = 1e-5) -> None:
+        super().__init__(normalized_shape, eps, True)
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Normalise the last axis."""
+        mean, variance = moments(x, [-1])
+        return self.scaled(x, mean, variance, [-1])
+
+
+class GroupNorm(Normalization):
+    """Normalisation of groups of axis 1, each with all axes after it (Wu and He 2018)."""
+
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5) -> None:
+        super().__init__(num_channels, eps, True)
+        self.groups = num_groups
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Normalise every group of every sample."""
+        split, sizes = (self.groups, self.features // self.groups), tf.unstack(tf.shape(x), x.shape.rank)
+        sizes = [*sizes[:-1], *split] if last else [sizes[0], *split, *sizes[2:]]
+        channel = len(sizes) - 2 if last else 1  # the axis of the groups
+        grouped = tf.reshape(x, tf.stack(sizes))
+        mean, variance = moments(grouped, [axis for axis in range(1, len(sizes)) if axis != channel])
+        shape = [1] * channel + [*split] + [1] * (len(sizes) - channel - 2)
+        return tf.reshape(self.scaled(grouped, mean, variance, shape), tf.shape(x))

@@ -1,0 +1,196 @@
+"""How emitted code calls each built-in function and layer; read without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Value: TypeAlias = None | bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callee:
+    """What is called for a built-in: ``tf.sqrt``, or a definition of this library by its name."""
+
+    path: str
+    gathered: bool = False
+    """The operands are passed as one tuple."""
+    fills: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """What the language means by an option that is not written."""
+    implied: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """The callee's own defaults, by keyword: equal values are not passed."""
+    positional: tuple[str, ...] = ()
+    """Options that follow the operands without a keyword."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A call: its path, the values after all operands, and those by keyword."""
+
+    path: str
+    gathered: bool = False
+    positional: tuple[Value, ...] = ()
+    keywords: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+
+REDUCTION: Mapping[str, Value] = {"reduction": "mean"}
+
+
+def _plain(path: str, **implied: Value) -> Callee:
+    """Return a loss whose options are those of the callee."""
+    return Callee(path=path, implied={**REDUCTION, **implied})
+
+
+def _over(path: str) -> Callee:
+    """Return a call over axes."""
+    return Callee(path=path, implied={"axis": None, "keepdims": False})
+
+
+LOSSES: Mapping[str, Callee] = {
+    "cross_entropy": _plain("cross_entropy", axis=1, label_smoothing=0.0),
+    "nll": _plain("nll"),
+    "bce": _plain("bce"),
+    "bce_with_logits": _plain("bce_with_logits"),
+    "mse": _plain("mse"),
+    "l1": _plain("l1"),
+    "huber": _plain("huber", delta=1.0),
+    "kl_div": _plain("kl_div", temperature=1.0),
+    "hinge": _plain("hinge"),
+    "cosine": _plain("cosine_distance"),
+    "nt_xent": _plain("nt_xent", temperature=0.5),
+    "wasserstein": _plain("wasserstein", sign=1.0),
+}
+
+CALLS: Mapping[str, Callee] = {
+    "add": Callee(path="add"),
+    "sub": Callee(path="sub"),
+    "mul": Callee(path="mul"),
+    "div": Callee(path="div"),
+    "neg": Callee(path="tf.negative"),
+    "matmul": Callee(path="matmul"),
+    "mean": _over("tf.reduce_mean"),
+    "sum": _over("reduce_sum"),
+    "max": _over("tf.reduce_max"),
+    "min": _over("tf.reduce_min"),
+    "sqrt": Callee(path="sqrt"),
+    "square": Callee(path="tf.square"),
+    "exp": Callee(path="exp"),
+    "log": Callee(path="log"),
+    "abs": Callee(path="tf.abs"),
+    "sign": Callee(path="tf.sign"),
+    "clip": Callee(path="clip"),
+    "norm": _over("norm"),
+    "normalize": Callee(path="normalize", implied={"axis": -1}),
+    "softmax": Callee(path="tf.nn.softmax", implied={"axis": -1}),
+    "sigmoid": Callee(path="sigmoid"),
+    "tanh": Callee(path="tanh"),
+    "relu": Callee(path="tf.nn.relu"),
+    "concat": Callee(path="concat", gathered=True, implied={"axis": 1}),
+    "stack": Callee(path="stack", gathered=True, implied={"axis": 0}),
+    "split": Callee(path="split", positional=("sections",), implied={"axis": 1}),
+    "slice": Callee(path="cut", implied={"start": 0, "axis": 1}),
+    "gather": Callee(path="take_along", implied={"axis": 1}),
+    "reshape": Callee(path="tf.reshape", positional=("shape",)),
+    "permute": Callee(path="tf.transpose", positional=("dims",)),
+    "one_hot": Callee(path="one_hot", positional=("classes",)),
+    "argmax": Callee(path="argmax", implied={"axis": 1}),
+    "where": Callee(path="where"),
+    "lerp": Callee(path="interpolate"),
+    "stop": Callee(path="tf.stop_gradient"),
+}
+"""Right for operands of any types."""
+
+FLOATING: Mapping[str, Callee] = {
+    "sum": _over("tf.reduce_sum"),
+    "sqrt": Callee(path="tf.sqrt"),
+    "exp": Callee(path="tf.exp"),
+    "log": Callee(path="tf.math.log"),
+    "sigmoid": Callee(path="tf.sigmoid"),
+    "tanh": Callee(path="tf.tanh"),
+    "concat": Callee(path="tf.concat", gathered=True, fills={"axis": 1}),
+    "stack": Callee(path="tf.stack", gathered=True, implied={"axis": 0}),
+    "where": Callee(path="tf.where"),
+}
+"""TensorFlow's own, the same where the operands are floating tensors of one type; so are Python's operators."""
+
+METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="tf.reduce_mean")}
+
+FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS}
+"""How each built-in function is called, by family and name."""
+
+WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
+NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+CHANNELS = ("in_channels", "out_channels", "kernel_size")
+
+LAYERS: Mapping[str, Callee] = {
+    "linear": Callee(path="Linear", positional=("in_features", "out_features"), implied={"bias": True}),
+    "conv2d": Callee(path="Conv2d", positional=CHANNELS, implied=WINDOW),
+    "conv_transpose2d": Callee(path="ConvTranspose2d", positional=CHANNELS, implied={**WINDOW, "output_padding": 0}),
+    "batch_norm": Callee(path="BatchNorm", positional=("num_features",), implied=NORM),
+    "layer_norm": Callee(path="LayerNorm", positional=("normalized_shape",), implied=NORM),
+    "group_norm": Callee(path="GroupNorm", positional=("num_groups", "num_channels"), implied=NORM),
+    "embedding": Callee(path="Embedding", positional=("num_embeddings", "embedding_dim")),
+    "dropout": Callee(path="Dropout", positional=("p",)),
+    "flatten": Callee(path="Flatten"),
+    "reshape": Callee(path="Reshape", positional=("shape",)),
+    "avg_pool": Callee(path="AvgPool", positional=("kernel_size",), implied={"padding": 0}),
+    "max_pool": Callee(path="MaxPool", positional=("kernel_size",), implied={"padding": 0}),
+    "global_avg_pool": Callee(path="GlobalAvgPool"),
+    "upsample": Callee(path="Upsample", positional=("scale_factor",), implied={"mode": "nearest"}),
+    "residual": Callee(path="Residual"),
+    "relu": Callee(path="ReLU"),
+    "leaky_relu": Callee(path="LeakyReLU", positional=("negative_slope",)),
+    "gelu": Callee(path="GELU"),
+    "silu": Callee(path="SiLU"),
+    "elu": Callee(path="ELU", implied={"alpha": 1.0}),
+    "tanh": Callee(path="Tanh"),
+    "sigmoid": Callee(path="Sigmoid"),
+    "softmax": Callee(path="Softmax", implied={"dim": -1}),
+    "identity": Callee(path="Identity"),
+}
+"""How each built-in layer is constructed; the layers inside a ``residual`` are its positional arguments."""
+
+UNUSED: Mapping[str, tuple[str, ...]] = {"batch_norm": ("rank",), "conv_transpose2d": ("dilation", "groups")}
+"""Options that the compiler resolves and the layer needs not know: it sees them, or there is one value only."""
+PAIRS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
+"""Options (height, width) that read better as one number where both are equal."""
+SIZES = ("shape", "dims")
+"""Options that are always passed as a tuple."""
+
+
+def resolve_function(family: str, name: str, options: Mapping[str, Value], *, floating: bool = False) -> Resolved:
+    """Return the call of a built-in function; ``floating``: all operands are floating tensors of one type."""
+    callee = FUNCTIONS[family][name]
+    return _resolve(FLOATING.get(name, callee) if floating and family == "call" else callee, options)
+
+
+def resolve_layer(kind: str, options: Mapping[str, Value]) -> Resolved:
+    """Return the construction of a built-in layer from its options, sizes included."""
+    options = {name: _one_number(value) if name in PAIRS else value for name, value in options.items()}
+    if kind in ("avg_pool", "max_pool") and options.get("stride") == options.get("kernel_size"):
+        del options["stride"]
+    unused = UNUSED.get(kind, ())
+    return _resolve(LAYERS[kind], {name: value for name, value in options.items() if name not in unused})
+
+
+def _resolve(callee: Callee, options: Mapping[str, Value]) -> Resolved:
+    """Return a call with every option in its place; None and the callee's own defaults are left out."""
+    values = {name: _tuple(value) if name in SIZES else value for name, value in {**callee.fills, **options}.items()}
+    named = {name: value for name, value in values.items() if name not in callee.positional}
+    return Resolved(
+        path=callee.path,
+        gathered=callee.gathered,
+        positional=tuple(values[name] for name in callee.positional),
+        keywords={key: value for key, value in named.items() if value is not None and callee.implied.get(key) != value},
+    )
+
+
+def _one_number(value: Value) -> Value:
+    """Return (k, k) as k."""
+    return value[0] if isinstance(value, tuple) and len(value) == 2 and value[0] == value[1] else value
+
+
+def _tuple(value: Value) -> Value:
+    """Return a single size as a tuple."""
+    return value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,36 @@
+"""Optimizers of Keras behind the calling form of the library's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.library.optimizers import Optimizer, require_gradients
+
+RATE = "learning_rate"
+"""What Keras calls ``lr``; the only one of its options that is a variable, and so can follow a schedule."""
+
+
+class Wrapped(Optimizer):
+    """An optimizer of Keras; its slots are made before the first trace."""
+
+    def __init__(self, parameters: Iterable[tf.Variable], rule: Callable[..., Any], **written: Any) -> None:
+        options: dict[str, Any] = {RATE if name == "lr" else name: value for name, value in written.items()}
+        fixed = [name for name, value in options.items() if callable(value) and name != RATE]
+        if fixed:
+            raise ValueError(f"{fixed[0]}: Keras takes a number here and no schedule; only {RATE} can follow one")
+        super().__init__(parameters, options, False)
+        first = {**options, RATE: 0.0} if callable(options.get(RATE)) else options
+        self.optimizer = rule(**first)
+        self.optimizer.build(self.parameters)
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Step the parameters with Keras's rule."""
+        require_gradients(gradients)
+        if callable(self.options.get(RATE)):
+            rate = self.options[RATE](self.applied.read_value())
+            self.optimizer.learning_rate.assign(tf.cast(rate, self.optimizer.learning_rate.dtype))
+        self.optimizer.apply(list(gradients), self.parameters)
+        self.applied.assign_add(1)
