@@ -20,13 +20,16 @@ from graphspec.validate import validate
 _DEFAULT_LIMITS = Limits()
 
 
-def load(source: Path | str, overrides: Sequence[str] = (), *, limits: Limits = _DEFAULT_LIMITS) -> GraphSpec:
+def load(
+    source: Path | str, overrides: Sequence[str] = (), *, name: str | None = None, limits: Limits = _DEFAULT_LIMITS
+) -> GraphSpec:
     """Return the spec in a file, or in a text (a string with a line break in it), with overrides applied.
 
-    An override is `path=value`, as in `vars.lr=1e-3`. Raises SpecError with every problem of the document.
+    Messages call it ``name``, by default the path of the file. An override is `path=value`, as in `vars.lr=1e-3`.
+    Raises SpecError with every problem of the document.
     """
     named = source if isinstance(source, Path) or "\n" in source else Path(source)
-    document = interpolate(override(read_document(named, limits=limits), overrides, limits=limits))
+    document = interpolate(override(read_document(named, name=name, limits=limits), overrides, limits=limits))
     spec, diagnostics = check_document(document)
     if spec is None:
         raise SpecError(diagnostics, document.texts)

@@ -56,7 +56,7 @@ def reopen(folder: Path | str, *, checkpoint: str = "best", device: str = "auto"
 
     Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what :func:`build` raises.
     """
-    from runtime import reopening
+    from runtime.runs import reopening
 
     return reopening.reopen(Path(folder), choice=checkpoint, device=device, allow=allow).step
 

@@ -17,8 +17,8 @@ from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from runtime.checkpoints.disk import write_file
 from runtime.checkpoints.fields import Fields
-from runtime.keeping import find_state
 from runtime.problems import problem
+from runtime.runs.keeping import find_state
 from runtime.state import Plain, State
 from runtime.step import StepError
 

@@ -185,7 +185,7 @@ def _not_found(name: str, missing: str, directory: Path | None) -> SpecError:
     near = closest(missing, files)
     beside = f"; did you mean {near[0]!r}, beside the spec?" if near else ""
     where = "is not installed" if directory is None else "is neither installed nor in the spec's directory"
-    help = f"check the name `{name}`; Python must be able to import it from here"
+    help = f"check the name `{name}`, or add the folder that it lies in to PYTHONPATH"
     return problem("GS202", f"module {missing!r} {where}{beside}", help=help)
 
 

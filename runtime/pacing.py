@@ -17,7 +17,8 @@ def find_pace(spec: GraphSpec, path: Path) -> Pace | None:
     """
     if "train" not in spec.data or not needs_pace(spec):
         return None
-    from runtime import agenda, data  # numpy comes with the data: most specs are checked without
+    from runtime import data  # numpy comes with the data: most specs are checked without
+    from runtime.runs import agenda
 
     epoch = data.find_length(spec, "train", path.parent)
     return Pace(epoch=epoch, batch=spec.data["train"].batch, run=agenda.find_length(spec, epoch, None))

@@ -154,7 +154,7 @@ class Step:
         Raises SpecError: GS240 no checkpoint, GS241 a damaged one, GS242 one of another format, GS264 as `restore`.
         """
         from runtime.checkpoints import read_checkpoint
-        from runtime.keeping import find_state
+        from runtime.runs.keeping import find_state
 
         self.restore(find_state(read_checkpoint(Path(path))))
 
@@ -180,7 +180,7 @@ class Step:
     def reset(self, mode: str = "eval") -> None:
         """Start a mode anew: its first step draws the same random numbers again, and its running metrics are empty.
 
-        A metric with `reset: never` keeps what it has. Raises StepError: GS219 a mode that the spec has no ops for.
+        Raises StepError: GS219 a mode that the spec has no ops for.
         """
         self._require(mode)
         self._built.engine.reset(mode)

@@ -66,7 +66,7 @@ class Store:
         """Remove what a killed process left half written or half removed, and nothing that is not ours.
 
         A checkpoint that had stepped aside for its replacement comes back where the replacement never came. No other
-        process may be writing checkpoints here (see :class:`runtime.lock.Lock`). Raises SpecError: GS234.
+        process may be writing checkpoints here (see :class:`runtime.runs.lock.Lock`). Raises SpecError: GS234.
         """
         if not self.folder.is_dir():
             return

@@ -92,7 +92,7 @@ def _open(path: Path, backend: Backend, order: Order) -> _Side | None:
 
 def _tell(sides: Sequence[_Side], schedule: str, backend: Backend, order: Order) -> str:
     """Return the difference as text: where it is between, what is declared otherwise, what that means."""
-    from runtime.changes import compare_specs
+    from runtime.runs.changes import compare_specs
 
     old, new = sides
     changes = compare_specs(old.spec, new.spec)
@@ -102,7 +102,7 @@ def _tell(sides: Sequence[_Side], schedule: str, backend: Backend, order: Order)
 
 
 def _export(sides: Sequence[_Side], schedule: Object, backend: Backend, order: Order) -> str:
-    from runtime.changes import compare_specs
+    from runtime.runs.changes import compare_specs
 
     old, new = sides
     head: Object = {"diff": 1, "from": str(old.path), "to": str(new.path)}

@@ -37,7 +37,7 @@ def evaluate(
     format: FormatOption = Format.text,
 ) -> None:
     """Evaluate a run: one pass over a data set with the weights of its best checkpoint, or of another."""
-    from runtime.judging import Question, judge
+    from runtime.runs.judging import Question, judge
 
     answer = judge(Question(folder=run, data=data, choice=checkpoint, device=device, allow=tuple(allow or ())))
     if format is Format.json:

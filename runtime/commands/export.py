@@ -48,7 +48,7 @@ def export(
     format: FormatOption = Format.both,
 ) -> None:
     """Export a run: the weights of its best checkpoint as safetensors files, and a mode that runs without stepgraph."""
-    from runtime.reopening import reopen
+    from runtime.runs.reopening import reopen
 
     opened = reopen(run, choice=checkpoint, device=device, allow=allow or ())
     exported = opened.step.export(

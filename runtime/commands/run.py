@@ -58,8 +58,8 @@ def run(
     # times slower. Sleeping instead costs little. It is read when a framework is first imported, so it is set before.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from graphspec.load import load
-    from runtime.running import perform, retake
-    from runtime.session import Request
+    from runtime.runs.running import perform, retake
+    from runtime.runs.session import Request
 
     request = Request(
         path=spec,

@@ -192,3 +192,37 @@ def test_a_figure_that_is_not_finite_is_null(inside, capsys):
     np.savez("wild.npz", x=x, y=y)
     assert ask(capsys, "--data", "wild.npz")["figures"]["loss"] is None
     assert math.isfinite(ask(capsys)["figures"]["loss"])
+
+
+ROWS = """
+import numpy as np
+
+class Rows:
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        return {"x": np.full(2, index, np.float32), "y": np.int64(index % 2)}
+"""
+EPOCHS = """graphspec: 1
+name: epochs
+inputs: {x: {shape: [batch, 2]}, y: {shape: [batch], dtype: int64}}
+models: {net: {layers: [{linear: 2}], optimizer: {name: sgd, lr: {schedule: linear, from: 0.1, over: 2 epochs}}}}
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: cross_entropy, inputs: [out, y]}
+  step: {update: net, loss: loss}
+  share: {metric: accuracy, inputs: [out, y], reset: never}
+data: {train: {class: "rows:Rows", batch: 8}, test: {class: "rows:Rows", batch: 16}}
+run: {epochs: 3, eval: 1 epochs}
+"""
+
+
+def test_a_run_counted_in_epochs_of_a_class_is_evaluated_to_its_own_figures(workdir, capsys):
+    Path("rows.py").write_text(ROWS)
+    Path("epochs.yaml").write_text(EPOCHS)
+    assert execute(["run", "epochs.yaml", "--allow", "rows"]) == 0
+    capsys.readouterr()
+    assert execute(["eval", "runs/epochs", "--allow", "rows", "--format", "json"]) == 0
+    rows = [json.loads(line) for line in Path("runs/epochs/metrics.jsonl").read_text().splitlines()]
+    assert json.loads(capsys.readouterr().out)["figures"]["share"] == rows[-1]["eval/share"]

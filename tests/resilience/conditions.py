@@ -133,12 +133,12 @@ def deafen() -> None:
 
 def fill_at_curves() -> None:
     """Fill the disk when all was trained and saved."""
-    import runtime.session
+    import runtime.runs.session
 
-    draw = runtime.session.draw_curves
+    draw = runtime.runs.session.draw_curves
 
     def late(*arguments: object, **options: object) -> object:
         sys.modules["trouble"].fill("")
         return draw(*arguments, **options)
 
-    runtime.session.draw_curves = late
+    runtime.runs.session.draw_curves = late

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from graphspec.diagnostics import SpecError
-from runtime.logs import JsonLines
-from runtime.metrics import Row
-from runtime.pictures import write_png
+from runtime.runs.logs import JsonLines
+from runtime.runs.metrics import Row
+from runtime.runs.pictures import write_png
 from tests.resilience import processes
 from tests.resilience.conditions import (
     become_nobody,

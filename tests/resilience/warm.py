@@ -10,7 +10,7 @@ import torch._dynamo  # a step is checked with fake tensors, which need it
 
 import compiler
 import runtime.cli
-import runtime.running
+import runtime.runs.running
 
 torch.set_num_threads(1)
 __all__ = ["compiler", "matplotlib", "runtime", "safetensors", "torch"]

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from runtime.lock import Lock
+from runtime.runs.lock import Lock
 
 with Lock(Path(sys.argv[1])):
     child = os.fork() if "fork" in sys.argv else None

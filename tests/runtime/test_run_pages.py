@@ -14,20 +14,20 @@ import pytest
 from compiler.pace import Pace
 from graphspec import load
 from graphspec.diagnostics import SpecError
-from runtime.agenda import Agenda, find_agenda
-from runtime.changes import compare_specs, refuse_changes
 from runtime.checkpoints import read_checkpoint, write_checkpoint
-from runtime.lock import Lock
-from runtime.logs import read_rows
-from runtime.loop import Loop
-from runtime.past import find_past
 from runtime.problems import problem
-from runtime.progress import Plain
-from runtime.record import read_record, write_record
-from runtime.run_state import RunState
-from runtime.standing import Standing
+from runtime.runs.agenda import Agenda, find_agenda
+from runtime.runs.changes import compare_specs, refuse_changes
+from runtime.runs.lock import Lock
+from runtime.runs.logs import read_rows
+from runtime.runs.loop import Loop
+from runtime.runs.past import find_past
+from runtime.runs.progress import Plain
+from runtime.runs.record import read_record, write_record
+from runtime.runs.run_state import RunState
+from runtime.runs.standing import Standing
 from tests.runtime.checkpoints.contents import content_at, forge
-from tests.runtime.test_record import RECORD
+from tests.runtime.runs.test_record import RECORD
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = Path("runs/gan")

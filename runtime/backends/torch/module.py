@@ -83,8 +83,7 @@ class Module:
             self.gates.counts[mode] = dict.fromkeys(self.gates.counts.get(mode, ()), 0)
             self.gates.fired.pop(mode, None)
         for metric in self.metrics(mode).values():
-            if metric.since != "never":
-                metric.reset()
+            metric.reset()
 
     def notes(self) -> Iterator[str]:
         """Yield what a checkpoint does not keep of the metrics."""

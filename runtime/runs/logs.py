@@ -1,0 +1,169 @@
+"""Metrics files: ``metrics.jsonl`` and ``metrics.csv``, a line for each logged step, readable while a run goes on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from graphspec.run import LogName
+from runtime.checkpoints.disk import append_file, replace_file
+from runtime.checkpoints.sealed import open_object
+from runtime.folder import cannot_write
+from runtime.problems import problem
+from runtime.runs.metrics import Row
+
+JSONL, CSV = "metrics.jsonl", "metrics.csv"
+
+
+TIMES = ("step", "time")
+"""The columns that are no values."""
+
+
+class Log(Protocol):
+    """Something that keeps the logged rows of a run."""
+
+    def add(self, row: Row) -> None:
+        """Keep a row."""
+        ...
+
+    def close(self) -> None:
+        """Write what is not written yet."""
+        ...
+
+
+class JsonLines:
+    """One JSON object per row: step, time, and every value; a value that is not finite is null."""
+
+    def __init__(self, path: Path, before: Sequence[Row] = ()) -> None:
+        self.path = path
+        _replace(path, "".join(map(_to_json, before)))
+
+    def add(self, row: Row) -> None:
+        """Append a row to the file."""
+        _append(self.path, _to_json(row))
+
+    def close(self) -> None:
+        """Do nothing: every row is in the file."""
+
+
+class CommaSeparated:
+    """A table with the columns step, time and the values in the order in which they were first seen."""
+
+    def __init__(self, path: Path, before: Sequence[Row] = ()) -> None:
+        self.path = path
+        self.columns = tuple(dict.fromkeys(name for row in before for name in row.values))
+        self.rows = list(before)
+        _replace(path, self._format(before, header=bool(before)))
+
+    def add(self, row: Row) -> None:
+        """Append a row; write the file anew where the row has a value that no row before it had."""
+        self.rows.append(row)
+        new = tuple(name for name in row.values if name not in self.columns)
+        self.columns += new
+        if new or len(self.rows) == 1:
+            _replace(self.path, self._format(self.rows, header=True))
+        else:
+            _append(self.path, self._format([row], header=False))
+
+    def close(self) -> None:
+        """Do nothing: every row is in the file."""
+
+    def _format(self, rows: Sequence[Row], *, header: bool) -> str:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        if header:
+            writer.writerow((*TIMES, *self.columns))
+        for row in rows:
+            cells = (row.values.get(name, "") for name in self.columns)
+            writer.writerow((row.step, round(row.seconds, 6), *cells))
+        return text.getvalue()
+
+
+def _to_json(row: Row) -> str:
+    """Return the line of a row."""
+    values = {name: value if math.isfinite(value) else None for name, value in row.values.items()}
+    return json.dumps({"step": row.step, "time": round(row.seconds, 6), **values}, allow_nan=False) + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file as a whole: a kill or a full disk loses no row of the one that was there."""
+    try:
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _append(path: Path, text: str) -> None:
+    """Add lines to a file, or none of them."""
+    try:
+        append_file(path, text.encode())
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def open_logs(folder: Path, names: Sequence[LogName], before: Sequence[Row] = (), made: int = 0) -> tuple[Log, ...]:
+    """Return a log in the folder for each name, in order, that goes on after the rows ``before`` of ``made`` steps.
+
+    What else a file holds is dropped: rows of steps that a run which was killed made after its newest checkpoint.
+    Raises SpecError: GS234 a file that cannot be written, GS254 the package for TensorBoard is missing.
+    """
+    return tuple(_open(folder, name, before, made) for name in dict.fromkeys(names))
+
+
+def _open(folder: Path, name: LogName, before: Sequence[Row], made: int) -> Log:
+    match name:
+        case "jsonl":
+            return JsonLines(folder / JSONL, before)
+        case "csv":
+            return CommaSeparated(folder / CSV, before)
+        case "tensorboard":
+            from runtime.runs.tensorboard import Events
+
+            return Events(folder, after=max(made, before[-1].step if before else 0))
+
+
+def read_rows(folder: Path, last: int) -> tuple[Row, ...]:
+    """Return the logged rows of a run up to a step, from the file that has more of them; without one, none.
+
+    A last line that is not whole, because the run was killed while it wrote, is not there. Raises SpecError (GS247)
+    where a line before it is no row.
+    """
+    # The table comes first, so it is taken where both have as many: JSON has no infinity.
+    files = ((folder / CSV, _read_table), (folder / JSONL, _read_json_lines))
+    found = [_read(path, read, last) for path, read in files if path.exists()]
+    return max(found, key=len, default=())
+
+
+def _read(path: Path, read: Callable[[list[str]], Iterator[Row]], last: int) -> tuple[Row, ...]:
+    """Return the rows in a file up to a step."""
+    rows: list[Row] = []
+    try:
+        text = path.read_text(encoding="utf-8")
+        rows.extend(read(text[: text.rfind("\n") + 1].splitlines()))
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        message = f"{str(path)!r} is not a file of metrics: row {len(rows) + 1}: {_describe(error)}"
+        raise problem("GS247", message, help="move the file away: it will be begun anew") from error
+    return tuple(row for row in rows if row.step <= last)
+
+
+def _describe(error: Exception) -> str:
+    """Return what is wrong with a row."""
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _read_json_lines(lines: list[str]) -> Iterator[Row]:
+    for record in map(open_object, map(str.encode, lines)):
+        values = {name: math.nan if value is None else float(cast("float", value)) for name, value in record.items()}
+        step, seconds = int(values["step"]), values["time"]
+        yield Row(step=step, seconds=seconds, values={n: v for n, v in values.items() if n not in TIMES})
+
+
+def _read_table(lines: list[str]) -> Iterator[Row]:
+    for record in csv.DictReader(lines):
+        values = {name: float(value) for name, value in record.items() if name not in TIMES and value}
+        yield Row(step=int(record["step"]), seconds=float(record["time"]), values=values)

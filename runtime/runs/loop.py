@@ -1,0 +1,294 @@
+"""The training loop: a step on one batch after another, logged, evaluated, saved, and stopped when asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from graphspec.diagnostics import SpecError
+from runtime.data.arrays import Batch
+from runtime.interrupt import Interrupt
+from runtime.problems import problem
+from runtime.runs.agenda import Agenda
+from runtime.runs.evaluation import Evaluation
+from runtime.runs.gallery import Gallery
+from runtime.runs.logs import Log
+from runtime.runs.metrics import Row, not_finite, scalars
+from runtime.runs.progress import Display
+from runtime.runs.run_state import RunState
+
+EVAL = "eval/"
+"""What stands before the figures of an evaluation."""
+
+
+class Trainable(Protocol):
+    """What the loop needs of a compiled step."""
+
+    def __call__(self, batch: Batch, mode: str = "train") -> Mapping[str, object]:
+        """Run one step and return its outputs."""
+        ...
+
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return an output as an array of the host; this waits for the device."""
+        ...
+
+    def end_epoch(self, mode: str = "train") -> None:
+        """Say that a pass over the data has ended."""
+        ...
+
+
+class Feeding(Protocol):
+    """Endless batches, epoch after epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """Return how many epochs have ended."""
+        ...
+
+    def next(self) -> Batch | None:
+        """Return the next batch; None where an epoch has ended."""
+        ...
+
+
+class Saver(Protocol):
+    """Something that saves a run as it is now."""
+
+    def save(self, run: RunState) -> None:
+        """Write a checkpoint."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run went: the rows that were logged, how far it came, the steps and seconds of this process, its end."""
+
+    rows: tuple[Row, ...]
+    state: RunState
+    steps: int
+    seconds: float
+    warmup: float
+    """The seconds of its first step."""
+    interrupted: str
+    """The signal that ended it; empty where none did."""
+    exhausted: bool
+    """It stopped because nothing got better for long enough."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    """A run under way."""
+
+    step: Trainable
+    feed: Feeding
+    agenda: Agenda
+    display: Display
+    state: RunState = field(default_factory=RunState)
+    sinks: Sequence[Log] = ()
+    gallery: Gallery | None = None
+    evaluation: Evaluation | None = None
+    saver: Saver | None = None
+    patience: int | None = None
+    rows: list[Row] = field(default_factory=list[Row])
+    warned: bool = False
+    dirty: bool = False
+    """Something has happened since the newest checkpoint."""
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    start: float = 0.0
+    """When this process would have begun, had it made every step itself."""
+    warmup: float = 0.0
+    """When its first step ended."""
+
+    def run(self) -> Outcome:
+        """Train; outputs are read from the device only in logged steps, so that no other step waits for it."""
+        before = self.state.made
+        begun = time.perf_counter()
+        self.start = begun - self.state.seconds
+        with self.display, self.interrupt:
+            try:
+                while not self._is_over():
+                    self._advance()
+                self._finish()
+            finally:
+                for sink in self.sinks:
+                    sink.close()
+        return Outcome(
+            rows=tuple(self.rows),
+            state=self.state,
+            steps=self.state.made - before,
+            seconds=time.perf_counter() - begun,
+            warmup=self.warmup - begun if self.warmup else 0.0,
+            interrupted=self.interrupt.name if self._is_cut_short() else "",
+            exhausted=self._is_exhausted(),
+        )
+
+    def _is_over(self) -> bool:
+        return self._is_complete() or self._is_exhausted() or self.interrupt.requested
+
+    def _is_complete(self) -> bool:
+        """Tell whether all steps, or all epochs, were made."""
+        if self.agenda.steps is not None:
+            return self.state.made >= self.agenda.steps
+        return self.agenda.epochs is not None and self.feed.epoch >= self.agenda.epochs
+
+    def _is_exhausted(self) -> bool:
+        stop = self.state.stop
+        return stop is not None and self.patience is not None and stop.waited >= self.patience
+
+    def _is_cut_short(self) -> bool:
+        return self.interrupt.requested and (not self._is_complete() or self.state.due)
+
+    def _advance(self) -> None:
+        """Do what is due next: an evaluation that was interrupted, the end of an epoch, or a step."""
+        if self.state.due:
+            self._evaluate()
+            return
+        batch = self._take()
+        if batch is None:
+            self._end_epoch()
+        else:
+            self._train(batch)
+
+    def _take(self) -> Batch | None:
+        """Return the next batch."""
+        with self._saved():
+            return self.feed.next()
+
+    @contextmanager
+    def _saved(self) -> Generator[None]:
+        """Save what was trained so far where the data, or what it is judged by, fails."""
+        try:
+            yield
+        except SpecError:
+            if self.dirty:
+                self._save()
+            raise
+
+    def _train(self, batch: Batch) -> None:
+        outputs = self.step(batch)
+        state = self.state
+        state.made += 1
+        state.latest.update(outputs)
+        self.warmup = self.warmup or time.perf_counter()
+        self._show(lambda: self.display.advance(state.made))
+        if self.gallery is not None:
+            self.gallery.follow(state.made, batch, outputs)
+        self.dirty = True
+        if self._is_logged(state.made):
+            values = self._log()
+            if self.evaluation is None:
+                self._judge(values)
+        if self.agenda.evaluate.is_due(step=state.made):
+            self._evaluate()
+        if self.agenda.save.is_due(step=state.made):
+            self._save()
+
+    def _end_epoch(self) -> None:
+        epoch = self.feed.epoch
+        self.dirty = True
+        self.step.end_epoch()
+        if self.gallery is not None and self.agenda.show.is_due_at_end(epoch=epoch):
+            self.gallery.hang(self.state.made)
+        if self.agenda.evaluate.is_due_at_end(epoch=epoch) and self.state.evaluated != self.state.made:
+            self._evaluate()
+        if self.agenda.save.is_due_at_end(epoch=epoch):
+            self._save()
+
+    def _is_logged(self, number: int) -> bool:
+        """Tell whether a step is logged: the first, the last, and every ``log_every``-th."""
+        return number in (1, self.agenda.steps) or number % self.agenda.log_every == 0
+
+    def _log(self) -> Mapping[str, float]:
+        """Log the latest value of every output since the last row: one that did not fire now has an earlier value."""
+        latest = self.state.latest
+        known = {name: value for name, value in latest.items() if isinstance(value, float)}  # out of a checkpoint
+        values = {**known, **scalars({name: self.step.numpy(latest[name]) for name in latest if name not in known})}
+        self.state.latest = {}
+        self._add(values)
+        return values
+
+    def _add(self, values: Mapping[str, float]) -> None:
+        """Add a row to every log, and show it."""
+        self.state.seconds = time.perf_counter() - self.start
+        row = Row(step=self.state.made, seconds=self.state.seconds, values=values)
+        self.rows.append(row)
+        for sink in self.sinks:
+            sink.add(row)
+        self._show(lambda: self.display.measure(row))
+        names = not_finite(row)
+        if names and not self.warned:
+            self.warned = True
+            said = f"warning: not finite at step {row.step}: {', '.join(names)}; training goes on"
+            self._show(lambda: self.display.say(f"{said} (`--debug nan` finds where it comes from)"))
+
+    def _show(self, show: Callable[[], None]) -> None:
+        """Show something; where nobody reads it any more, the run ends as by Ctrl-C."""
+        try:
+            show()
+        except BrokenPipeError:
+            self.interrupt.ask("SIGPIPE")
+
+    def _evaluate(self) -> None:
+        """Evaluate; an evaluation that a signal cuts short is made again when the run goes on."""
+        if self.evaluation is None:
+            return
+        self.state.due = self.dirty = True
+        with self._saved():
+            figures = self.evaluation.run(self.interrupt)
+            if figures is None:
+                return
+            self._require_watched(figures)
+        self.state.due = False
+        self.state.evaluated = self.state.made
+        self._add({f"{EVAL}{name}": value for name, value in figures.items()})
+        self._judge(figures)
+
+    def _require_watched(self, figures: Mapping[str, float]) -> None:
+        """Refuse to go by a figure that an evaluation does not give: an output of many numbers, or of none."""
+        for standing in (self.state.best, self.state.stop):
+            if standing is not None and standing.metric not in figures:
+                message = f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
+                raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
+
+    def _judge(self, figures: Mapping[str, float]) -> None:
+        """Compare figures with the best so far; a run that keeps its best is saved where it got better."""
+        state = self.state
+        if state.stop is not None:
+            state.stop = state.stop.judge(state.made, figures)
+        if state.best is not None:
+            state.best = state.best.judge(state.made, figures)
+            if state.best.step == state.made:
+                self._save()
+
+    def _save(self) -> None:
+        """Save the run as it is."""
+        self.state.seconds = time.perf_counter() - self.start
+        if self.saver is not None:
+            self.saver.save(self.state)
+        self.dirty = False
+
+    def _finish(self) -> None:
+        """End a run: show the latest values, evaluate what was not evaluated yet, and save."""
+        state, kept = self.state, self.state.latest
+        if kept and not self._is_told():
+            self._log()
+        if self.interrupt.requested:
+            state.latest = kept  # the next row of the run that goes on holds them as well
+            state.due = state.due or (self._is_complete() and self._lacks_evaluation())
+        elif self._lacks_evaluation():
+            self._evaluate()
+        if self.dirty:
+            self._save()
+
+    def _is_told(self) -> bool:
+        """Tell whether this step has a row already, as where a run goes on that is at its end."""
+        last = [name for row in self.rows[-2:] if row.step == self.state.made for name in row.values]
+        return any(not name.startswith(EVAL) for name in last)
+
+    def _lacks_evaluation(self) -> bool:
+        return self.evaluation is not None and self.state.evaluated != self.state.made

@@ -1,0 +1,108 @@
+"""Image grids of a run: which mode they come from, when they are written, and what cannot be shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler import compile_step
+from graphspec.diagnostics import SpecError
+from graphspec.load import load
+from runtime.runs.gallery import Gallery, find_image_mode
+
+SPEC = """
+graphspec: 1
+name: show
+inputs: {{x: {{shape: [batch, 1, 8, 8]}}}}
+models: {{net: {{layers: [flatten, {{linear: 64}}, {{reshape: [1, 8, 8]}}], optimizer: sgd}}}}
+ops:
+  y: {{forward: net, inputs: x, mode: {mode}}}
+  fed: {{forward: net, inputs: x}}
+  error: {{call: mean, inputs: fed}}
+  learn: {{update: net, loss: error}}
+outputs: [error, y]
+run: {{images: {{value: {value}, every: {every}}}}}
+"""
+
+
+class Painter:
+    """A step whose pictures show how often it was called in which mode."""
+
+    def __init__(self, shape=(4, 8, 8)):
+        self.shape = shape
+        self.calls: list[tuple[object, str]] = []
+        self.resets: list[str] = []
+
+    def __call__(self, batch, mode="train"):
+        self.calls.append((batch, mode))
+        return {"y": np.zeros(self.shape)}
+
+    def numpy(self, value):
+        return value
+
+    def reset(self, mode="eval"):
+        self.resets.append(mode)
+
+
+def spec(mode="eval", value="y", every="2 steps"):
+    return load(SPEC.format(mode=mode, value=value, every=every))
+
+
+def hang(folder, mode, steps, shape=(4, 8, 8)):
+    step = Painter(shape)
+    gallery = Gallery(step=step, spec=spec(), mode=mode, folder=folder, every=2)
+    for number in range(1, steps + 1):
+        outputs = {"y": np.zeros(shape)} if number > 1 else {}
+        gallery.follow(number, {"x": number}, outputs)
+    gallery.finish()
+    return step
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_the_mode_is_the_one_that_returns_the_value(mode):
+    declared = spec(mode=mode)
+    assert find_image_mode(declared, compile_step(declared).program) == mode
+
+
+def test_a_value_that_evaluation_returns_is_not_taken_from_training():
+    declared = spec(mode="[train, eval]")
+    assert find_image_mode(declared, compile_step(declared).program) == "eval"
+
+
+def test_a_value_that_is_not_returned_is_told_with_near_ones():
+    declared = spec(value="fed")
+    with pytest.raises(SpecError, match=r"GS230.*shows 'fed', which the step does not return") as caught:
+        find_image_mode(declared, compile_step(declared).program)
+    assert "add 'fed' to `outputs`" in str(caught.value)
+
+
+def test_pictures_are_written_every_few_steps_and_at_the_end(tmp_path):
+    hang(tmp_path, "eval", steps=5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["y.png", "y_2.png", "y_4.png"]
+
+
+def test_evaluation_always_sees_the_first_batch_of_the_run(tmp_path):
+    calls = hang(tmp_path, "eval", steps=5).calls
+    assert calls == [({"x": 1}, "eval")] * len(calls)
+
+
+def test_every_picture_is_drawn_from_the_same_random_numbers(tmp_path):
+    painter = hang(tmp_path, "eval", steps=5)
+    assert painter.resets == ["eval"] * len(painter.calls)
+
+
+def test_pictures_of_training_take_no_extra_step(tmp_path):
+    assert hang(tmp_path, "train", steps=5).calls == []
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_before_a_value_was_returned_nothing_is_written(tmp_path):
+    hang(tmp_path, "train", steps=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_rows_of_numbers_are_told_as_soon_as_they_are_seen(tmp_path, mode):
+    gallery = Gallery(step=Painter((4, 64)), spec=spec(), mode=mode, folder=tmp_path, every=1000)
+    with pytest.raises(SpecError, match=r"GS230.*'y' has the shape \[4, 64\], which is not a row of images"):
+        gallery.follow(1, {"x": 1}, {"y": np.zeros((4, 64))})
