@@ -1,0 +1,196 @@
+"""Compare a compiled step with the oracle: a few steps of training, then one of evaluation."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import numpy as np
+
+from compiler import Plan, compile_step
+from graphspec.diagnostics import SpecError
+from graphspec.graph import GraphSpec
+from graphspec.load import load
+from graphspec.ops import MetricOp
+from tests.oracle.optimizers import DegenerateError
+from tests.oracle.oracle import Oracle
+from tests.properties.execution import Execution
+from tests.properties.specs import random_spec
+
+POLICIES = ("fewest", "listed", "latest")
+ROWS = 3
+TOLERANCE = 1e-9
+"""Relative to the greatest element, at least 1: rounding of 1e-16, amplified by a few steps of training."""
+SINGLE = 1e-6
+"""With nadam, of which PyTorch keeps one factor in float32, and accuracy, which is a float32."""
+JITTER = 1e-13
+HUGE = 1e6
+"""Beyond this, training has diverged, and rounding with it."""
+
+Values = Mapping[str, np.ndarray]
+State = Mapping[str, Values]
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What came of many specs."""
+
+    specs: int = 0
+    agreed: int = 0
+    executed: int = 0
+    """Programs that ran."""
+    same: int = 0
+    """Plans of another policy whose program is the same as one that ran."""
+    degenerate: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    mismatches: list[str] = field(default_factory=list)
+
+
+def try_specs(seeds: Iterable[int], policies: Sequence[str] = POLICIES) -> Tally:
+    """Compare random specs with the oracle, under every policy."""
+    tally = Tally()
+    for seed in seeds:
+        tally.specs += 1
+        document = random_spec(Random(seed))
+        try:
+            mismatch = try_spec(document, policies, tally)
+        except DegenerateError:
+            tally.degenerate += 1
+            continue
+        if mismatch:
+            tally.mismatches.append(f"seed {seed}: {mismatch}")
+    return tally
+
+
+def try_spec(document: Mapping[str, object], policies: Sequence[str], tally: Tally) -> str:
+    """Return the first difference between one document's plans and the oracle; nothing where they agree."""
+    try:
+        spec = load(json.dumps(document) + "\n")
+        plans = [compile_step(spec, "torch", policy) for policy in policies]
+    except SpecError as error:
+        tally.rejected[codes_of(error)] += 1
+        return ""
+    try:
+        mismatch = compare(spec, plans, tally)
+    except RuntimeError as error:
+        mismatch = f"raised {error}"
+    tally.agreed += not mismatch
+    return mismatch
+
+
+def compare(spec: GraphSpec, plans: Sequence[Plan], tally: Tally) -> str:
+    """Return the first difference between plans of one spec and the oracle."""
+    meant: list[tuple[Values, State]] = []
+    programs = []
+    for plan in plans:
+        program = replace(plan.program, order="")
+        if program in programs:
+            tally.same += 1
+            continue
+        programs.append(program)
+        execution = Execution(plan)
+        meant = meant or run_oracle(spec, execution.shapes(), modes_of(plan))
+        found = run(execution, spec, modes_of(plan))
+        tally.executed += 1
+        mismatch = find_difference(found, meant, is_single(spec))
+        told = spec, execution.shapes(), modes_of(plan)
+        if mismatch and hangs_on_rounding(*told, meant):
+            raise DegenerateError("rounding alone changes the numbers")
+        if mismatch and is_vague(*told) and not find_difference(found, meant, single=True):
+            raise DegenerateError("a little off, behind a gradient that may be rounding alone")
+        if mismatch:
+            return f"{plan.program.order}: {mismatch}"
+    return ""
+
+
+def is_single(spec: GraphSpec) -> bool:
+    """Return whether something in a spec is of single precision whatever the parameters are."""
+    metrics = {op.metric.name("torch") for op in spec.ops.values() if isinstance(op, MetricOp)}
+    cells = [holder.optimizer for holder in (*spec.models.values(), *spec.ops.values()) if hasattr(holder, "optimizer")]
+    return "accuracy" in metrics or any(cell is not None and cell.name == "nadam" for cell in cells)
+
+
+def modes_of(plan: Plan) -> list[str]:
+    """Return the modes of the steps that are taken: three of training, one of evaluation."""
+    return ["train"] * 3 + ["eval"] * any(program.mode == "eval" for program in plan.program.modes)
+
+
+def run(execution: Execution, spec: GraphSpec, modes: Sequence[str]) -> list[tuple[Values, State]]:
+    """Return the outputs and the state after every step."""
+    pairs = zip(modes, batches(spec), strict=False)
+    return [(execution.step(batch, mode), execution.state()) for mode, batch in pairs]
+
+
+def hangs_on_rounding(spec: GraphSpec, shapes: Mapping, modes: Sequence[str], meant: Sequence) -> bool:
+    """Return whether the oracle itself says something else of weights that differ in their last digits.
+
+    So it is where a loss has its kink at equal values.
+    """
+    return any(find_difference(run_oracle(spec, shapes, modes, jitter=one), meant, is_single(spec)) for one in (1, 2))
+
+
+def is_vague(spec: GraphSpec, shapes: Mapping, modes: Sequence[str]) -> bool:
+    """Return whether a rule divides a gradient that may be zero but for rounding by its own size."""
+    oracle = Oracle(spec, shapes)
+    for mode, batch in zip(modes, batches(spec), strict=False):
+        oracle.step(batch, mode)
+    return oracle.is_vague
+
+
+def run_oracle(
+    spec: GraphSpec, shapes: Mapping, modes: Sequence[str], *, jitter: int = 0
+) -> list[tuple[Values, State]]:
+    """Return what the oracle says; raise DegenerateError where it says nothing that could be compared.
+
+    ``jitter`` seeds noise in the last digits of the initial weights; 0 is none.
+    """
+    oracle = Oracle(spec, shapes)
+    if jitter:
+        noise = np.random.default_rng(jitter)
+        oracle.state = {
+            model: {name: value * (1 + JITTER * noise.normal(size=value.shape)) for name, value in one.items()}
+            for model, one in oracle.state.items()
+        }
+    found = []
+    with np.errstate(all="ignore"):
+        for mode, batch in zip(modes, batches(spec), strict=False):
+            found.append((oracle.step(batch, mode), oracle.state))
+    arrays = [array for outputs, state in found for array in _flatten(outputs, state).values()]
+    if not all(np.isfinite(array).all() and np.abs(array).max(initial=0) < HUGE for array in arrays):
+        raise DegenerateError("not finite, or too large")
+    return found
+
+
+def batches(spec: GraphSpec) -> Iterator[Values]:
+    """Yield batches of normal numbers, and of classes."""
+    generator, size = np.random.default_rng(5), spec.inputs["x"].shape[1]
+    while True:
+        yield {
+            name: generator.integers(0, size, ROWS) if one.dtype == "int64" else generator.normal(size=(ROWS, size))
+            for name, one in spec.inputs.items()
+        }
+
+
+def find_difference(found: Sequence, meant: Sequence, single: bool = False) -> str:
+    """Return where outputs or states differ."""
+    for number, ((outputs, state), (wanted, wanted_state)) in enumerate(zip(found, meant, strict=True), 1):
+        if outputs.keys() != wanted.keys():
+            return f"step {number} returns {sorted(outputs)}, not {sorted(wanted)}"
+        seen, told = _flatten(outputs, state), _flatten(wanted, wanted_state)
+        for name, value in told.items():
+            error = np.abs(seen[name] - value).max(initial=0) / max(1.0, np.abs(value).max(initial=0))
+            if seen[name].shape != value.shape or not error < (SINGLE if single else TOLERANCE):
+                return f"step {number}: {name} is off by {error:.1e}"
+    return ""
+
+
+def _flatten(outputs: Values, state: State) -> Values:
+    return {**outputs, **{f"{model}.{name}": array for model, one in state.items() for name, array in one.items()}}
+
+
+def codes_of(error: SpecError) -> str:
+    """Return the codes of the errors."""
+    return ", ".join(sorted({one.code for one in error.diagnostics if one.severity == "error"}))

@@ -1,0 +1,53 @@
+"""Who comes before whom in a document, so that no ``after`` is written that would close a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Ops = Mapping[str, Mapping[str, Any]]
+
+
+def is_circular(ops: Ops) -> bool:
+    """Return whether some op would have to come before itself."""
+    before = {name: set(find_predecessors(name, ops)) for name in ops}
+    done: set[str] = set()
+    while len(done) < len(before):
+        ready = [name for name in before if name not in done and before[name] <= done]
+        if not ready:
+            return True
+        done.update(ready)
+    return False
+
+
+def find_predecessors(name: str, ops: Ops) -> Iterator[str]:
+    """Yield the ops that come directly before an op: what it uses, ``after``, and the writers of what it follows."""
+    op = ops[name]
+    owners = {value: other for other, one in ops.items() for value in defined(other, one)}
+    yield from (owners[value] for value in used(op) if value in owners)
+    yield from as_list(op.get("after", []))
+    if isinstance(op.get("every"), str):
+        yield op["every"]
+    if "ema" in op or "copy" in op:
+        source = op.get("ema", op.get("copy"))
+        for other, one in ops.items():
+            target = one.get("into", other) if "ema" in one or "copy" in one else None
+            if source in as_list(one.get("update", [])) or one.get("forward") == source or target == source:
+                yield other
+
+
+def used(op: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values that an op mentions."""
+    for field in ("inputs", "loss", "gradient", "wrt", "gradients", "like", "grad_outputs"):
+        yield from (one for one in as_list(op.get(field, [])) if isinstance(one, str))
+
+
+def defined(name: str, op: Mapping[str, Any]) -> list[str]:
+    """Return the values of an op."""
+    listed = as_list(op.get("outputs", [name]))
+    return [next(iter(one)) if isinstance(one, dict) else one for one in listed]
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, and anything else as a list of one."""
+    return value if isinstance(value, list) else [value]

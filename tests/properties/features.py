@@ -1,0 +1,117 @@
+"""What random specs really contain, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tests.properties.causality import as_list
+from tests.properties.models import has_buffers
+
+Document = Mapping[str, Any]
+
+
+def count_features(documents: Iterable[Document]) -> Counter[str]:
+    """Return in how many documents each feature occurs."""
+    return Counter(feature for document in documents for feature in set(find_features(document)))
+
+
+def find_features(document: Document) -> Iterator[str]:
+    """Yield the features of a document, some of them several times."""
+    for name, model in document["models"].items():
+        yield from _of_model(document, name, model)
+    for op in document["ops"].values():
+        yield from _of_op(document, op)
+    yield from _of_uses(document)
+
+
+def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:
+    yield next(f"model: {kind}" for kind in ("layers", "parameter", "like") if kind in model)
+    if model.get("init") == "fresh":
+        yield "model: like, fresh"
+    for layer in model.get("layers", ()):
+        yield f"layer: {layer if isinstance(layer, str) else next(iter(layer))}"
+    if "optimizer" in model and any(name in as_list(op.get("update", [])) for op in document["ops"].values()):
+        yield from _of_optimizer(model["optimizer"])
+
+
+def _of_optimizer(optimizer: Document) -> Iterator[str]:
+    yield f"optimizer: {optimizer['name']}"
+    for option, value in optimizer.items():
+        if isinstance(value, dict):
+            yield f"schedule: {value['schedule']}"
+            yield f"schedule: by {value.get('clock', 'updates')}"
+        elif option in ("momentum_form", "nesterov", "dampening", "weight_decay"):
+            yield f"optimizer: {option}"
+
+
+def _of_op(document: Document, op: Document) -> Iterator[str]:
+    kind = next(kind for kind in KINDS if kind in op)
+    yield f"op: {kind}"
+    for field in (
+        "after",
+        "every",
+        "start",
+        "until",
+        "mode",
+        "stop",
+        "snapshot",
+        "clip",
+        "reset",
+        "weight",
+        "reduction",
+    ):
+        if field in op:
+            yield f"{kind}: {field}"
+    if kind in ("loss", "call", "random", "transform", "metric"):
+        yield f"{kind}: {op[kind]}"
+    if op.get("after") == []:
+        yield f"{kind}: after nothing"
+    if isinstance(op.get("every"), str):
+        yield f"{kind}: every update"
+    yield from _of_writer(document, op, kind)
+
+
+def _of_writer(document: Document, op: Document, kind: str) -> Iterator[str]:
+    if kind == "update":
+        yield "update: joint" if len(op["update"]) > 1 else "update: of one"
+        yield "update: from gradients" if "gradients" in op else "update: from a loss"
+        if "optimizer" in op:
+            yield "update: with an optimizer"
+            yield from _of_optimizer(op["optimizer"])
+    if kind == "ema":
+        yield next(f"ema: {rate}" for rate in ("decay", "tau", "half_life") if rate in op)
+        yield "ema: into a model" if "into" in op else "ema: hidden"
+        yield f"ema: buffers {op['buffers']}" if "buffers" in op else "ema: no buffers"
+        if "use" in op:
+            yield "ema: stands in"
+
+
+def _of_uses(document: Document) -> Iterator[str]:
+    """Yield what only shows in several ops together."""
+    ops = document["ops"]
+    updates = [op for op in ops.values() if "update" in op]
+    yield f"updates: {len(updates)}"
+    owners = Counter(model for op in updates for model in op["update"])
+    if any(count > 1 for count in owners.values()):
+        yield "a model updated twice"
+    calls = [op for op in ops.values() if "forward" in op]
+    given = Counter((op["forward"], str(op.get("inputs"))) for op in calls)
+    if any(count > 1 for count in Counter(op["forward"] for op in calls).values()):
+        yield "a model called twice"
+    if any(count > 1 for count in given.values()):
+        yield "a model called twice on the same"
+    for op in calls:
+        if op["forward"] in document["models"] and has_buffers(document["models"], op["forward"]):
+            trains = op.get("train", op["forward"] in owners)
+            yield "BatchNorm in training" if trains else "BatchNorm in evaluation"
+    losses = Counter(op["loss"] for op in updates if "loss" in op)
+    if any(count > 1 for count in losses.values()):
+        yield "a loss with two updates"
+    targets = {op["into"] for op in ops.values() if "into" in op}
+    if any(op["forward"] in targets for op in calls):
+        yield "a forward of an average or copy"
+
+
+KINDS = ("forward", "call", "random", "gradient", "transform", "update", "ema", "metric", "loss", "copy")

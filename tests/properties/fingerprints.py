@@ -1,0 +1,35 @@
+"""Print a digest of everything that is compiled from some random specs: ``python -m tests.properties.fingerprints``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from random import Random
+
+from graphspec.diagnostics import SpecError
+from runtime.api import emit
+from tests.properties.plans import plan_of
+from tests.properties.specs import random_spec
+
+
+def fingerprint(count: int) -> str:
+    """Return the digest of specs, plans, sources and errors."""
+    digest = hashlib.sha256()
+    for seed in range(count):
+        document = random_spec(Random(seed))
+        digest.update(json.dumps(document).encode())
+        for policy in ("fewest", "memory"):
+            try:
+                plan = plan_of(document, policy)
+            except SpecError as error:
+                digest.update(str(error).encode())
+                continue
+            modes = [program.mode for program in plan.program.modes]
+            texts = [json.dumps(plan.to_json(mode)) + plan.text(mode) + plan.mermaid(mode) for mode in modes]
+            digest.update("".join([*texts, emit(plan)]).encode())
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    print(fingerprint(int(sys.argv[1])))

@@ -1,0 +1,36 @@
+"""Plans of documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from compiler import Plan, compile_step
+from graphspec.load import load
+
+
+def plan_of(document: Mapping[str, object], order: str = "fewest", backend: str = "torch") -> Plan:
+    """Return the plan of a document; raise SpecError where it has none."""
+    return compile_step(load(json.dumps(document) + "\n"), backend, order)
+
+
+def find_sequence(function: Mapping) -> list[str]:
+    """Return the nodes of a plan's function in order: an update is its gradient, then its write."""
+    nodes = []
+    for one in function["instructions"]:
+        match one["kind"]:
+            case "gradient" if one["op"] in function["active"]:
+                nodes.append(f"{one['op']}.gradient")
+            case "transform" if one["op"] in function["active"]:
+                pass  # a clip, or the joining of sets: a part of the write
+            case "release" | "return" | "emit":
+                pass
+            case _:
+                nodes.append(one["op"])
+    return nodes
+
+
+def find_cloned(function: Mapping) -> frozenset[str]:
+    """Return the forwards that run on clones of their buffers."""
+    listed = function["instructions"]
+    return frozenset(one["op"] for one in listed if one["kind"] == "forward" and one["snapshot"] == "buffers")

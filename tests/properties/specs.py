@@ -1,0 +1,174 @@
+"""Random specs over everything that is built, as plain documents: valid by construction, but for two live versions."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.properties.causality import is_circular
+from tests.properties.followers import add_followers
+from tests.properties.models import has_buffers, random_layers
+from tests.properties.optimizers import random_optimizer
+from tests.properties.updates import add_updates
+from tests.properties.values import Values, add_losses, add_values
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+
+def random_spec(random: Random | int) -> dict:
+    """Return a document."""
+    random = random if isinstance(random, Random) else Random(random)
+    draft = Draft(random)
+    add_values(draft, random.randint(4, 9))
+    add_losses(draft, random.randint(2, 4))
+    add_updates(draft, random.randint(3, 6))
+    add_followers(draft)
+    draft.add_orders()
+    draft.add_leaves()
+    return draft.finish()
+
+
+def specs() -> SearchStrategy[dict]:
+    """Return random documents as a strategy, whose choices shrink."""
+    from hypothesis import strategies as st
+
+    return st.builds(random_spec, st.randoms(use_true_random=False))
+
+
+class Draft:
+    """A document while it is written."""
+
+    def __init__(self, random: Random) -> None:
+        self.random, self.size = random, random.choice([2, 3, 4])
+        self.models: dict[str, dict] = {}
+        self.ops: dict[str, dict] = {}
+        self.values = Values()
+        self.losses: dict[str, frozenset[str]] = {}
+        """What gradients of a loss reach in all its parts, not only by a second derivative: models and values."""
+        self.reached: dict[str, frozenset[str]] = {}
+        """What gradients of a loss, or of a term of one, reach in any way."""
+        self.terms: dict[str, list[str]] = {}
+        """The losses that a loss adds up."""
+        self.slow: dict[str, str] = {}
+        """Models that will follow another, by name."""
+        self._add_models()
+
+    def chance(self, probability: float) -> bool:
+        """Return true with a probability."""
+        return self.random.random() < probability
+
+    def _add_models(self) -> None:
+        for name in "abcde"[: self.random.randint(2, 5)]:
+            peers = [peer for peer in self.models if "layers" in self.models[peer] and not self.is_table(peer)]
+            declared: dict[str, object]
+            if self.chance(0.06):
+                declared = {"layers": [{"embedding": {"count": self.size, "size": 3}}, {"linear": self.size}]}
+            elif peers and self.chance(0.12):
+                declared = {"like": self.random.choice(peers)} | ({"init": "fresh"} if self.chance(0.5) else {})
+            elif peers and self.chance(0.1):
+                init = self.random.choice(["ones", "normal", "uniform", 0.5])
+                declared = {"parameter": {"shape": self.random.choice([[self.size], []]), "init": init}}
+            else:
+                declared = {"layers": random_layers(self.random, self.size)}
+            self.models[name] = {**declared, "optimizer": random_optimizer(self.random)}
+        for source in [
+            name for name in self.models if "parameter" not in self.models[name] and not self.is_table(name)
+        ]:
+            if self.chance(0.35):
+                self.slow[f"slow_{source}"] = source
+                self.models[f"slow_{source}"] = {"like": source}
+
+    def new(self, prefix: str) -> str:
+        """Return a name that no op has."""
+        return f"{prefix}{sum(name.startswith(prefix) for name in self.ops)}"
+
+    def is_table(self, model: str) -> bool:
+        """Return whether a model takes classes, not features."""
+        return "embedding" in repr(self.models[model])
+
+    def root(self, model: str) -> str:
+        """Return the model that says of which layers a model is made."""
+        like = self.models[model].get("like")
+        return model if like is None else self.root(like)
+
+    def is_called(self, model: str) -> bool:
+        """Return whether the sizes of a model follow from some call."""
+        called = [op["forward"] for op in self.ops.values() if op.get("forward") in self.models]
+        return self.root(model) in map(self.root, called)
+
+    def owned(self) -> set[str]:
+        """Return the models that some update steps."""
+        return {model for op in self.ops.values() for model in op.get("update", [])}
+
+    def try_fields(self, name: str, fields: dict) -> bool:
+        """Add fields to an op unless something would have to come before itself; return whether they were."""
+        ops = {**self.ops, name: {**self.ops[name], **fields}}
+        if is_circular(ops):
+            return False
+        self.ops = ops
+        return True
+
+    def add_orders(self) -> None:
+        """Write ``after`` at some forwards and updates, and ``[]`` at others."""
+        writes = [name for name, op in self.ops.items() if {"update", "ema", "copy"} & op.keys()]
+        for name, op in list(self.ops.items()):
+            if "after" not in op and writes and self.chance(0.18 if "forward" in op else 0.06):
+                self.try_fields(
+                    name, {"after": self.random.sample(writes, self.random.randint(1, min(2, len(writes))))}
+                )
+            elif "forward" in op and "after" not in op and self.chance(0.1):
+                self.ops[name] = {**op, "after": []}
+
+    def add_leaves(self) -> None:
+        """Add what is only looked at: forwards with clocks, evaluations in other modes, metrics."""
+        updates = [name for name, op in self.ops.items() if "update" in op]
+        for name in self.random.sample(list(self.models), min(2, len(self.models))):
+            if "parameter" in self.models[name] or self.is_table(name) or not self.chance(0.4):
+                continue
+            leaf: dict[str, object] = {"forward": name, "inputs": self.random.choice(["x", "y"])}
+            clocks = [{"every": 2}, *({"every": update} for update in updates[:1])]
+            modes = [{"mode": "eval"}, {"mode": ["eval", "train"], "train": False}]
+            leaf |= self.random.choice([*modes, *clocks])
+            if not is_circular({**self.ops, "leaf": leaf}):
+                self.ops[self.new("leaf")] = leaf
+        if self.chance(0.25):
+            reset = self.random.choice(["epoch", "never", "step", "2 steps"])
+            seen = self.random.choice(self.values.names(["forward"], self.ops) or ["x"])
+            metric = self.random.choice(
+                [{"metric": "mean", "inputs": seen}, {"metric": "accuracy", "inputs": [seen, "label"]}]
+            )
+            self.ops["watched"] = {**metric, "reset": reset}
+
+    def finish(self) -> dict:
+        """Return the document, its ops in random order."""
+        names = list(self.ops)
+        self.random.shuffle(names)
+        values = [name for name in names if {"forward", "call", "loss", "random"} & self.ops[name].keys()]
+        values = [name for name in values if "outputs" not in self.ops[name] and "update" not in self.ops[name]]
+        values = [name for name in values if not self.is_set(name)]
+        outputs = self.random.sample(values, self.random.randint(1, len(values)))
+        shape = {"shape": ["batch", self.size]}
+        document = {
+            "graphspec": 1,
+            "name": "random",
+            "seed": self.random.randint(0, 99),
+            "rng": "portable",
+            "inputs": {"x": shape, "y": shape, "label": {"shape": ["batch"], "dtype": "int64"}},
+            "models": self.models,
+            "ops": {name: self.ops[name] for name in names},
+        }
+        return document if self.chance(0.15) else {**document, "outputs": outputs}
+
+    def is_set(self, name: str) -> bool:
+        """Return whether a value is a gradient set."""
+        op = self.ops.get(name, {})
+        return "transform" in op or name in self.sets()
+
+    def sets(self) -> set[str]:
+        """Return the gradient sets."""
+        return {name for name in self.ops if name.startswith("set")}
+
+    def with_buffers(self, model: str) -> bool:
+        """Return whether a model has BatchNorm."""
+        return has_buffers(self.models, model)

@@ -1,0 +1,62 @@
+"""Compiled steps give the numbers of the oracle, whatever the order policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from compiler import Plan
+from graphspec.diagnostics import SpecError
+from tests.oracle.optimizers import DegenerateError
+from tests.properties.agreement import POLICIES, find_difference, is_single, modes_of, run, run_oracle, try_specs
+from tests.properties.execution import Execution
+from tests.properties.plans import plan_of
+from tests.properties.programs import emit_changed, find_deferred
+from tests.properties.specs import random_spec
+
+CHUNKS = 10
+SPECS = int(os.environ.get("STEPGRAPH_SPECS", "1000"))
+"""How many random specs are tried; a smaller number for a quick look."""
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_random_specs_give_the_numbers_of_the_oracle_under_every_policy(chunk):
+    tally = try_specs(range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS), POLICIES)
+    assert tally.mismatches == []
+    assert set(tally.rejected) <= {"E-TWO-VERSIONS"}
+    assert tally.agreed >= 0.8 * tally.specs - 5
+    assert tally.executed + tally.same == len(POLICIES) * tally.agreed
+
+
+def test_the_order_of_least_memory_agrees_too():
+    tally = try_specs(range(20_000, 20_030), ("memory",))
+    assert tally.mismatches == []
+    assert tally.agreed > 20
+
+
+def find_silent_mistakes() -> Iterator[tuple[Plan, list]]:
+    """Yield steps that write one update too early without raising anything."""
+    for seed in range(25):
+        try:
+            plan = plan_of(random_spec(Random(seed)), "listed")
+        except SpecError:
+            continue
+        for _, _, program, _ in find_deferred(plan):
+            right = run(Execution(plan), plan.spec, modes_of(plan))
+            with suppress(RuntimeError):
+                found = run(Execution(plan, emit_changed(program)), plan.spec, modes_of(plan))
+                yield from [(plan, found)] if find_difference(found, right) else []
+
+
+def test_the_oracle_finds_updates_that_are_written_too_early():
+    told = []
+    for plan, found in find_silent_mistakes():
+        with suppress(DegenerateError):
+            meant = run_oracle(plan.spec, Execution(plan).shapes(), modes_of(plan))
+            told.append(find_difference(found, meant, is_single(plan.spec)) != "")
+    assert len(told) >= 5
+    assert all(told)

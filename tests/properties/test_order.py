@@ -1,0 +1,119 @@
+"""Writes stand as early as they may, deferrals are those of the definition and as few as possible."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from random import Random
+
+import pytest
+
+from compiler import Plan
+from graphspec.diagnostics import SpecError
+from graphspec.ops import CopyOp, EmaOp
+from tests.oracle.meaning import Meaning, Versions
+from tests.oracle.order import Order
+from tests.properties.plans import find_cloned, find_sequence, plan_of
+from tests.properties.specs import random_spec
+
+SEEDS = range(80)
+AT_ONCE = ("apply", "blend", "assign", "transform")
+"""What is done as soon as it can be: writes, and the transforms of gradients before them."""
+
+
+Known = tuple[Plan, Mapping, Order, set[tuple[str, str]]]
+
+
+@functools.cache
+def orders(seed: int, policy: str) -> tuple[Known, ...]:
+    """Return the functions of a random spec's train plan, with what the definition says of their order."""
+    try:
+        return tuple(_describe(plan_of(random_spec(Random(seed)), policy)))
+    except SpecError:
+        return ()
+
+
+def _describe(plan: Plan) -> Iterator[Known]:
+    meaning = Meaning(plan.spec, "train")
+    gated = {gate.op for gate in plan.program.mode("train").gates}
+    for made, function in zip(plan.program.mode("train").functions, plan.to_json()["functions"], strict=True):
+        firing = meaning.firing(find_live(meaning, (set(meaning.present) - gated) | set(made.gated)))
+        order = Order(Versions(meaning, firing))
+        yield plan, function, order, order.constraints(find_cloned(function))
+
+
+def find_live(meaning: Meaning, admitted: set[str]) -> set[str]:
+    """Return what is admitted without averages and copies of what nothing writes."""
+    live = set(admitted)
+    for name in meaning.gated():
+        op = meaning.ops[name]
+        if isinstance(op, EmaOp | CopyOp) and name in live:
+            source = f"{op.ema if isinstance(op, EmaOp) else op.copy_}.params"
+            if not any(source in meaning.writes(other) for other in meaning.past[name] & live):
+                live.discard(name)
+    return live
+
+
+@pytest.mark.parametrize("policy", ["fewest", "listed", "memory"])
+def test_no_write_stands_later_than_its_last_predecessor_requires(policy):
+    late = []
+    for seed in SEEDS:
+        for plan, function, order, pairs in orders(seed, policy):
+            sequence = find_sequence(function)
+            assert sorted(sequence) == sorted(order.nodes), seed
+            late += [f"{seed}: {name}" for name in find_idle(plan, function, order, pairs)]
+    assert late == []
+
+
+def find_idle(plan: Plan, function: Mapping, order: Order, pairs: set[tuple[str, str]]) -> Iterator[str]:
+    """Yield the writes between which and their last predecessor something stands that is not done at once too."""
+    sequence = find_sequence(function)
+    position = {name: index for index, name in enumerate(sequence)}
+    quick = {one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE}
+    for write in (one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE[:3]):
+        last = max((position[before] for before, after in pairs if after == write), default=-1)
+        between = set(sequence[last + 1 : position[write]]) - quick
+        if between and getattr(plan.spec.ops[write], "defer", "auto") == "auto":
+            yield f"{write} stands behind {sorted(between)}"
+
+
+@pytest.mark.parametrize("policy", ["fewest", "listed", "memory", "latest"])
+def test_every_sequence_keeps_the_order_of_the_definition(policy):
+    for seed in SEEDS:
+        for _, function, _, pairs in orders(seed, policy):
+            position = {name: index for index, name in enumerate(find_sequence(function))}
+            broken = [(before, after) for before, after in pairs if position[before] > position[after]]
+            assert broken == [], seed
+
+
+def derives_all(order: Order) -> bool:
+    """Return whether every update takes the gradient of its own loss and may be written at once."""
+    updates = [order.ops[name] for name in order.updates]
+    return all(op.loss is not None and op.defer == "auto" for op in updates)
+
+
+def deferred_in(plan: Plan, function: Mapping) -> set[str]:
+    return {one.subject for one in plan.graphs[function["name"]].decisions if one.code == "DEFER"}
+
+
+@pytest.mark.parametrize("policy", ["fewest", "listed", "memory"])
+def test_deferred_is_what_must_wait_for_something_behind_its_own_gradient(policy):
+    counted = 0
+    for seed in SEEDS:
+        for plan, function, order, pairs in orders(seed, policy):
+            if derives_all(order):
+                assert deferred_in(plan, function) == order.find_late(find_sequence(function), pairs), seed
+                counted += 1
+    assert counted > len(SEEDS) / 2
+
+
+def test_fewest_is_the_least_of_all_orders_of_up_to_five_updates():
+    counted, deferred = 0, 0
+    for seed in SEEDS:
+        for plan, function, order, pairs in orders(seed, "fewest"):
+            if derives_all(order) and 2 <= len(order.updates) <= 5:
+                found = len(deferred_in(plan, function))
+                assert found == order.find_fewest(pairs), seed
+                counted, deferred = counted + 1, deferred + found
+    assert counted > 30
+    assert deferred > 20

@@ -1,0 +1,38 @@
+"""What is wrong is rejected, with the code that says so and no other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from graphspec.diagnostics import SpecError
+from tests.properties.plans import plan_of
+from tests.properties.rejections import MISTAKES, random_rejected, sound_pair
+from tests.properties.specs import random_spec
+
+
+def codes(document: dict) -> set[str]:
+    try:
+        plan_of(document)
+    except SpecError as error:
+        return {one.code for one in error.diagnostics if one.severity == "error"}
+    return set()
+
+
+def test_a_mistake_in_a_random_spec_is_told_by_its_code_alone():
+    tried: Counter[str] = Counter()
+    for seed in range(130):
+        document, mistake = random_rejected(Random(seed))
+        expected = mistake.partition(" ")[0]
+        found = codes(document)
+        assert expected in found, (seed, mistake)
+        assert found == {expected} or found <= {expected, *codes(random_spec(Random(seed)))}, (seed, mistake)
+        tried[mistake] += 1
+    assert set(tried) == set(MISTAKES)
+
+
+def test_without_the_mistake_the_parts_are_accepted():
+    models, ops = sound_pair()
+    shape = {"shape": ["batch", 3]}
+    document = {"graphspec": 1, "name": "sound", "inputs": {"p": shape, "q": shape}, "models": models, "ops": ops}
+    assert codes(document) == set()

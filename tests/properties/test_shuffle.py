@@ -1,0 +1,60 @@
+"""The order in which a spec lists its ops means nothing, but for train-mode forwards of models with buffers."""
+
+from __future__ import annotations
+
+from random import Random
+
+from graphspec.diagnostics import SpecError
+from tests.oracle.optimizers import DegenerateError
+from tests.properties.agreement import find_difference, is_single, modes_of, run, run_oracle
+from tests.properties.execution import Execution
+from tests.properties.models import has_buffers
+from tests.properties.plans import plan_of
+from tests.properties.rejections import random_rejected
+from tests.properties.specs import random_spec
+
+
+def shuffled(document: dict, seed: int) -> dict:
+    """Return a document listed otherwise, forwards of models with BatchNorm in their order."""
+    names, models = list(document["ops"]), document["models"]
+    called = {name: op.get("forward") for name, op in document["ops"].items()}
+    kept = [name for name in names if called[name] in models and has_buffers(models, called[name])]
+    Random(seed).shuffle(names)
+    places = sorted(names.index(name) for name in kept)
+    for place, name in zip(places, kept, strict=True):
+        names[place] = name
+    return {**document, "ops": {name: document["ops"][name] for name in names}}
+
+
+def problems(document: dict) -> list[str]:
+    """Return the codes of the errors of a document; of its warnings where it has no errors."""
+    try:
+        return sorted(one.code for one in plan_of(document).warnings)
+    except SpecError as error:
+        return sorted(one.code for one in error.diagnostics if one.severity == "error")
+
+
+def test_another_listing_gives_the_same_numbers():
+    compared = 0
+    for seed in range(40):
+        document = random_spec(Random(seed))
+        try:
+            first, second = plan_of(document), plan_of(shuffled(document, seed))
+        except SpecError:
+            continue
+        one, other = Execution(first), Execution(second)
+        try:
+            run_oracle(first.spec, one.shapes(), modes_of(first))
+        except DegenerateError:
+            continue
+        found = [run(each, first.spec, modes_of(first)) for each in (one, other)]
+        assert find_difference(found[1], found[0], is_single(first.spec)) == "", seed
+        compared += 1
+    assert compared > 25
+
+
+def test_another_listing_gives_the_same_errors_and_warnings():
+    documents = [random_spec(Random(seed)) for seed in range(100)]
+    documents += [random_rejected(Random(seed))[0] for seed in range(100)]
+    for seed, document in enumerate(documents):
+        assert problems(shuffled(document, seed)) == problems(document), seed
