@@ -8,7 +8,7 @@ DEV := .venv
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test check kills schemas clean
+.PHONY: help demo examples test check kills soak schemas clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ check: $(DEV)/installed  ## check format, lint, types and layers
 
 kills: $(DEV)/installed  ## kill runs with SIGKILL, 50 times for each of four specs, and compare how they end
 	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.resilience 50
+
+SOAK_SECONDS ?= 600
+soak: $(DEV)/installed  ## compare more random specs with the oracle (SOAK_SECONDS=600), behind those tried already
+	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.properties.soak --seconds $(SOAK_SECONDS)
 
 schemas: $(DEV)/installed  ## regenerate schemas/*.json
 	$(DEV)/bin/python -m graphspec.jsonschema schemas

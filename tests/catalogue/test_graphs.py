@@ -82,6 +82,8 @@ def test_by_hand_a_compiled_critic_has_no_second_derivative():
     trial = train("gradient-penalty")
     net, batch = make_net(trial.start["critic"]), next(batches(trial.plan))
     critic, x = torch.compile(net, backend="aot_eager"), batch["x"].requires_grad_()
-    (slope,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="double backward"):
-        torch.autograd.grad(slope.square().sum(), list(net.parameters()))
+    # A compiled backward that gives its buffers away is refused one gradient earlier, with another message.
+    with torch._functorch.config.patch(donated_buffer=False):
+        (slope,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="double backward"):
+            torch.autograd.grad(slope.square().sum(), list(net.parameters()))

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
-from runtime.backends.torch.emission import syntax
+import pytest
+
+from compiler import compile_step
+from graphspec.load import load
+from runtime.backends.torch.emission import layout, syntax
 from runtime.backends.torch.emission.layout import WIDTH, lay_out
+from runtime.backends.torch.emission.module import emit_module
 from runtime.backends.torch.emission.text import Block, Line, Source, print_code
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def line(text: str, **fields) -> Line:
@@ -68,3 +76,22 @@ def test_lines_know_the_op_they_come_from():
 def test_infinities_and_negative_numbers_are_written_as_python_reads_them():
     for value in (float("inf"), -float("inf"), -2.5, 1e-8, True, None, (1, (2.0, "x")), {"a": -1}):
         assert eval("\n".join(lay_out(ast.Expr(value=syntax.literal(value)), 0))) == value
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: path.stem)
+def test_the_short_way_to_double_quotes_gives_the_same_text_as_the_tokenizer(path, monkeypatch):
+    program = compile_step(load(path)).program
+    text = emit_module(program).text
+    monkeypatch.setattr(layout, "_is_plain", lambda text: False)
+    assert emit_module(program).text == text
+    assert '["' in text
+
+
+@pytest.mark.parametrize(
+    "text", ["f'a{b}c'", "b'a'", "'a\\n'", "['', 'a', \"'\", b'']", "f('a') if 'b' in c else d['e']"]
+)
+def test_only_plain_strings_change_their_quotes(text):
+    statement = ast.parse(f"x = {text}").body[0]
+    (line,) = lay_out(statement, 0)
+    assert ast.dump(ast.parse(line).body[0]) == ast.dump(statement)
+    assert line == layout._double_quoted(ast.unparse(statement))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 
@@ -51,6 +51,8 @@ def test_other_tools_can_read_it(tmp_path):
 
 
 def _plain(value):
+    if isinstance(value, Pace):
+        return asdict(value)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -15,7 +15,9 @@ Bracketed = ast.Call | ast.List | ast.Tuple | ast.Dict
 
 def lay_out(statement: ast.stmt, indent: int) -> tuple[str, ...]:
     """Return the lines of a statement without a body (or of the header of one with a body), indented."""
-    lines = _break_statement(_header(statement), WIDTH - indent)
+    header = _header(statement)
+    header.lineno = 1  # ``ast.unparse`` looks up the type comment of a statement's line, and fails where it has none
+    lines = _break_statement(header, WIDTH - indent)
     return tuple(" " * indent + line for line in lines)
 
 
@@ -61,7 +63,8 @@ def _is_stack(expression: ast.expr) -> bool:
     if not isinstance(expression, ast.Call):
         return False
     nested = any(isinstance(argument, ast.Call) for argument in expression.args)
-    is_container = unparse(expression.func) in ("nn.Sequential", "Residual") and nested and len(expression.args) > 1
+    is_container = nested and len(expression.args) > 1
+    is_container = is_container and unparse(expression.func) in ("nn.Sequential", "Residual")
     return is_container or any(_is_stack(argument) for argument in expression.args)
 
 
@@ -82,9 +85,16 @@ def _take_apart(expression: Bracketed) -> tuple[str, list[tuple[str, ast.expr]],
 
 def unparse(node: ast.AST) -> str:
     """Return the source of a syntax tree with double quotes around strings."""
-    ast.fix_missing_locations(node)
     text = ast.unparse(node)
-    return _double_quoted(text) if "'" in text else text
+    if "'" not in text:
+        return text
+    return text.replace("'", '"') if _is_plain(text) else _double_quoted(text)
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether every quote of a source is a single one around a literal without a prefix: most are."""
+    before = text.split("'")[:-1:2]
+    return '"' not in text and "\\" not in text and not any(part[-1:].isalnum() for part in before)
 
 
 def _double_quoted(text: str) -> str:

@@ -39,17 +39,20 @@ def emit_module(program: Program, provided: Iterable[str] = (), *, debug: bool =
     """
     given = frozenset(provided)
     library = read_library()
-    # Written twice: which support code is used shows in the first text, and only that takes names from the spec.
-    first = _emit_parts(program, choose_names(program, library.definitions, debug=debug), given)
-    used = frozenset(name for part in first for name in _find_names(part))
+    # Which support code is used shows in the first text, and only that takes names from the spec: where the support
+    # code that is not used took some too, the text is written again.
+    careful = choose_names(program, library.definitions, debug=debug)
+    parts = tuple(_emit_parts(program, careful, given))
+    used = frozenset(name for part in parts for name in _find_names(part))
     support = select_support(sorted(used), library)
     names = choose_names(program, (each.name for each in support.definitions), debug=debug)
+    parts = parts if names == careful else tuple(_emit_parts(program, names, given))
     page = print_code(
         (
             Source(text=_docstring(program, names, given)),
             *import_lines(used, support, user_imports(program, names, given)),
             Source(text=""),
-            *_emit_parts(program, names, given),
+            *parts,
             *_support_code(support),
         )
     )

@@ -1,0 +1,150 @@
+"""The properties that mutants of the analysis are tried on, one random spec at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from random import Random
+
+from graphspec.graph import GraphSpec
+from graphspec.load import load
+from tests.oracle.meaning import Meaning, Versions
+from tests.oracle.optimizers import DegenerateError
+from tests.oracle.order import Order
+from tests.properties.agreement import POLICIES, Tally, try_spec
+from tests.properties.flags import find_flags, meant_flags
+from tests.properties.necessity import undo_deferrals
+from tests.properties.plans import find_sequence
+from tests.properties.rejections import random_rejected
+from tests.properties.special import document_of
+from tests.properties.test_order import deferred_in, derives_all, find_idle, find_live, orders
+from tests.properties.test_rejections import codes
+from tests.properties.test_retain import find_gradients, find_sharing
+
+
+def fails(name: str, case: int | str) -> bool:
+    """Return whether a property does not hold for a spec, or what it runs stops with an error."""
+    try:
+        return not PROPERTIES[name](case)
+    except DegenerateError:
+        return False
+    except (RuntimeError, KeyError, NameError):
+        return True
+
+
+def agrees(case: int | str) -> bool:
+    """Compare the numbers with the oracle, under three policies."""
+    return not try_spec(document_of(case), POLICIES, Tally())
+
+
+def keeps_order(case: int) -> bool:
+    """Look whether all that the definition orders is in order."""
+    return all(
+        find_sequence(function).index(before) < find_sequence(function).index(after)
+        for _, function, _, pairs in orders.__wrapped__(case, "fewest")
+        for before, after in pairs
+    )
+
+
+def is_early(case: int) -> bool:
+    """Look whether every write stands as early as it may."""
+    return not any(
+        True for one in orders.__wrapped__(case, "listed") for _ in find_idle(one[0], one[1], one[2], one[3])
+    )
+
+
+def defers_right(case: int) -> bool:
+    """Compare the deferred updates with those that must wait by the definition."""
+    return all(
+        deferred_in(plan, function) == order.find_late(find_sequence(function), pairs)
+        for plan, function, order, pairs in orders.__wrapped__(case, "listed")
+        if derives_all(order)
+    )
+
+
+def defers_least(case: int) -> bool:
+    """Compare the number of deferrals with the least of all orders."""
+    return all(
+        len(deferred_in(plan, function)) == order.find_fewest(pairs)
+        for plan, function, order, pairs in orders.__wrapped__(case, "fewest")
+        if derives_all(order) and 2 <= len(order.updates) <= 5
+    )
+
+
+def retains_right(case: int) -> bool:
+    """Compare the graphs that are kept with those that later gradients share."""
+    found = [(find_gradients(one[1]), one[2]) for one in orders.__wrapped__(case, "fewest")]
+    return all({name for name in kept if kept[name]} == find_sharing(list(kept), order) for kept, order in found)
+
+
+def flags_right(case: int) -> bool:
+    """Compare what is recorded, frozen and detached with what the paths of the definition say."""
+    return all(
+        flags == meant_flags(name, order)
+        for _, function, order, _ in orders.__wrapped__(case, "fewest")
+        for name, flags in find_flags(function).items()
+    )
+
+
+def needs_deferrals(case: int) -> bool:
+    """Undo every deferral."""
+    return not undo_deferrals([case]).needless
+
+
+def rejects_mistakes(case: int) -> bool:
+    """Look whether a mistake is told by its code."""
+    document, mistake = random_rejected(Random(case))
+    return mistake.partition(" ")[0] in codes(document)
+
+
+def accepts_right(case: int | str) -> bool:
+    """Look whether exactly those specs are rejected in which something would need two versions at once."""
+    document = document_of(case)
+    spec = load(json.dumps(document) + "\n")
+    return is_clocked(spec) or codes(document) == ({"E-TWO-VERSIONS"} if needs_two_versions(spec) else set())
+
+
+def is_clocked(spec: GraphSpec) -> bool:
+    """Return whether some op does not fire in every step, so that there is more than one order to look at."""
+    return any(op.every is not None or op.start is not None or op.until is not None for op in spec.ops.values())
+
+
+def needs_two_versions(spec: GraphSpec) -> bool:
+    """Return whether the order of the definition is circular, even with all buffers cloned."""
+    meaning = Meaning(spec, "train")
+    before: dict[str, set[str]] = {}
+    for first, second in Order(Versions(meaning, meaning.firing(find_live(meaning, set(meaning.present))))).hard:
+        before.setdefault(second, set()).add(first)
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+PROPERTIES: Mapping[str, Callable[..., bool]] = {
+    "numbers": agrees,
+    "order": keeps_order,
+    "earliest": is_early,
+    "deferred": defers_right,
+    "fewest": defers_least,
+    "retain": retains_right,
+    "flags": flags_right,
+    "necessity": needs_deferrals,
+    "mistakes": rejects_mistakes,
+    "versions": accepts_right,
+}
+TESTS: Mapping[str, str] = {
+    "numbers": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle_under_every_policy",
+    "order": "test_order.test_every_sequence_keeps_the_order_of_the_definition",
+    "earliest": "test_order.test_no_write_stands_later_than_its_last_predecessor_requires",
+    "deferred": "test_order.test_deferred_is_what_must_wait_for_something_behind_its_own_gradient",
+    "fewest": "test_order.test_fewest_is_the_least_of_all_orders_of_up_to_five_updates",
+    "retain": "test_retain.test_a_gradient_keeps_its_graph_iff_a_later_one_shares_its_path",
+    "flags": "test_mutants.test_graphs_are_recorded_frozen_and_cut_as_the_definition_says",
+    "necessity": "test_necessity.test_every_deferral_is_needed",
+    "mistakes": "test_rejections.test_a_mistake_in_a_random_spec_is_told_by_its_code_alone",
+    "versions": "test_mutants.test_exactly_those_specs_are_rejected_that_need_two_versions_at_once",
+}
+"""The test that asks for each property of many specs."""

@@ -1,0 +1,40 @@
+"""A mutant of the analysis: the compiler with one function or table that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+
+from tests.properties.mutations import Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One wrong function or table of the compiler."""
+
+    name: str
+    says: str
+    place: str
+    """``module:name`` in the compiler, where the name is looked up when it is used."""
+    change: Change
+    killer: str = ""
+    """The property that fails; nothing for a mutant that changes no step."""
+    case: int | str = 0
+    """The seed of a random spec for which it fails, or the name of a special one."""
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the compiler be wrong for a while."""
+        module, _, path = self.place.partition(":")
+        *owners, name = path.split(".")
+        owner = import_module(f"compiler.{module}")
+        for one in owners:
+            owner = getattr(owner, one)
+        original = getattr(owner, name)
+        setattr(owner, name, self.change(original))
+        try:
+            yield
+        finally:
+            setattr(owner, name, original)

@@ -1,0 +1,55 @@
+"""The mutants; ``python -m tests.properties.mutants 100`` tries each, and what kills it, on 100 random specs."""
+
+from __future__ import annotations
+
+import sys
+
+from compiler.ir import Hazard
+from tests.properties import mutations as to
+from tests.properties.killers import fails
+from tests.properties.mutant import Mutant
+from tests.properties.mutants_of_graphs import MUTANTS_OF_GRAPHS
+from tests.properties.mutants_of_order import MUTANTS_OF_ORDER
+
+MUTANTS = (*MUTANTS_OF_ORDER, *MUTANTS_OF_GRAPHS)
+EQUIVALENT = (
+    Mutant(
+        name="no-buffer-war-of-training",
+        says="Averages of buffers need not wait for gradients through train-mode forwards.",
+        place="pipeline:find_hazards",
+        change=to.drop(Hazard.BUFFER_WAR, where=to.is_training),
+    ),
+    Mutant(
+        name="no-raw",
+        says="A reader need not wait for the write of its version.",
+        place="pipeline:find_hazards",
+        change=to.drop(Hazard.RAW),
+    ),
+    Mutant(
+        name="no-waw",
+        says="A write need not wait for the write before.",
+        place="pipeline:find_hazards",
+        change=to.drop(Hazard.WAW),
+    ),
+    Mutant(
+        name="no-order-of-statistics-and-averages",
+        says="Averages need not wait for train-mode forwards of their target.",
+        place="passes.hazards:_find_order_hazards",
+        change=to.give(()),
+    ),
+)
+"""Mutants that change no program: another rule says the same. docs/correctness.md says which."""
+
+
+def main(count: int) -> None:
+    """Print, for every mutant, its property, and for how many of the first random specs that fails."""
+    print(f"| mutant | | fails | of {count} specs |\n|---|---|---|---|")
+    for mutant in MUTANTS:
+        sound = [seed for seed in range(count) if not fails(mutant.killer, seed)]
+        with mutant.applied():
+            found = [seed for seed in sound if fails(mutant.killer, seed)]
+        print(f"| {mutant.name} | {mutant.says} | {mutant.killer} | {len(found)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

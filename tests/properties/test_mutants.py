@@ -1,0 +1,63 @@
+"""Every mutant of the analysis is killed by a property; those that are not change no plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from graphspec.diagnostics import SpecError
+from tests.properties.killers import PROPERTIES, TESTS, accepts_right, fails, flags_right
+from tests.properties.mutants import EQUIVALENT, MUTANTS
+from tests.properties.plans import plan_of
+from tests.properties.special import document_of
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+def test_a_mutant_is_killed_by_its_property(mutant):
+    assert not fails(mutant.killer, mutant.case)
+    with mutant.applied():
+        assert fails(mutant.killer, mutant.case)
+    assert not fails(mutant.killer, mutant.case)
+
+
+def test_every_property_is_asked_for_by_a_test():
+    assert TESTS.keys() == PROPERTIES.keys()
+    for test in TESTS.values():
+        module, _, name = test.partition(".")
+        assert hasattr(import_module(f"tests.properties.{module}"), name)
+
+
+def test_the_page_tells_every_mutant_and_its_property():
+    page = (Path(__file__).parents[2] / "docs" / "correctness.md").read_text(encoding="utf-8")
+    rows = [f"| `{one.name}` | {one.says} | {one.killer} | {one.case} |" for one in MUTANTS]
+    rows += [f"- `{one.name}`: " for one in EQUIVALENT]
+    assert [row for row in rows if row not in page] == []
+
+
+def compiled(seed: int) -> list[object]:
+    """Return all that a backend is told but comments, under two policies, or the codes of the errors."""
+    try:
+        modes = [mode for order in ("fewest", "listed") for mode in plan_of(document_of(seed), order).program.modes]
+    except SpecError as error:
+        return sorted(one.code for one in error.diagnostics)
+    functions = [function for mode in modes for function in mode.functions]
+    return [replace(one, notes=()) for function in functions for one in function.instructions]
+
+
+@pytest.mark.parametrize("mutant", EQUIVALENT, ids=lambda one: one.name)
+def test_a_mutant_without_a_killer_changes_no_program(mutant):
+    for seed in range(30):
+        expected = compiled(seed)
+        with mutant.applied():
+            assert compiled(seed) == expected, seed
+
+
+def test_graphs_are_recorded_frozen_and_cut_as_the_definition_says():
+    assert [seed for seed in range(100) if not flags_right(seed)] == []
+
+
+def test_exactly_those_specs_are_rejected_that_need_two_versions_at_once():
+    assert [seed for seed in range(300) if not accepts_right(seed)] == []

@@ -1,0 +1,76 @@
+"""What comes of one random spec: agreement with the oracle, a rejection, nothing that can be judged, or a failure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from compiler import Plan, compile_step
+from graphspec.diagnostics import SpecError
+from graphspec.load import load
+from tests.oracle.optimizers import DegenerateError
+from tests.properties.agreement import POLICIES, Tally, codes_of, compare
+
+Document = Mapping[str, object]
+Kind = Literal["agreed", "rejected", "degenerate", "mismatch", "refused", "error"]
+FAILURES = ("mismatch", "refused", "error")
+EXPECTED = "E-TWO-VERSIONS"
+"""The one thing that may be wrong with a random spec: all else is valid by construction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a spec under all policies.
+
+    ``what`` is the code of a rejection, why it is degenerate, what differed, or the error that was raised.
+    """
+
+    kind: Kind
+    what: str = ""
+    executed: int = 0
+    """Programs that ran."""
+    same: int = 0
+    """Plans of another policy whose program is one that ran."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the compiler or the oracle is wrong."""
+        return self.kind in FAILURES
+
+    def is_like(self, other: Verdict) -> bool:
+        """Return whether two failures are of one sort: numbers differ, the same codes, the same type of error."""
+        if self.kind != other.kind or self.kind == "mismatch":
+            return self.kind == other.kind
+        return self.what.partition(":")[0] == other.what.partition(":")[0]
+
+
+def judge(document: Document, policies: Sequence[str] = POLICIES) -> Verdict:
+    """Compile a document under every policy, run what came of it, and compare it with the oracle."""
+    tally = Tally()
+    try:
+        return _judge(document, policies, tally)
+    except DegenerateError as error:
+        return Verdict(kind="degenerate", what=str(error), executed=tally.executed, same=tally.same)
+    except Exception as error:
+        return Verdict(kind="error", what=f"{type(error).__name__}: {error}", executed=tally.executed)
+
+
+def _judge(document: Document, policies: Sequence[str], tally: Tally) -> Verdict:
+    plans = [_plan(document, policy) for policy in policies]
+    made = [plan for plan in plans if isinstance(plan, Plan)]
+    if len(made) < len(plans):
+        codes = sorted({plan for plan in plans if isinstance(plan, str)})
+        is_expected = not made and codes == [EXPECTED]
+        return Verdict(kind="rejected" if is_expected else "refused", what=", ".join(codes))
+    mismatch = compare(made[0].spec, made, tally)
+    return Verdict(kind="mismatch" if mismatch else "agreed", what=mismatch, executed=tally.executed, same=tally.same)
+
+
+def _plan(document: Document, policy: str) -> Plan | str:
+    """Return a plan, or the codes of the errors."""
+    try:
+        return compile_step(load(json.dumps(document) + "\n"), "torch", policy)
+    except SpecError as error:
+        return codes_of(error)
