@@ -49,6 +49,13 @@ def find_parameter_cells(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     }
 
 
+def find_tied(spec: GraphSpec, model: str) -> tuple[str, ...]:
+    """Return the other models with which a model shares parameters."""
+    cells = find_parameter_cells(spec)
+    own = frozenset(cells.get(model, ()))
+    return tuple(name for name, held in cells.items() if name != model and not own.isdisjoint(held))
+
+
 def _join(groups: list[set[str]], members: set[str]) -> None:
     """Merge a pair of tied models into the groups."""
     touched = [group for group in groups if group & members]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from compiler.cells import find_tied
 from compiler.diagnose import place_in
 from compiler.facts import ModelFacts, find_used_models
 from compiler.graph import sort
@@ -87,6 +88,7 @@ def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, bac
         buffers=layers.buffers if layers is not None else (),
         like=spec.shadows()[facts.name].ema if own is None else own.like,
         initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
+        tied=find_tied(spec, facts.name),
         trained=facts.updated,
         place=_place(spec, "ops" if own is None else "models", facts.name),
     )

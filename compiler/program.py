@@ -278,6 +278,8 @@ class ModelDecl:
     """The model whose structure this one has; always declared before it."""
     initial: Literal["own", "copy"] = "own"
     """``copy``: starts with the weights and buffers of ``like``; ``own``: drawn under its own name."""
+    tied: tuple[str, ...] = ()
+    """Other models with which it shares parameters."""
     trained: bool = False
     """Some update writes its parameters (in any mode)."""
     place: str = ""

@@ -71,13 +71,14 @@ def main() -> int:
     """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser(description="Plan, explain, train and judge a GAN on handwritten digits.")
     parser.add_argument("--seed", type=int, default=0, help="the seed of weights, noise and data order (default: 0)")
+    parser.add_argument("--backend", choices=["torch", "tensorflow"], default="torch", help="(default: torch)")
     parser.add_argument("--out", type=Path, default=Path("demo-output"), help="where runs go (default: demo-output)")
     arguments = parser.parse_args()
     began = time.perf_counter()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for torch, before it is imported: models this small gain nothing
     folder = make_folder(arguments.out, arguments.seed)
-    show_plans()
-    gan, classifier = train(folder, arguments.seed)
+    show_plans(arguments.backend)
+    gan, classifier = train(folder, arguments.seed, arguments.backend)
     passed = judge_all(gan, classifier, arguments.seed)
     for picture in ("samples.png", "curves.png"):
         print(f"look at {folder / 'gan' / picture}")
@@ -95,21 +96,27 @@ def make_folder(parent: Path, seed: int) -> Path:
     raise AssertionError("counting ends never")
 
 
-def show_plans() -> None:
-    """Print the GAN's plan, and the reason of an update that has to wait in another step."""
+def show_plans(backend: str) -> None:
+    """Print the GAN's plan, and the reason of an update that has to wait in another step, on PyTorch."""
     say("One training step is declared in YAML. This is the order that was found for it:")
-    command("plan", relative(GAN))
+    command("plan", relative(GAN), *on(backend))
     say("No update waits there. With a loss for each of CycleGAN's translators, one must, whatever the order. Why?")
     command("explain", relative(SEPARATE), "step_to_negative")
 
 
-def train(folder: Path, seed: int) -> tuple[Step, Step]:
+def train(folder: Path, seed: int, backend: str) -> tuple[Step, Step]:
     """Train the GAN, and the classifier that judges it; return both as they are at the end."""
+    settings = (*on(backend), "--seed", str(seed), "--device", "cpu")
     say("Train the GAN on 1,437 real handwritten digits:")
-    command("run", relative(GAN), "--seed", str(seed), "--device", "cpu", "--out", str(folder / "gan"))
+    command("run", relative(GAN), *settings, "--out", str(folder / "gan"))
     say("Train the judge on the same digits:")
-    command("run", relative(CLASSIFIER), "--seed", str(seed), "--device", "cpu", "--out", str(folder / "classifier"))
+    command("run", relative(CLASSIFIER), *settings, "--out", str(folder / "classifier"))
     return reopen(folder / "gan"), reopen(folder / "classifier")
+
+
+def on(backend: str) -> tuple[str, ...]:
+    """Return the option for a backend that is not the default."""
+    return () if backend == "torch" else ("--backend", backend)
 
 
 def say(text: str) -> None:

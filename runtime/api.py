@@ -22,6 +22,7 @@ def build(
     models: Mapping[str, object] | None = None,
     dtype: Literal["float32", "float64"] = "float32",
     debug: bool = False,
+    jit_compile: bool = False,
 ) -> Step:
     """Build a plan on a device (``auto``: cuda, mps, else cpu) and check it before the first step.
 
@@ -30,6 +31,7 @@ def build(
     parameters and draws; inputs declared as float32 or float64 are converted to it. Raises SpecError with every problem
     found. A step built with ``debug`` checks every number it makes and raises StepError at the first that is not finite
     (GS261) and at a gradient of weights that are no longer there (GS262); its numbers are the same, and it is slower.
+    ``jit_compile`` lets XLA compile the step, on TensorFlow alone (GS268): its numbers differ in the last bits.
     """
     request = BuildRequest(
         device=device,
@@ -39,6 +41,7 @@ def build(
         directory=_find_directory(plan),
         dtype=dtype,
         debug=debug,
+        jit_compile=jit_compile,
     )
     return Step(find_backend(plan.program.backend).build(plan, request))
 

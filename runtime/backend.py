@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from compiler import Plan
 from compiler.program import InputDecl, Program
-from runtime.packed import PackedModel
+from runtime.packed import PackedModel, PackedProgram
 from runtime.probe import Probe
 from runtime.state import State
 
@@ -36,6 +36,8 @@ class BuildRequest:
     """The type of parameters, of draws, and of inputs declared float32 or float64."""
     debug: bool = False
     """Check every value, gradient and write of a step as it is made."""
+    jit_compile: bool = False
+    """Let XLA compile the step: TensorFlow alone."""
 
 
 class Engine(ABC):
@@ -106,8 +108,8 @@ class Engine(ABC):
         """Return the parameters and persistent buffers of a model under its own names for them, as they are now."""
 
     @abstractmethod
-    def pack_program(self, program: Program) -> bytes:
-        """Return a program of one function without draws or writes as a file that the framework alone can run.
+    def pack_program(self, program: Program) -> PackedProgram:
+        """Return a program of one function without draws or writes as files that the framework alone can run.
 
         Raises SpecError: GS265 where the framework cannot follow what the models do.
         """

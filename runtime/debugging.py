@@ -134,9 +134,22 @@ def find_seed(folder: Path) -> int:
     Raises SpecError: GS240, GS241, GS242 no checkpoint that can be read, GS263 no step was kept in it.
     """
     try:
-        return Fields(content=read_checkpoint(folder).sections).part("origin").whole("seed")
+        return _read_origin(folder).whole("seed")
     except ValueError:
         raise _not_kept(folder) from None
+
+
+def find_framework(folder: Path) -> str:
+    """Return the framework under which a step was kept; raises as :func:`find_seed`."""
+    try:
+        return _read_origin(folder).text("backend")
+    except ValueError:
+        raise _not_kept(folder) from None
+
+
+def _read_origin(folder: Path) -> Fields:
+    """Return where the numbers of a checkpoint come from."""
+    return Fields(content=read_checkpoint(folder).sections).part("origin")
 
 
 def replay(folder: Path, step: Step) -> dict[str, object]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.program import InputDecl, Program, Random
 from runtime.checkpoints.sealed import open_object
 from runtime.checkpoints.versions import find_versions
-from runtime.packed import PackedModel
+from runtime.packed import PackedModel, PackedProgram
 from runtime.pure import Pure
 from runtime.state import Plain
 
@@ -30,11 +30,15 @@ class ExportedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedProgram:
-    """The file of a program, and what it computes."""
+    """The file or folder of a program, and what it computes."""
 
     file: str
     pure: Pure
-    content: bytes
+    packed: PackedProgram
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of every file by its path."""
+        return {f"{self.file}/{path}" if path else self.file: content for path, content in self.packed.files.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class Exported:
     def files(self) -> dict[str, bytes]:
         """Return the content of every file but the listing."""
         files = {model.file: model.packed.content for model in self.models.values()}
-        return files if self.program is None else {**files, self.program.file: self.program.content}
+        return files if self.program is None else {**files, **self.program.files()}
 
     def describe(self, program: Program, origin: Mapping[str, Plain]) -> bytes:
         """Return the listing as JSON: what every file is, and where it comes from."""
@@ -68,32 +72,52 @@ def find_listed(folder: Path) -> frozenset[str]:
         return frozenset()
     weights, program = content.get("weights"), content.get("program")
     parts = (*(weights.values() if isinstance(weights, dict) else ()), program)
-    files = [part["file"] for part in parts if isinstance(part, dict) and "file" in part]
-    return frozenset({LISTING, *map(str, files)}) if content.get("export") else frozenset()
+    files = [path for part in parts if isinstance(part, dict) for path in _list_files(part)]
+    return frozenset({LISTING, *files}) if content.get("export") else frozenset()
 
 
-def _mark(name: str, content: bytes) -> dict[str, Plain]:
-    """Return what tells a file from others."""
-    return {"file": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+def _list_files(part: Mapping[str, Plain]) -> Iterator[str]:
+    """Yield the paths of the files of a model or program in a listing."""
+    file, inner = part.get("file"), part.get("files")
+    match file, inner:
+        case str(), dict():
+            yield from (f"{file}/{path}" for path in inner)
+        case str(), _:
+            yield file
+        case _:
+            return
+
+
+def _mark(content: bytes) -> dict[str, Plain]:
+    """Return what tells the content of a file from others."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _describe_model(model: ExportedModel) -> Plain:
     """Return whose weights a file has, and what they are."""
     found = model.packed.tensors.items()
     tensors: dict[str, Plain] = {key: {"shape": [*shape], "dtype": dtype} for key, (shape, dtype) in found}
-    return {**_mark(model.file, model.packed.content), "of": model.source, "tensors": tensors}
+    return {"file": model.file, **_mark(model.packed.content), "of": model.source, "tensors": tensors}
 
 
 def _describe_program(program: ExportedProgram) -> Plain:
     """Return the mode, inputs and outputs of a program."""
     pure = program.pure
     return {
-        **_mark(program.file, program.content),
+        "file": program.file,
+        **_mark_program(program.packed),
         "mode": pure.mode,
         "inputs": {entry.name: _describe_input(entry, pure.drawn.get(entry.name)) for entry in pure.program.inputs},
         "outputs": [*pure.outputs],
         "left_out": [*pure.left_out],
     }
+
+
+def _mark_program(packed: PackedProgram) -> dict[str, Plain]:
+    """Return what tells the file of a program from others, or every file in its folder."""
+    if "" in packed.files:
+        return _mark(packed.files[""])
+    return {"files": {path: _mark(content) for path, content in packed.files.items()}}
 
 
 def _describe_input(entry: InputDecl, drawn: Random | None) -> Plain:

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 from compiler import Plan
@@ -103,8 +103,9 @@ def _pack_program(plan: Plan, engine: Engine, wanted: Wanted) -> ExportedProgram
     """Return the program of a mode."""
     mode = find_mode(plan.program, plan.spec, wanted.mode)
     pure = _convert(purify(plan, mode, engine.averaged(), wanted.values), engine)
-    file = f"{name_folder(plan.program.name, 1).name}.pt2"
-    return ExportedProgram(file=file, pure=pure, content=engine.pack_program(pure.program))
+    packed = engine.pack_program(pure.program)
+    name = f"{name_folder(plan.program.name, 1).name}{packed.suffix}"
+    return ExportedProgram(file=name, pure=pure, packed=packed)
 
 
 def _convert(pure: Pure, engine: Engine) -> Pure:
@@ -119,9 +120,18 @@ def _require_free(place: Path) -> None:
         if place.exists():
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         return
-    others = sorted({entry.name for entry in place.iterdir()} - find_listed(place))
+    others = _find_others(place, find_listed(place))
     if others:
         raise OSError(errno.EEXIST, f"a folder stands there with what is no part of an export ({others[0]})")
+
+
+def _find_others(place: Path, listed: frozenset[str]) -> list[str]:
+    """Return what is in a folder and not listed; what lies deeper is only looked at where the top is as listed."""
+    top = {entry.name for entry in place.iterdir()} - {name.partition("/")[0] for name in listed}
+    if top:
+        return sorted(top)
+    folders = {parent.as_posix() for name in listed for parent in PurePosixPath(name).parents}
+    return sorted({entry.relative_to(place).as_posix() for entry in place.rglob("*")} - listed - folders)
 
 
 def _remove_rests(place: Path) -> None:

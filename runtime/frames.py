@@ -35,6 +35,13 @@ def raised_in(error: BaseException) -> tuple[str, ...]:
     return ("\n".join(("raised in:", *(f"  {frame}" for frame in frames))),) if frames else ()
 
 
+def raised_at(lines: Iterable[tuple[str, int, str]]) -> tuple[str, ...]:
+    """Return a note with those of some lines, each (file, number, function), that belong to the user; none: nothing."""
+    summaries = [traceback.FrameSummary(*line) for line in lines]
+    frames = [_show(frame) for frame in summaries if _is_users(frame.filename)]
+    return ("\n".join(("raised in:", *(f"  {frame}" for frame in frames))),) if frames else ()
+
+
 def _is_users(file: str) -> bool:
     """Tell whether a file is the user's: not generated, not ours, not a framework's, not the standard library's."""
     if file.startswith(("<", *_OURS, *_FOREIGN)):

@@ -1,4 +1,4 @@
-"""Packed models: the weights of a model as the content of a file."""
+"""Packed models and programs: the weights of a model, and a mode of a step, as the content of files."""
 
 from __future__ import annotations
 
@@ -14,3 +14,16 @@ class PackedModel:
     tensors: Mapping[str, tuple[tuple[int, ...], str]]
     notes: tuple[str, ...] = ()
     """What of the model the file does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedProgram:
+    """A program that the framework alone can run: one file, or a folder of files.
+
+    ``files`` are contents by path inside the folder, parts separated by ``/``; the one file of a program that is no
+    folder has the path ``""``.
+    """
+
+    suffix: str
+    """How the name of the file or folder ends: ``.pt2``."""
+    files: Mapping[str, bytes]

@@ -9,7 +9,10 @@ from graphspec.suggestions import closest
 from runtime.backend import Backend
 from runtime.problems import problem
 
-BACKENDS: Mapping[str, str] = {"torch": "runtime.backends.torch.backend:TorchBackend"}
+BACKENDS: Mapping[str, str] = {
+    "torch": "runtime.backends.torch.backend:TorchBackend",
+    "tensorflow": "runtime.backends.tensorflow.backend:TensorFlowBackend",
+}
 
 
 def find_backend(name: str) -> Backend:

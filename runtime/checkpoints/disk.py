@@ -36,15 +36,17 @@ def replace_file(path: Path, content: bytes) -> None:
 def replace_folder(place: Path, files: Mapping[str, bytes]) -> None:
     """Write a folder of files as a whole or not at all; one that was there is replaced.
 
-    It is made under a hidden name beside its place and moved there.
+    It is made under a hidden name beside its place and moved there. A name may be a path with ``/``.
     """
     make_folder(place.parent)
     making = hidden_beside(place, "new")
     try:
         making.mkdir()
         for name, content in files.items():
+            make_folder((making / name).parent)
             write_file(making / name, content)
-        sync_folder(making)
+        for folder in {making, *((making / name).parent for name in files)}:
+            sync_folder(folder)
         _put(making, place)
     except BaseException:
         shutil.rmtree(making, ignore_errors=True)

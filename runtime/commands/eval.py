@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from runtime.commands.options import Allow, CheckpointOption, Device, RunFolder
+from runtime.commands.options import Allow, CheckpointOption, Device, RunFolder, Xla
 from runtime.terminal import say
 
 Data: TypeAlias = Annotated[
@@ -33,13 +33,16 @@ def evaluate(
     data: Data = None,
     checkpoint: CheckpointOption = "best",
     device: Device = "auto",
+    xla: Xla = False,
     allow: Allow = None,
     format: FormatOption = Format.text,
 ) -> None:
     """Evaluate a run: one pass over a data set with the weights of its best checkpoint, or of another."""
     from runtime.runs.judging import Question, judge
 
-    answer = judge(Question(folder=run, data=data, choice=checkpoint, device=device, allow=tuple(allow or ())))
+    given = tuple(allow or ())
+    question = Question(folder=run, data=data, choice=checkpoint, device=device, allow=given, jit_compile=xla)
+    answer = judge(question)
     if format is Format.json:
         figures = {name: value if math.isfinite(value) else None for name, value in answer.figures.items()}
         say(json.dumps({"checkpoint": str(answer.path), "data": answer.data, "figures": figures}))

@@ -64,7 +64,9 @@ def _check_choice(text: str) -> str:
     return text
 
 
-Device: TypeAlias = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]
+Device: TypeAlias = Annotated[
+    str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps; gpu and gpu:1 with TensorFlow.")
+]
 Allow: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -73,6 +75,9 @@ Allow: TypeAlias = Annotated[
         callback=_check_packages,
         help="Import classes out of this package. May be repeated.",
     ),
+]
+Xla: TypeAlias = Annotated[
+    bool, typer.Option("--xla", help="Let XLA compile the step (TensorFlow only); the last bits of numbers change.")
 ]
 RunFolder: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")]
 CheckpointOption: TypeAlias = Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from runtime.commands.options import Allow, Backend, BackendOption, Device, Order, OrderOption, Overrides, SpecPath
+from runtime.commands.options import Allow, Backend, Device, Order, OrderOption, Overrides, SpecPath, Xla
 from runtime.interrupt import Interrupted
 from runtime.terminal import has_moving_lines, say
 
@@ -21,6 +21,10 @@ class Debugging(StrEnum):
     nan = "nan"
 
 
+Framework: TypeAlias = Annotated[
+    Backend | None,
+    typer.Option("--backend", help="The framework the step is made for (default: torch; of a run that goes on: its)."),
+]
 Seed: TypeAlias = Annotated[int | None, typer.Option("--seed", help="The seed, instead of the spec's.")]
 Steps: TypeAlias = Annotated[int | None, typer.Option("--steps", min=1, help="Steps to train, instead of the spec's.")]
 Out: TypeAlias = Annotated[
@@ -41,7 +45,7 @@ Replay: TypeAlias = Annotated[
 def run(
     spec: SpecPath,
     overrides: Overrides = None,
-    backend: BackendOption = Backend.torch,
+    backend: Framework = None,
     device: Device = "auto",
     order: OrderOption = Order.fewest,
     seed: Seed = None,
@@ -50,6 +54,7 @@ def run(
     resume: Resume = False,
     debug: Debug = None,
     replay: Replay = None,
+    xla: Xla = False,
     allow: Allow = None,
     plain: PlainOption = False,
 ) -> None:
@@ -65,7 +70,7 @@ def run(
         path=spec,
         spec=load(spec, overrides or ()),
         overrides=tuple(overrides or ()),
-        backend=backend.value,
+        backend=None if backend is None else backend.value,
         order=order.value,
         device=device,
         seed=seed,
@@ -74,6 +79,7 @@ def run(
         allow=allow or (),
         resume=resume,
         debug="nan" if debug is not None or replay is not None else None,
+        jit_compile=xla,
         stream=sys.stdout,
         moving=not plain and has_moving_lines(sys.stdout),
     )

@@ -13,9 +13,6 @@ from runtime.diagnosis.process import run_apart
 from runtime.probe import Probe
 from runtime.registry import BACKENDS
 
-PLANNED = ("tensorflow",)
-"""Frameworks that plans are made for, whether or not there is a backend that runs them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
@@ -33,12 +30,10 @@ class Framework:
 
 
 def find_frameworks(packages: Mapping[str, Package]) -> Iterator[Framework]:
-    """Yield every framework that plans are made for, probed in a process of its own."""
-    for name in dict.fromkeys((*BACKENDS, *PLANNED)):
+    """Yield every framework that steps are built for, probed in a process of its own."""
+    for name in BACKENDS:
         package = packages[name]
-        if name not in BACKENDS:
-            yield Framework(name=name, trouble="plans are made for it; no backend of this version runs them")
-        elif package.version is None:
+        if package.version is None:
             yield Framework(name=name, trouble="not installed", help=package.install)
         else:
             yield _probe(name, package)

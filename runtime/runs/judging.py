@@ -24,6 +24,8 @@ class Question:
     choice: str
     device: str
     allow: tuple[str, ...]
+    jit_compile: bool = False
+    """Whether XLA compiles the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,13 @@ def judge(question: Question) -> Answer:
     Raises SpecError: GS240-GS243 the run or the checkpoint, GS219 the spec has no such mode, GS220 no such data, and
     what opening the data or building the step raises.
     """
-    run = reopen(question.folder, choice=question.choice, device=question.device, allow=question.allow)
+    run = reopen(
+        question.folder,
+        choice=question.choice,
+        device=question.device,
+        allow=question.allow,
+        jit_compile=question.jit_compile,
+    )
     mode = "eval" if run.spec.run.eval is None else run.spec.run.eval.mode
     spec, role = _find_data(run, question.data)
     with importable(run.directory):

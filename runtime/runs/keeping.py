@@ -94,7 +94,11 @@ def find_state(checkpoint: Checkpoint) -> State:
     """Return the state of the step in a checkpoint; raise SpecError (GS241) where it has none."""
     others = set(find_arrays(checkpoint.sections.get(DATA)))
     arrays = {name: array for name, array in checkpoint.arrays.items() if name not in others}
-    return State(arrays=arrays, counters=_section(checkpoint, "counters"))
+    match checkpoint.sections.get("origin"):
+        case {"backend": str() as backend}:
+            return State(arrays=arrays, counters=_section(checkpoint, "counters"), backend=backend)
+        case _:
+            return State(arrays=arrays, counters=_section(checkpoint, "counters"))
 
 
 def find_best(checkpoint: Checkpoint) -> int | None:

@@ -11,6 +11,7 @@ from runtime.checkpoints import Checkpoint, Store, read_checkpoint
 from runtime.folder import RECORD, find_numbers, name_folder
 from runtime.problems import problem
 from runtime.runs.changes import Change, compare_specs, refuse_changes
+from runtime.runs.crossing import compare_backends
 from runtime.runs.record import Record, name_spec, read_record
 
 
@@ -23,10 +24,11 @@ class Past:
     changes: tuple[Change, ...]
 
 
-def find_past(spec: GraphSpec, wanted: Path | None) -> Past:
+def find_past(spec: GraphSpec, wanted: Path | None, backend: str | None = None) -> Past:
     """Return the run in a folder, or without one the newest run of the spec's name under ``runs``.
 
-    Raises SpecError: GS243 its record is missing or damaged, GS245 the spec has another structure now, GS246 no run.
+    ``backend`` is the framework that it shall go on under, None its own. Raises SpecError: GS243 its record is missing
+    or damaged, GS245 the spec has another structure now, GS246 no run.
     """
     folder = find_newest(spec.name) if wanted is None else wanted
     if folder is None or not folder.is_dir():
@@ -35,7 +37,7 @@ def find_past(spec: GraphSpec, wanted: Path | None) -> Past:
     changes = compare_specs(load(record.spec, name=name_spec(folder)), spec)
     if any(change.kind == "structure" for change in changes):
         raise refuse_changes(folder, changes)
-    return Past(folder=folder, record=record, changes=changes)
+    return Past(folder=folder, record=record, changes=(*compare_backends(record.backend, backend, spec), *changes))
 
 
 def find_newest(name: str) -> Path | None:

@@ -36,7 +36,14 @@ class Reopened:
     """Where the run's spec lies, which relative paths start from."""
 
 
-def reopen(folder: Path, *, choice: str = "best", device: str = "auto", allow: Sequence[str] = ()) -> Reopened:
+def reopen(
+    folder: Path,
+    *,
+    choice: str = "best",
+    device: str = "auto",
+    allow: Sequence[str] = (),
+    jit_compile: bool = False,
+) -> Reopened:
     """Return a run as one of its checkpoints left it.
 
     ``choice`` is ``best`` (the newest where no best is kept), ``newest``, or the number of a step.
@@ -48,7 +55,8 @@ def reopen(folder: Path, *, choice: str = "best", device: str = "auto", allow: S
     checkpoint = read_checkpoint(path)
     source = Path(os.path.normpath(folder / record.spec_path))
     with importable(source.parent):
-        step = build(_compile(spec, record), device=device, seed=record.seed, allow=allow)
+        plan = _compile(spec, record)
+        step = build(plan, device=device, seed=record.seed, allow=allow, jit_compile=jit_compile)
     step.restore(find_state(checkpoint))
     return Reopened(record=record, spec=spec, path=path, step=step, directory=source.parent)
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from compiler import Plan
     from runtime.step import Step
 
+DEFAULT = "torch"
+"""The framework of a new run where nobody asks for one."""
+
 
 def perform(request: Request) -> Outcome:
     """Run a spec from its data to its files, or go on with a run.
@@ -56,11 +59,12 @@ def retake(request: Request, folder: Path) -> Mapping[str, float]:
     Raises SpecError: what the step raised then, where it does again; GS240-GS242, GS263, GS264 a folder that does not
     hold such a step.
     """
-    from runtime.debugging import find_seed, replay
+    from runtime.debugging import find_framework, find_seed, replay
 
     with importable(request.path.parent), terminable():
         seed = find_seed(folder)
-        plan = _compile(request, pacing.find_pace(request.spec, request.path) or Pace())
+        backend = request.backend or find_framework(folder)
+        plan = _compile(request, backend, pacing.find_pace(request.spec, request.path) or Pace())
         step = _build(request, plan, seed)
         outputs = replay(folder, step)
     return scalars({name: step.numpy(value) for name, value in outputs.items()})
@@ -68,14 +72,14 @@ def retake(request: Request, folder: Path) -> Mapping[str, float]:
 
 def prepare(request: Request) -> Session:
     """Return the run, ready to train; the data is opened before a framework is imported, so that errors come early."""
-    past = find_past(request.spec, request.out) if request.resume else None
+    past = find_past(request.spec, request.out, request.backend) if request.resume else None
     seed = _find_seed(request, past)
     feed = _open(request, "train", seed)
     judged = None if request.spec.run.eval is None else _open(request, find_role(request.spec), seed)
     wanted = request.steps if request.steps is not None or past is None else past.record.steps or None
     pace = find_pace(request.spec, feed, wanted)
     agenda = find_agenda(request.spec, pace)
-    plan = _compile(request, pace)
+    plan = _compile(request, request.backend or (DEFAULT if past is None else past.record.backend), pace)
     step = _build(request, plan, seed)
     for each in (feed, judged):
         if each is not None:
@@ -112,11 +116,11 @@ def _open(request: Request, role: str, seed: int) -> Feed:
     return open_feed(request.spec, role, seed=seed, allow=request.allow, directory=request.path.parent)
 
 
-def _compile(request: Request, pace: Pace) -> Plan:
+def _compile(request: Request, backend: str, pace: Pace) -> Plan:
     """Return the plan after printing its warnings."""
     from compiler import compile_step
 
-    plan = compile_step(request.spec, backend=request.backend, order=request.order, pace=pace)
+    plan = compile_step(request.spec, backend=backend, order=request.order, pace=pace)
     show(plan.warnings, request.spec.texts())
     if request.spec.run.images is not None:
         find_image_mode(request.spec, plan.program)
@@ -125,18 +129,24 @@ def _compile(request: Request, pace: Pace) -> Plan:
 
 def _build(request: Request, plan: Plan, seed: int) -> Step:
     with working(request.stream, f"building {request.spec.name}", moving=request.moving):
-        debug = request.debug is not None
-        return api.build(plan, device=request.device, seed=seed, allow=request.allow, debug=debug)
+        return api.build(
+            plan,
+            device=request.device,
+            seed=seed,
+            allow=request.allow,
+            debug=request.debug is not None,
+            jit_compile=request.jit_compile,
+        )
 
 
 def _describe(request: Request, step: Step, seed: int, wanted: int | None, folder: Path) -> Record:
     """Return the record of a run; its ``steps`` are those asked for, 0 where the spec says how many."""
     return Record(
         name=request.spec.name,
-        versions=find_versions(request.backend),
+        versions=find_versions(step.plan.program.backend),
         seed=seed,
         device=step.device,
-        backend=request.backend,
+        backend=step.plan.program.backend,
         order=request.order,
         steps=wanted or 0,
         spec=render(request.spec),

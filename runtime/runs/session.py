@@ -48,7 +48,8 @@ class Request:
     path: Path
     spec: GraphSpec
     overrides: Sequence[str]
-    backend: str
+    backend: str | None
+    """The framework; where nobody asks for one, that of the run that goes on, or PyTorch."""
     order: str
     device: str
     seed: int | None
@@ -57,6 +58,8 @@ class Request:
     allow: Sequence[str]
     resume: bool
     debug: Literal["nan"] | None
+    jit_compile: bool
+    """Whether XLA compiles the step."""
     stream: TextIO
     moving: bool
     """Whether the stream is a terminal on which a bar can move."""
@@ -65,7 +68,8 @@ class Request:
     def replaying(self) -> str:
         """Return the command line that takes a kept step again, up to the name of its folder."""
         device = () if self.device == "auto" else (self.device,)
-        options = {"-s": self.overrides, "--device": device, "--allow": self.allow}
+        backend = () if self.backend is None else (self.backend,)
+        options = {"-s": self.overrides, "--backend": backend, "--device": device, "--allow": self.allow}
         given = [word for name, values in options.items() for value in values for word in (name, value)]
         return shlex.join(["stepgraph", "run", str(self.path), *given, "--replay"])
 

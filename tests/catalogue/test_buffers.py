@@ -19,7 +19,19 @@ from tests.catalogue.mathematics import (
     mse,
     normed,
 )
-from tests.catalogue.trial import SAME, WRONG, Loop, Trial, batches, distance, plan_of, told, train
+from tests.catalogue.trial import (
+    SAME,
+    WRONG,
+    Loop,
+    Trial,
+    batches,
+    distance,
+    each_backend,
+    plan_of,
+    told,
+    train,
+    waiting,
+)
 
 
 def judged_by_the_old_statistics(world: World, image: torch.Tensor, z: torch.Tensor) -> World:
@@ -51,9 +63,10 @@ class StatisticsMoved(Loop):
         self.d.step()
 
 
+@each_backend
 @pytest.mark.parametrize("order", ["listed", "fewest", "latest"])
-def test_a_gradient_reads_the_statistics_that_its_forward_read(order):
-    trial = train("statistics-read-early", order=order)
+def test_a_gradient_reads_the_statistics_that_its_forward_read(order, backend):
+    trial = train("statistics-read-early", order=order, backend=backend)
     assert trial.error_of(judged_by_the_old_statistics) <= SAME
     assert trial.error_of_loop(StatisticsMoved) > WRONG
 
@@ -84,9 +97,10 @@ class CalledInACircle(Loop):
         self.net.step()
 
 
-def test_statistics_that_no_order_can_keep_are_cloned():
-    trial = train("statistics-in-a-circle")
-    assert told(trial.plan, "SNAPSHOT") == {"steady"}
+@each_backend
+def test_statistics_that_no_order_can_keep_are_cloned(backend):
+    trial = train("statistics-in-a-circle", backend=backend)
+    assert told(trial.plan, "SNAPSHOT") == waiting({"steady"}, backend)
     assert trial.error_of(steady_then_moving) <= SAME
     assert trial.error_of_loop(CalledInACircle) > WRONG
 
@@ -111,8 +125,9 @@ class TeacherInTrainMode(Loop):
         self.student.step()
 
 
-def test_a_model_that_nobody_updates_does_not_drift():
-    trial = train("teacher")
+@each_backend
+def test_a_model_that_nobody_updates_does_not_drift(backend):
+    trial = train("teacher", backend=backend)
     assert trial.error_of(taught_by_a_fixed_teacher) <= SAME
     assert trial.error_of_loop(TeacherInTrainMode) > WRONG
     assert told(plan_of("teacher-in-train-mode"), "W-FROZEN-TRAIN") == {"aim"}
@@ -142,8 +157,9 @@ class WeightsAlone(Loop):
                 old.lerp_(new, 0.1)
 
 
-def test_an_average_over_statistics_says_what_becomes_of_them():
-    trial = train("average-with-statistics")
+@each_backend
+def test_an_average_over_statistics_says_what_becomes_of_them(backend):
+    trial = train("average-with-statistics", backend=backend)
     assert trial.error_of(averaged_with_statistics) <= SAME
     assert trial.error_of_loop(WeightsAlone) > WRONG
     with pytest.raises(SpecError, match="E-BUFFERS"):
@@ -183,8 +199,9 @@ class Merged(Loop):
         self.d.step()
 
 
-def test_calls_of_a_model_with_batch_norm_are_neither_merged_nor_split():
-    two, one = train("two-calls"), train("one-call")
+@each_backend
+def test_calls_of_a_model_with_batch_norm_are_neither_merged_nor_split(backend):
+    two, one = train("two-calls", backend=backend), train("one-call", backend=backend)
     assert two.error_of(in_two_calls) <= SAME
     assert one.error_of(in_one_call) <= SAME
     assert two.error_of_loop(Merged) > WRONG
@@ -210,16 +227,19 @@ def dropped_out(g: Weights, d: Weights, z: torch.Tensor, of_d: torch.Tensor, of_
     return descend(lambda g: high(judge(d, mlp(g, z), of_g)), g), descend(lambda d: low(judge(d, fake, of_d)), d)
 
 
-def test_two_calls_have_two_masks_and_one_call_has_one():
-    two, one = train("two-masks"), train("one-mask")
+@each_backend
+def test_two_calls_have_two_masks_and_one_call_has_one(backend):
+    two, one = train("two-masks", backend=backend), train("one-mask", backend=backend)
     assert with_masks(two, "d_kept", "g_kept") <= SAME
     assert with_masks(two, "d_kept", "d_kept") > WRONG
     assert with_masks(one, "kept", "kept") <= SAME
 
 
-def test_a_call_elsewhere_changes_no_mask():
-    alone = train("two-masks")
-    beside = train("two-masks", "ops.elsewhere={forward: d, inputs: image}", "outputs=[d_kept, g_kept, elsewhere]")
+@each_backend
+def test_a_call_elsewhere_changes_no_mask(backend):
+    outputs = "outputs=[d_kept, g_kept, elsewhere]"
+    alone = train("two-masks", backend=backend)
+    beside = train("two-masks", "ops.elsewhere={forward: d, inputs: image}", outputs, backend=backend)
     for one, other in zip(alone.outputs, beside.outputs, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in ("d_kept", "g_kept"))
 

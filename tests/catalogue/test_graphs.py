@@ -8,7 +8,7 @@ from torch.func import grad
 
 from tests.catalogue.mathematics import World, descend, mlp, mse
 from tests.catalogue.references import at_the_start
-from tests.catalogue.trial import SAME, WRONG, Loop, batches, make_net, told, train
+from tests.catalogue.trial import SAME, WRONG, Loop, batches, each_backend, make_net, told, train
 
 
 def by_one_loss(world: World, x: torch.Tensor) -> World:
@@ -32,16 +32,18 @@ class BackwardTwice(Loop):
         loss.backward(inputs=list(self.nets["encoder"].parameters()))
 
 
-def test_a_graph_is_kept_where_a_later_gradient_runs_through_it():
-    trial = train("one-loss-two-updates", order="listed")
+@each_backend
+def test_a_graph_is_kept_where_a_later_gradient_runs_through_it(backend):
+    trial = train("one-loss-two-updates", order="listed", backend=backend)
     assert told(trial.plan, "RETAIN") == {"step_decoder"}
     assert trial.error_of(by_one_loss) <= SAME
     with pytest.raises(RuntimeError, match="a second time"):
         trial.error_of_loop(BackwardTwice)
 
 
-def test_no_graph_is_kept_where_only_a_value_is_shared():
-    trial = train("stored-fake", order="listed")
+@each_backend
+def test_no_graph_is_kept_where_only_a_value_is_shared(backend):
+    trial = train("stored-fake", order="listed", backend=backend)
     assert told(trial.plan, "RETAIN") == set()
     assert trial.error_of(at_the_start) <= SAME
 
@@ -71,8 +73,9 @@ class PenaltyOfAConstant(Loop):
         self.critic.step()
 
 
-def test_a_gradient_that_is_differentiated_is_recorded():
-    trial = train("gradient-penalty")
+@each_backend
+def test_a_gradient_that_is_differentiated_is_recorded(backend):
+    trial = train("gradient-penalty", backend=backend)
     assert told(trial.plan, "CREATE_GRAPH") == {"slope"}
     assert trial.error_of(with_a_penalty) <= SAME
     assert trial.error_of_loop(PenaltyOfAConstant) > WRONG

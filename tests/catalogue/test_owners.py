@@ -7,7 +7,20 @@ import torch
 
 from runtime import build
 from tests.catalogue.mathematics import Weights, World, descend, mlp, mse, slopes
-from tests.catalogue.trial import SAME, WRONG, Loop, batches, distance, make_net, plan_of, told, train, world_of
+from tests.catalogue.trial import (
+    SAME,
+    WRONG,
+    Loop,
+    batches,
+    distance,
+    each_backend,
+    make_net,
+    plan_of,
+    told,
+    train,
+    waiting,
+    world_of,
+)
 
 LIMIT = 0.2
 
@@ -41,9 +54,10 @@ class ClampedMeanwhile(Loop):
         self.g.step()
 
 
-def test_a_projection_waits_with_its_update():
-    trial = train("clipped-critic", order="listed")
-    assert told(trial.plan, "DEFER") == {"step_c"}
+@each_backend
+def test_a_projection_waits_with_its_update(backend):
+    trial = train("clipped-critic", order="listed", backend=backend)
+    assert told(trial.plan, "DEFER") == waiting({"step_c"}, backend)
     assert trial.error_of(clamped_afterwards) <= SAME
     assert trial.error_of_loop(ClampedMeanwhile) > WRONG
 
@@ -59,8 +73,9 @@ def weighed_by_the_old_rate(world: World, state: torch.Tensor) -> World:
     }
 
 
-def test_a_temperature_that_steps_first_leaves_the_policys_loss_alone():
-    trial = train("temperature", order="listed")
+@each_backend
+def test_a_temperature_that_steps_first_leaves_the_policys_loss_alone(backend):
+    trial = train("temperature", order="listed", backend=backend)
     assert trial.error_of(weighed_by_the_old_rate) <= SAME
     policy, rate = make_net(trial.start["policy"]), torch.nn.Parameter(*trial.start["rate"].values())
     (batch, *_) = batches(trial.plan)
@@ -150,7 +165,8 @@ class TwoOwners(Loop):
             optimizer.step()
 
 
-def test_a_shared_body_has_one_owner():
-    trial = train("one-owner")
+@each_backend
+def test_a_shared_body_has_one_owner(backend):
+    trial = train("one-owner", backend=backend)
     assert trial.error_of(one_step_for_all) <= SAME
     assert trial.error_of_loop(TwoOwners) > WRONG

@@ -11,7 +11,6 @@ import pytest
 
 from graphspec import SpecError
 from tests.catalogue.test_refused import AT_BUILD
-from tests.catalogue.test_waiting import FOR_TENSORFLOW
 from tests.catalogue.trial import SPECS, plan_of
 
 TESTS = SPECS.parent
@@ -62,11 +61,11 @@ ENTRIES = {
     "two forwards, then two backwards": "waiting",
     "gradients past the reducer": "waiting",
     "no_sync too late": "waiting",
-    "tape used twice": "waiting",
+    "tape used twice": "shown",
     "loss outside the tape": "impossible",
-    "slots in the second trace": "waiting",
+    "slots in the second trace": "shown",
     "trainable flag": "impossible",
-    "frozen batch norm": "waiting",
+    "frozen batch norm": "shown",
 }
 
 
@@ -136,8 +135,7 @@ def find_tests(path):
 @each_row
 def test_a_row_is_of_the_kind_of_its_specs(row):
     folders = {spec.split("/")[0] if "/" in spec else "" for spec in row.specs}
-    backend = "" if ("GS218", "") in row.codes else "waiting"
-    assert {"shown": "", "impossible": "refused", "waiting": backend}[row.kind] in folders
+    assert {"shown": "", "impossible": "refused", "waiting": "waiting"}[row.kind] in folders
 
 
 @each_row
@@ -157,4 +155,3 @@ def find_told(spec):
         yield from ((each["code"], each["subject"]) for each in found["decisions"])
         yield from ((each["code"], each["op"]) for each in found["warnings"])
     yield from (("GS212", "") for name in AT_BUILD if spec == f"refused/{name}")
-    yield from (("GS218", "") for name in FOR_TENSORFLOW if spec == name)

@@ -8,7 +8,7 @@ from torch import nn
 
 from tests.catalogue.mathematics import World, descend, high, low, mlp, mse, sgd, slopes
 from tests.catalogue.references import all_losses_first, at_the_start, judged_by_the_new
-from tests.catalogue.trial import SAME, WRONG, Loop, plan_of, told, train
+from tests.catalogue.trial import SAME, WRONG, Loop, each_backend, plan_of, told, train, waiting
 from tests.catalogue.user_code import PastTheCounter
 
 PAST = "models.d.optimizer={class: 'tests.catalogue.user_code:PastTheCounter', lr: 0.1}"
@@ -47,9 +47,10 @@ class FirstFused(DiscriminatorFirst):
         self.g, self.d = self.sgd("g"), self.sgd("d", fused=True)
 
 
+@each_backend
 @pytest.mark.parametrize("order", ["listed", "fewest", "latest"])
-def test_a_discriminator_that_steps_first_waits_for_the_generators_gradient(order):
-    trial = train("shared-fake", order=order)
+def test_a_discriminator_that_steps_first_waits_for_the_generators_gradient(order, backend):
+    trial = train("shared-fake", order=order, backend=backend)
     assert told(plan_of("shared-fake", order="listed"), "DEFER") == {"step_d"}
     assert told(plan_of("shared-fake", order="fewest"), "DEFER") == set()
     assert trial.error_of(at_the_start) <= SAME
@@ -76,9 +77,10 @@ def both_at_one_forward(world: World, image: torch.Tensor) -> World:
     return {"net": sgd(sgd(w, first), second)}
 
 
-def test_two_gradients_of_one_convolution_are_both_taken_before_it_is_written():
-    trial = train("conv-on-data", order="listed")
-    assert (told(trial.plan, "DEFER"), told(trial.plan, "W-STALE")) == ({"step", "again"}, {"again"})
+@each_backend
+def test_two_gradients_of_one_convolution_are_both_taken_before_it_is_written(backend):
+    trial = train("conv-on-data", order="listed", backend=backend)
+    assert (told(trial.plan, "DEFER"), told(trial.plan, "W-STALE")) == (waiting({"step", "again"}, backend), {"again"})
     assert trial.error_of(both_at_one_forward) <= SAME
     net, image = nn.Conv2d(1, 2, 3), torch.ones(6, 1, 4, 4)
     out = net(image)
@@ -105,8 +107,9 @@ class Alternating(Loop):
         self.g.step()
 
 
-def test_judging_by_the_old_and_by_the_new_discriminator_are_two_specs():
-    old, new = train("shared-fake"), train("alternating")
+@each_backend
+def test_judging_by_the_old_and_by_the_new_discriminator_are_two_specs(backend):
+    old, new = train("shared-fake", backend=backend), train("alternating", backend=backend)
     assert old.error_of(at_the_start) <= SAME
     assert new.error_of(judged_by_the_new) <= SAME
     assert old.error_of_loop(Alternating) > WRONG
@@ -132,12 +135,13 @@ class CriticFirst(Loop):
         self.policy.step()
 
 
-def test_only_the_critic_waits_and_only_where_it_comes_first():
-    trial = train("critic-and-policy", order="listed")
-    assert told(trial.plan, "DEFER") == {"step_q"}
+@each_backend
+def test_only_the_critic_waits_and_only_where_it_comes_first(backend):
+    trial = train("critic-and-policy", order="listed", backend=backend)
+    assert told(trial.plan, "DEFER") == waiting({"step_q"}, backend)
     assert told(plan_of("critic-and-policy"), "DEFER") == set()
     assert trial.error_of(all_losses_first) <= SAME
-    assert train("critic-and-policy").error_of(all_losses_first) <= SAME
+    assert train("critic-and-policy", backend=backend).error_of(all_losses_first) <= SAME
     assert trial.error_of_loop(CriticFirst) > WRONG
 
 
@@ -164,8 +168,9 @@ class MadeAnew(Loop):
         self.d.step()
 
 
-def test_a_fake_stays_what_it_was_when_its_generator_moves():
-    stored, fresh = train("stored-fake", order="listed"), train("fresh-fake")
+@each_backend
+def test_a_fake_stays_what_it_was_when_its_generator_moves(backend):
+    stored, fresh = train("stored-fake", order="listed", backend=backend), train("fresh-fake", backend=backend)
     assert told(stored.plan, "DEFER") == set()
     assert stored.error_of(at_the_start) <= SAME
     assert fresh.error_of(on_a_fresh_fake) <= SAME

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pytest
 
 from graphspec import SpecError
-from runtime import build
 from tests.catalogue.trial import SPECS, plan_of
 
 WAITING = {
@@ -26,7 +25,6 @@ WAITING = {
     "skipped-momentum": "a precision other than float32",
     "skipped-together": "`on_overflow`",
 }
-FOR_TENSORFLOW = ("one-loss-two-updates", "one-owner", "teacher")
 
 
 @pytest.mark.parametrize("name", WAITING)
@@ -37,11 +35,3 @@ def test_it_waits_for_a_feature(name):
 
 def test_every_spec_that_waits_is_named_here():
     assert {path.stem for path in (SPECS / "waiting").iterdir()} == WAITING.keys()
-
-
-@pytest.mark.parametrize("name", FOR_TENSORFLOW)
-def test_it_is_planned_for_tensorflow_and_waits_for_the_backend(name):
-    plan = plan_of(name, backend="tensorflow")
-    assert plan.warnings == ()
-    with pytest.raises(SpecError, match=r"GS218.*there is no backend 'tensorflow'"):
-        build(plan, device="cpu")

@@ -7,17 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 from torch import nn
 
 from compiler import Plan, compile_step
 from graphspec import load
-from runtime import build
+from runtime import Step, build
 from tests.catalogue.mathematics import Weights, World
 
 SPECS = Path(__file__).parent / "specs"
 STEPS = 6
 ROWS = 6
+BACKENDS = ("torch", "tensorflow")
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
 SAME = 1e-12
 WRONG = 1e-6
 
@@ -74,12 +78,18 @@ def plan_of(name: str, *overrides: str, order: str = "fewest", backend: str = "t
     return compile_step(load(SPECS / f"{name}.yaml", list(overrides)), backend, order)
 
 
-def train(name: str, *overrides: str, order: str = "fewest") -> Trial:
+def train(name: str, *overrides: str, order: str = "fewest", backend: str = "torch") -> Trial:
     """Take six steps of a spec in float64."""
-    step = build(plan_of(name, *overrides, order=order), device="cpu", dtype="float64", allow=["tests"])
-    start = world_of(step.tensors())
-    outputs = tuple(step(batch) for batch in batches(step.plan))
-    return Trial(plan=step.plan, start=start, end=world_of(step.tensors()), outputs=outputs)
+    plan = plan_of(name, *overrides, order=order, backend=backend)
+    step = build(plan, device="cpu", dtype="float64", allow=["tests"])
+    start = world_of(arrays(step, step.tensors()))
+    outputs = tuple(arrays(step, step({key: each.numpy() for key, each in batch.items()})) for batch in batches(plan))
+    return Trial(plan=step.plan, start=start, end=world_of(arrays(step, step.tensors())), outputs=outputs)
+
+
+def arrays(step: Step, found: Mapping[str, object]) -> dict[str, torch.Tensor]:
+    """Return what is a tensor of a step's framework as PyTorch's."""
+    return {name: torch.from_numpy(np.asarray(step.numpy(value))) for name, value in found.items()}
 
 
 def world_of(tensors: Mapping[str, torch.Tensor]) -> World:
@@ -126,6 +136,11 @@ def told(plan: Plan, code: str) -> set[str]:
     found = plan.to_json()
     decisions = {each["subject"] for each in found["decisions"] if each["code"] == code}
     return decisions | {each["op"] for each in found["warnings"] if each["code"] == code}
+
+
+def waiting(names: set[str], backend: str) -> set[str]:
+    """Return which of the updates that wait on PyTorch wait on a backend: tapes keep what they have read."""
+    return names if backend == "torch" else set()
 
 
 def order_of(plan: Plan) -> list[str]:

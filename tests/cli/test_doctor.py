@@ -68,7 +68,8 @@ def test_a_spec_that_is_wrong_is_told_before_anything_else(workdir, capsys):
     assert "error[GS103]" in captured.err
 
 
-def test_a_backend_that_runs_nothing_fails_for_a_spec(workdir, capsys):
+def test_a_backend_that_runs_nothing_fails_for_a_spec(workdir, capsys, monkeypatch):
     Path("spec.yaml").write_text(SPEC)
+    monkeypatch.setattr(frameworks, "run_apart", lambda arguments: Report(trouble="a library is missing"))
     assert execute(["doctor", "spec.yaml", "--backend", "tensorflow"]) == 1
     assert "the backend tensorflow runs nothing here" in capsys.readouterr().err

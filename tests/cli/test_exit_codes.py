@@ -21,7 +21,12 @@ def stepgraph(*arguments: str, **settings) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "from runtime.cli import main; main()", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings}
-    return subprocess.Popen(command, env=environment, text=True, **pipes)
+    # In the background of a shell Ctrl-C is ignored, and children inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, env=environment, text=True, **pipes)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ CODE = {
     "dqn": "cartpole",
 }
 """The module of their own that specs name, by folder."""
+ON_TENSORFLOW = {"custom-classes": "keras_zoo"}
+"""The same for TensorFlow, where it is another module."""
 each_spec = pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 
 
@@ -98,7 +100,8 @@ def test_the_first_line_names_the_schema_and_the_schema_accepts_the_spec(path):
 @each_spec
 def test_a_spec_names_no_python_code_but_the_module_beside_it(path):
     named = set(re.findall(r"\b(\w+):[A-Za-z]", path.read_text(encoding="utf-8")))
-    assert named == ({CODE[path.parent.name]} if path.parent.name in CODE else set())
+    modules = (CODE.get(path.parent.name), ON_TENSORFLOW.get(path.parent.name))
+    assert named == {name for name in modules if name is not None}
     assert all((path.parent / f"{name}.py").exists() for name in named)
 
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from graphspec.durations import Duration
 from graphspec.ops import CopyOp, EmaOp, Op
 from tests.oracle.meaning import WRITERS, Meaning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How many steps an epoch has, and how many samples a step."""
+
+    epoch: int = 2
+    rows: int = 3
 
 
 class Clocks:
     """The steps and counts of every mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
         self.steps: dict[str, int] = {}
         self.counts: dict[tuple[str, str], int] = {}
         self.averaged: set[str] = set()
@@ -20,7 +34,7 @@ class Clocks:
         self.steps[meaning.mode] = step = self.steps.get(meaning.mode, 0) + 1
         admitted: set[str] = set()
         for name in meaning.gated():
-            if _is_inside(meaning.ops[name], step) and self._is_due(name, meaning, step, admitted):
+            if self._is_inside(meaning.ops[name], step) and self._is_due(name, meaning, step, admitted):
                 admitted.add(name)
         return admitted
 
@@ -30,10 +44,10 @@ class Clocks:
             return False
         every = op.every if isinstance(op.every, int) else 1
         if not isinstance(op, EmaOp | CopyOp):
-            return (step - (_first(op) or every)) % every == 0
+            return (step - (self._first(op) or every)) % every == 0
         source = op.ema if isinstance(op, EmaOp) else op.copy_
         writers = (n for n in meaning.past[name] & admitted if isinstance(meaning.ops[n], WRITERS))
-        if not any(f"{source}.params" in meaning.writes(other) for other in writers):
+        if not any(meaning.writes(other).intersection(meaning.storages.cells(source)) for other in writers):
             return False
         key = (meaning.mode, name)
         self.counts[key] = self.counts.get(key, 0) + 1
@@ -43,14 +57,30 @@ class Clocks:
         """Remember which averages there are."""
         self.averaged |= {name for name in firing if isinstance(meaning.ops[name], EmaOp)}
 
+    def _first(self, op: Op) -> int:
+        """Return the first step that ``start`` admits; 0 where it is not written."""
+        return first_step(op.start, self.pace) if op.start is not None else 0
 
-def _first(op: Op) -> int:
-    return int(op.start.count) if op.start is not None else 0
+    def _is_inside(self, op: Op, step: int) -> bool:
+        """Return whether a step is between start and until."""
+        return self._first(op) <= step <= (last_step(op.until, self.pace) if op.until is not None else step)
 
 
-def _is_inside(op: Op, step: int) -> bool:
-    """Return whether a step is between start and until."""
-    return _first(op) <= step <= (int(op.until.count) if op.until is not None else step)
+def first_step(start: Duration, pace: Pace) -> int:
+    """Return the first step, from 1: of an epoch, which begins where the one before ended, or with a certain sample."""
+    count = Fraction(str(start.count))
+    match start.unit:
+        case "epochs":
+            return math.floor((count - 1) * pace.epoch) + 1
+        case "samples":
+            return math.ceil(count / pace.rows)
+        case _:
+            return int(count)
+
+
+def last_step(until: Duration, pace: Pace) -> int:
+    """Return the last step, from 1: of an epoch, or with a certain sample."""
+    return int(until.count) * pace.epoch if until.unit == "epochs" else first_step(until, pace)
 
 
 def decay_of(op: EmaOp) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from tests.oracle import users
 from tests.oracle.numbers import Array, Numbers
 
 Function = Callable[..., Array]
@@ -178,6 +179,7 @@ CALLS: Mapping[str, Function] = {
     "where": where,
     "lerp": lambda n, a, b, weight: _mix(*n.align(a, b, weight)),
     "stop": lambda n, x: x,
+    **users.CALLS,
 }
 
 
@@ -265,6 +267,8 @@ LOSSES: Mapping[str, Function] = {
 
 def loss(n: Numbers, name: str, operands: Sequence[Array], reduction: str, options: Mapping[str, object]) -> Array:
     """Return a loss of operands; a number among them stands for a tensor filled with it. kl_div's mean is over rows."""
+    if name in users.LOSSES:
+        return users.LOSSES[name](n, *operands, **options)
     elements = LOSSES[name](n, *n.align(*operands) if name not in ("cross_entropy", "nll") else operands, **options)
     if reduction == "none":
         return elements

@@ -10,6 +10,8 @@ import numpy as np
 from graphspec.graph import GraphSpec
 from tests.oracle.draws import draw, make_key
 from tests.oracle.layers import walk
+from tests.oracle.likeness import find_origin, find_root
+from tests.oracle.storages import Storages
 
 State = Mapping[str, np.ndarray]
 Shapes = Mapping[str, Mapping[str, tuple[int, ...]]]
@@ -18,8 +20,11 @@ Shapes = Mapping[str, Mapping[str, tuple[int, ...]]]
 
 def initial_state(spec: GraphSpec, model: str, shapes: Mapping[str, tuple[int, ...]], seed: int) -> State:
     """Return the parameters and buffers that a model begins with."""
-    keyed = find_origin(spec, model)
+    keyed, storages = find_origin(spec, model), Storages(spec)
     declared = spec.models[find_root(spec, model)]
+    if declared.class_ is not None:
+        places = {name: storages.place(keyed, name) for name in shapes}
+        return {name: _even(shapes[name], (seed, "initial", *place)) for name, place in places.items()}
     if declared.parameter is not None:
         laws = {"value": str(declared.parameter.init)}
     else:
@@ -27,20 +32,9 @@ def initial_state(spec: GraphSpec, model: str, shapes: Mapping[str, tuple[int, .
     return {name: _initial(name, laws, shapes, (seed, "initial", keyed, name)) for name in shapes}
 
 
-def find_origin(spec: GraphSpec, model: str) -> str:
-    """Return the model whose name keys the weights that a model begins with."""
-    if model not in spec.models:
-        return find_origin(spec, spec.shadows()[model].ema)
-    declared = spec.models[model]
-    return find_origin(spec, declared.like) if declared.like is not None and declared.init == "copy" else model
-
-
-def find_root(spec: GraphSpec, model: str) -> str:
-    """Return the model that says of which layers a model is made."""
-    if model not in spec.models:
-        return find_root(spec, spec.shadows()[model].ema)
-    like = spec.models[model].like
-    return model if like is None else find_root(spec, like)
+def _even(shape: tuple[int, ...], key: tuple[object, ...]) -> np.ndarray:
+    """Return numbers from -1/2 to 1/2: with these, tests fill the parameters of a class before they give it."""
+    return draw(make_key(*key), shape, "uniform") - 0.5
 
 
 def _initial(

@@ -127,6 +127,38 @@ class Call:
             )
         return self._bias(n.join(parts, 2), name, 2)
 
+    def _conv_transpose2d(
+        self,
+        x: Array,
+        name: str,
+        out: int,
+        kernel: object,
+        stride: object = 1,
+        padding: object = 0,
+        output_padding: object = 0,
+        bias: bool = True,
+    ) -> Array:
+        """Add, for every element of x, its multiple of the kernel at its place, and cut the margin off."""
+        n, weight, (down, right), cut = self.numbers, self._get(name, "weight"), pair(stride), pair(padding)
+        high, wide, more = weight.shape[3], weight.shape[4], pair(output_padding)
+        sizes = [(x.shape[3] - 1) * down + high + more[0], (x.shape[4] - 1) * right + wide + more[1]]
+        parts = []
+        for i in range(x.shape[3]):
+            for j in range(x.shape[4]):
+                patch = n.einsum("pbc,pcohw->pbohw", x[:, :, :, i, j], weight)
+                top, left = i * down, j * right
+                parts.append(_surround(n, patch, (top, sizes[0] - top - high, left, sizes[1] - left - wide)))
+        whole = sum(parts[1:], parts[0])
+        ends = [sizes[axis] - cut[axis] for axis in range(2)]
+        return self._bias(whole[:, :, :, cut[0] : ends[0], cut[1] : ends[1]], name, 2)
+
+    def _upsample(self, x: Array, name: str, factor: int, mode: str = "nearest") -> Array:
+        """Return every row and column made of those it stands between: all weights are in two small matrices."""
+        weigh = weigh_nearest if mode == "nearest" else weigh_linear
+        for axis, formula in ((3, "pbchw,pkh->pbckw"), (4, "pbchw,pkw->pbchk")):
+            x = self.numbers.einsum(formula, x, self.numbers.lift(weigh(x.shape[axis], factor)[None]))
+        return x
+
     def _batch_norm(self, x: Array, name: str, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> Array:
         n, shape = self.numbers, [1, 1, -1, *[1] * (x.ndim - 3)]
         if not self.train:
@@ -218,6 +250,31 @@ def _correlate(n: Numbers, x: Array, weight: Array, stride: Sequence[int], dilat
     seen = zip(_windows(x, kernel, stride, dilation), taps, strict=True)
     parts = [n.einsum("pbchw,poc->pbohw", window, tap) for window, tap in seen]
     return sum(parts[1:], parts[0])
+
+
+def _surround(n: Numbers, x: Array, margins: Sequence[int]) -> Array:
+    """Return images with zeros above, below, to the left and to the right."""
+    for axis, before, behind in ((3, *margins[:2]), (4, *margins[2:])):
+        around = [(*x.shape[:axis], width, *x.shape[axis + 1 :]) for width in (before, behind)]
+        first, last = (n.lift(np.zeros((1, *shape[1:]))) for shape in around)
+        x = n.join([first, x, last], axis)
+    return x
+
+
+def weigh_nearest(size: int, factor: int) -> np.ndarray:
+    """Return the matrix that repeats every element ``factor`` times."""
+    return np.repeat(np.eye(size), factor, axis=0)
+
+
+def weigh_linear(size: int, factor: int) -> np.ndarray:
+    """Return the matrix of linear interpolation: element k stands at (k + 1/2) / factor - 1/2, kept within the ends."""
+    found = np.zeros((size * factor, size))
+    for k in range(size * factor):
+        place = min(max((k + 0.5) / factor - 0.5, 0.0), size - 1.0)
+        low = min(int(place), size - 2) if size > 1 else 0
+        found[k, low] += 1 - (place - low)
+        found[k, min(low + 1, size - 1)] += place - low
+    return found
 
 
 def _standard(n: Numbers, x: Array, axes: tuple[int, ...], eps: float) -> Array:

@@ -10,8 +10,9 @@ from functools import cached_property
 
 from graphspec.graph import GraphSpec
 from graphspec.ops import CopyOp, EmaOp, ForwardOp, LossOp, MetricOp, Op, UpdateOp
-from tests.oracle.initial import find_root
 from tests.oracle.layers import has_buffers
+from tests.oracle.likeness import find_root
+from tests.oracle.storages import Storages
 
 WRITERS = (UpdateOp, EmaOp, CopyOp)
 Past = Mapping[str, frozenset[str]]
@@ -22,6 +23,7 @@ class Meaning:
 
     def __init__(self, spec: GraphSpec, mode: str) -> None:
         self.spec, self.mode, self.ops = spec, mode, spec.ops
+        self.storages = Storages(spec)
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
         self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
         self.inputs = {name: self._find_inputs(op) for name, op in spec.ops.items()}
@@ -63,7 +65,7 @@ class Meaning:
         op = self.ops[name]
         match op:
             case UpdateOp():
-                return frozenset(f"{model}.params" for model in op.update)
+                return frozenset(cell for model in op.update for cell in self.storages.cells(model))
             case EmaOp() | CopyOp():
                 target = op.target(name) if isinstance(op, EmaOp) else op.into
                 return frozenset({f"{target}.params"} | ({f"{target}.buffers"} if self.moves_buffers(name) else set()))
@@ -95,7 +97,7 @@ class Meaning:
             pairs |= {(op.every, name)} if isinstance(op.every, str) else set()
             if isinstance(op, EmaOp | CopyOp):
                 source = op.ema if isinstance(op, EmaOp) else op.copy_
-                cells = {f"{source}.params", f"{source}.buffers"}
+                cells = {*self.storages.cells(source), f"{source}.buffers"}
                 pairs |= {
                     (other, name) for other in self.present if self.writes(other) & cells and name in self.present
                 }

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from graphspec.graph import GraphSpec
 from graphspec.ops import EmaOp, MetricOp
-from tests.oracle.clocks import Clocks
+from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.draws import Draws
 from tests.oracle.initial import Shapes, initial_state
 from tests.oracle.meaning import Meaning
 from tests.oracle.slots import Cell, Optimizers
 from tests.oracle.step import State, StepValues
+from tests.oracle.storages import Storages
 
 
 class Oracle:
@@ -22,16 +23,32 @@ class Oracle:
     ``shapes`` are those of all parameters and buffers: the only thing it is told beside the spec.
     """
 
-    def __init__(self, spec: GraphSpec, shapes: Shapes, seed: int | None = None) -> None:
+    def __init__(self, spec: GraphSpec, shapes: Shapes, seed: int | None = None, pace: Pace | None = None) -> None:
         self.spec, self.seed = spec, spec.seed if seed is None else seed
-        self.state = {model: initial_state(spec, model, known, self.seed) for model, known in shapes.items()}
-        self.clocks, self.draws = Clocks(), Draws(self.seed)
+        self.shapes, self.storages = shapes, Storages(spec)
+        first = {model: initial_state(spec, model, known, self.seed) for model, known in shapes.items()}
+        self.held = self.storages.gather(first)
+        """All parameters and buffers by holder: what models share is held once."""
+        self.clocks, self.draws = Clocks(pace or Pace()), Draws(self.seed)
         self.cells: Mapping[str, Cell] = {}
         self.meanings: dict[str, Meaning] = {}
         self.running: dict[tuple[str, str], tuple[float, int, int]] = {}
         self.last: StepValues | None = None
         self.is_vague = False
         """Whether something that has happened hangs on a gradient that may be zero but for rounding."""
+
+    @property
+    def state(self) -> Mapping[str, State]:
+        """Return the parameters and buffers of every model, by the names that it calls them."""
+        return {model: {name: self._read(model, name) for name in known} for model, known in self.shapes.items()}
+
+    def _read(self, model: str, name: str) -> np.ndarray:
+        holder, key = self.storages.place(model, name)
+        return self.held[holder][key]
+
+    def disturb(self, change: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Begin with other weights: what a function makes of those there are."""
+        self.held = {holder: {key: change(value) for key, value in one.items()} for holder, one in self.held.items()}
 
     def step(self, batch: State, mode: str = "train") -> State:
         """Take one step, and return its outputs."""
@@ -41,7 +58,7 @@ class Oracle:
             meaning,
             firing,
             batch=batch,
-            start=self.state,
+            start=self.held,
             optimizers=Optimizers(self.spec, self.cells),
             draws=self.draws,
             number=self.clocks.steps[mode],
@@ -51,7 +68,7 @@ class Oracle:
         for name in firing:
             if isinstance(self.spec.ops[name], MetricOp) and name not in outputs:
                 self._output(step, name)
-        self.state = {model: step.final(model) for model in self.state}
+        self.held = {holder: step.final(holder) for holder in self.held}
         self.cells = step.optimizers.final(step)
         self.is_vague |= step.optimizers.is_vague
         self.clocks.note(meaning, firing)

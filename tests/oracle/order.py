@@ -51,10 +51,11 @@ class Order:
         match op:
             case ForwardOp():
                 evaluated = self.meaning.has_buffers(op.forward) and name not in self.meaning.training
-                return [f"{op.forward}.params", *([f"{op.forward}.buffers"] if evaluated else [])]
+                return [*self.meaning.storages.cells(op.forward), *([f"{op.forward}.buffers"] if evaluated else [])]
             case EmaOp() | CopyOp():
                 source = op.ema if isinstance(op, EmaOp) else op.copy_
-                return [f"{source}.params", *([f"{source}.buffers"] if self.meaning.moves_buffers(name) else [])]
+                buffers = [f"{source}.buffers"] if self.meaning.moves_buffers(name) else []
+                return [*self.meaning.storages.cells(source), *buffers]
             case _:
                 return []
 
@@ -89,7 +90,8 @@ class Order:
             (gradient, writer)
             for gradient in self.gradients
             for name in self._on_path(gradient)
-            for writer in self._next(name, f"{self.ops[name].forward}.params")
+            for cell in self.meaning.storages.cells(self.ops[name].forward)
+            for writer in self._next(name, cell)
         }
 
     def _kept_buffers(self) -> Mapping[str, Pairs]:

@@ -23,12 +23,12 @@ class Paths:
         return self.known[gradient]
 
     def describe(self, gradient: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Return the loss of a gradient, and its targets: models and values."""
+        """Return the loss of a gradient, and its targets: holders of parameters, and values."""
         op = self.ops[gradient.removesuffix(".gradient")]
         if isinstance(op, UpdateOp):
-            return op.loss, op.update, ()
+            return op.loss, self.meaning.storages.all_holders(op.update), ()
         models, values = op.split({*self.meaning.spec.models, *self.meaning.spec.shadows()})
-        return op.gradient, models, values
+        return op.gradient, self.meaning.storages.all_holders(models), values
 
     def _between(self, value: str, models: frozenset[str], values: frozenset[str]) -> set[str]:
         """Return the ops between the targets and a value, its own included; nothing where no way leads there."""
@@ -36,11 +36,11 @@ class Paths:
         if name is None or self._is_blocked(name):
             return set()
         passing = self._passing(name)
-        starts = bool(self._called(name) & models) or any(one in values for one in passing)
+        starts = bool(self.called(name) & models) or any(one in values for one in passing)
         found = set().union(*(self._between(one, models, values) for one in passing))
         if isinstance(self.ops[name], GradientOp):
             inner = self.path(name)
-            starts = starts or any(self._called(one) & models for one in inner)
+            starts = starts or any(self.called(one) & models for one in inner)
             starts = starts or any(value in values for one in inner for value in self._passing(one))
             found |= inner if starts or found else set()
         return found | {name} if starts or found else set()
@@ -55,9 +55,10 @@ class Paths:
             case _:
                 return not isinstance(op, LossOp | MetricOp)
 
-    def _called(self, name: str) -> set[str]:
+    def called(self, name: str) -> set[str]:
+        """Return the holders of the parameters that an op is a function of."""
         op = self.ops[name]
-        return {op.forward} if isinstance(op, ForwardOp) else set()
+        return set(self.meaning.storages.holders(op.forward)) if isinstance(op, ForwardOp) else set()
 
     def _passing(self, name: str) -> list[str]:
         """Return the values that a gradient flows back to from an op."""

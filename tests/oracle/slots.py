@@ -48,7 +48,8 @@ class Optimizers:
             declared = op.optimizer or self.spec.models[cell].optimizer
             before = self._before(step, name, cell, models)
             self.is_vague |= declared.name != "sgd" and has_vague(gradients)
-            new, made_here = _advance(step, name, models, declared, before, gradients)
+            holders = step.meaning.storages.all_holders(models)
+            new, made_here = _advance(step, name, holders, declared, before, gradients)
             self.after[cell, name] = new
             made |= made_here
         return made

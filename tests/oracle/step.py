@@ -82,7 +82,9 @@ class StepValues:
     def _follow(self, name: str, op: EmaOp | CopyOp, cell: str, old: State) -> State:
         """Return an average, or a copy, of what an op sees of its source."""
         source, part = (op.ema if isinstance(op, EmaOp) else op.copy_), cell.rpartition(".")[2]
-        new = self._cell(f"{source}.{part}", source, self.versions.seen(name, f"{source}.{part}"))
+        holders = self.meaning.storages.holders(source) if part == "params" else (source,)
+        seen = {holder: self.versions.seen(name, f"{holder}.{part}") for holder in holders}
+        new = {key: value for one in seen for key, value in self._cell(f"{one}.{part}", one, seen[one]).items()}
         if isinstance(op, CopyOp) or (part == "buffers" and self.meaning.buffer_policy(name) == "copy"):
             return new
         kept = decay_of(op)
@@ -90,7 +92,7 @@ class StepValues:
         return {key: new[key] if whole[key] else kept * old[key] + (1 - kept) * new[key] for key in old}
 
     def final(self, model: str) -> State:
-        """Return parameters and buffers of a model after the step."""
+        """Return what a holder has after the step."""
         found: dict[str, np.ndarray] = {}
         for part in ("params", "buffers"):
             cell = f"{model}.{part}"
@@ -100,11 +102,11 @@ class StepValues:
     # ------------------------------------------------------------ gradients and updates
 
     def targets(self, models: tuple[str, ...]) -> Mapping[Target, tuple[int, ...]]:
-        """Return all parameters of some models with their shapes."""
+        """Return all parameters of some models with their shapes, by holder: what they share is one target."""
         return {
-            (model, name): value.shape
-            for model in models
-            for name, value in self.start[model].items()
+            (holder, name): value.shape
+            for holder in self.meaning.storages.all_holders(models)
+            for name, value in self.start[holder].items()
             if not is_buffer(name)
         }
 
@@ -169,7 +171,7 @@ class StepValues:
         return self.gradients(operand)[key] if self._is_set(operand) else self.base.value(operand)[0]
 
     def apply(self, name: str) -> Mapping[str, State]:
-        """Return the parameters of all models of an update after it."""
+        """Return the parameters of all models of an update after it, by holder."""
         if name not in self.stepped:
             op = self.meaning.ops[name]
             found: Gradients
@@ -177,7 +179,7 @@ class StepValues:
                 found = differentiate(self.base, op.loss, self.targets(op.update))
             else:
                 found = {key: g for value in op.gradients for key, g in self.gradients(value).items()}
-                found = {key: g for key, g in found.items() if key[0] in op.update}
+                found = {key: g for key, g in found.items() if key[0] in self.meaning.storages.all_holders(op.update)}
             if op.clip is not None:
                 limit = op.clip
                 found = (

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from graphspec.load import load
+from tests.oracle.clocks import Pace
 from tests.oracle.oracle import Oracle
 
 SCALARS = {"g": {"value": ()}, "d": {"value": ()}}
@@ -97,3 +98,87 @@ def test_a_schedule_counts_the_updates_of_its_optimizer():
     text = text.replace("loss: d_loss}", "loss: d_loss, every: 2}")
     # Rates 0.1 at the first update, in step 2, and 0.05 at the second, in step 4.
     assert weights(text, 4)["d"] == pytest.approx(3 - 0.2 - 0.1)
+
+
+# ---------------------------------------------------------------- shared weights
+
+
+TIED = """
+graphspec: 1
+name: tied
+rng: portable
+inputs: {x: {shape: [batch, 1]}}
+models:
+  c: {class: "tests.properties.users:Coder", args: {size: 1}, optimizer: {name: sgd, lr: 0.1}}
+  r:
+    class: "tests.properties.users:Reader"
+    args: {size: 1}
+    optimizer: {name: sgd, lr: 0.1}
+    traits: {ties: [c.weight]}
+ops:
+  code: {forward: c, inputs: x}
+  text: {forward: r, inputs: code}
+  l: {call: sum, inputs: text}
+"""
+TIED_SHAPES = {"c": {"weight": (1, 1), "bias": (1,)}, "r": {"weight": (1, 1), "scale": (1,)}}
+
+
+def tied_step(update: str) -> tuple[dict, dict]:
+    """Return the numbers of both models before a step at x = 1, and after it."""
+    oracle = Oracle(load(TIED + update), TIED_SHAPES)
+    old, _ = oracle.state, oracle.step({"x": np.ones((1, 1))})
+    return flat(old), flat(oracle.state)
+
+
+def flat(state: dict) -> dict:
+    return {f"{model}.{name}": value.item() for model, one in state.items() for name, value in one.items()}
+
+
+def tied_slope(old: dict) -> float:
+    """Return the derivative of w tanh(w + b) s by w, which has two terms."""
+    code = np.tanh(old["c.weight"] + old["c.bias"])
+    return old["r.scale"] * (code + old["c.weight"] * (1 - code**2))
+
+
+@pytest.mark.parametrize("update", ["c", "r", "[c, r], optimizer: {name: sgd, lr: 0.1}"])
+def test_a_shared_weight_has_one_gradient_and_is_stepped_once(update):
+    old, new = tied_step(f"  step: {{update: {update}, loss: l}}\n")
+    assert old["c.weight"] == old["r.weight"] != 0
+    assert new["c.weight"] == new["r.weight"] == pytest.approx(old["c.weight"] - 0.1 * tied_slope(old))
+
+
+def test_a_clip_counts_a_shared_weight_once():
+    clipped = "optimizer: {name: sgd, lr: 1}, clip: {norm: 0.1}"
+    old, new = tied_step(f"  step: {{update: [c, r], loss: l, {clipped}}}\n")
+    moved = [new[name] - old[name] for name in ("c.weight", "c.bias", "r.scale")]
+    assert np.linalg.norm(moved) == pytest.approx(0.1)
+
+
+def test_a_forward_sees_a_weight_that_was_stepped_as_another_model_s():
+    late = "  step: {update: c, loss: l}\n  late: {forward: r, inputs: x, after: step}\noutputs: [late]\n"
+    oracle = Oracle(load(TIED + late), TIED_SHAPES)
+    seen = oracle.step({"x": np.ones((1, 1))})["late"].item()
+    assert seen == pytest.approx((oracle.state["c"]["weight"] * oracle.state["r"]["scale"]).item())
+
+
+# ---------------------------------------------------------------- clocks
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        ("start: 3 epochs", [5, 6]),
+        ("start: 2.5 epochs", [4, 5, 6]),
+        ("start: 7 samples", [3, 4, 5, 6]),
+        ("until: 1 epochs", [1, 2]),
+        ("until: 9 samples", [1, 2, 3]),
+    ],
+)
+def test_epochs_and_samples_are_counted_in_steps(words, steps):
+    text = HEAD + f"  step_g: {{update: g, loss: d_loss, {words}}}\n"
+    oracle, moved, before = Oracle(load(text), SCALARS, pace=Pace(epoch=2, rows=3)), [], 2.0
+    for step in range(1, 7):
+        oracle.step(BATCH)
+        moved += [step] if oracle.state["g"]["value"] != before else []
+        before = oracle.state["g"]["value"]
+    assert moved == steps

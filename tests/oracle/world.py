@@ -13,9 +13,10 @@ import numpy as np
 
 from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp
 from tests.oracle.functions import CALLS, loss
-from tests.oracle.initial import find_root
 from tests.oracle.layers import Call, has_buffers
+from tests.oracle.likeness import find_root
 from tests.oracle.numbers import Array, Numbers
+from tests.oracle.users import CLASSES
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
@@ -57,7 +58,8 @@ class World:
         match op:
             case ForwardOp():
                 named = [value for _, value in op.inputs.references()]
-                return not op.stop and (op.forward in self.models or any(map(self.touches, named)))
+                holders = self.step.meaning.storages.holders(op.forward)
+                return not op.stop and (not self.models.isdisjoint(holders) or any(map(self.touches, named)))
             case CallOp():
                 if op.call.name("torch") in ("stop", "argmax", "one_hot"):
                     return False
@@ -145,13 +147,15 @@ class World:
     def _forward(self, name: str, op: ForwardOp) -> Mapping[str, Array]:
         step = self.step
         model, train = step.standing_in(name, op), step.meaning.is_training(name)
-        parameters = self._parameters(model, step.versions.seen(name, f"{model}.params"))
-        layers = step.meaning.spec.models[find_root(step.meaning.spec, model)].layers
-        if layers is None:
+        parameters, declared = self._parameters(name, model), step.meaning.spec.models[self._root(model)]
+        if declared.parameter is not None:
             return {op.defines(name)[0]: parameters["value"]}
+        given = self.operand(next(iter(op.inputs.items()))[1])
+        if declared.class_ is not None:
+            return {op.defines(name)[0]: CLASSES[declared.class_path("torch")](self.numbers, parameters, given)}
         buffers = {key: self.numbers.lift(one[None]) for key, one in self._statistics(name, model, train).items()}
         call = Call(numbers=self.numbers, parameters=parameters, buffers=buffers, train=train, mask=step.masks(name))
-        found = call.run(layers, self.operand(next(iter(op.inputs.items()))[1]))
+        found = call.run(declared.layers, given)
         if self is step.base:
             step.left[name] = {key: value[0] for key, value in call.written.items()}
         if op.outputs is None:
@@ -161,18 +165,23 @@ class World:
     def _statistics(self, name: str, model: str, train: bool) -> Mapping[str, np.ndarray]:
         """Return the buffers a call reads: in training those that its turn finds, else those it sees."""
         step = self.step
-        if not has_buffers(step.meaning.spec.models[find_root(step.meaning.spec, model)].layers or ()):
+        if not has_buffers(step.meaning.spec.models[self._root(model)].layers or ()):
             return {}
         cell = f"{model}.buffers"
         turn = step.versions.writers(cell).index(name) if train else step.versions.seen(name, cell)
         return step.buffers(model, turn)
 
-    def _parameters(self, model: str, version: int) -> Mapping[str, Array]:
-        """Return the parameters of a model at a version, shifted where they are targets."""
+    def _root(self, model: str) -> str:
+        return find_root(self.step.meaning.spec, model)
+
+    def _parameters(self, op: str, model: str) -> Mapping[str, Array]:
+        """Return the parameters of a model as an op sees them, shifted where they are targets."""
         found = {}
-        for name, value in self.step.parameters(model, version).items():
-            array = self.numbers.lift(value[None])
-            for shift in self.shifts.get((model, name), ()):
-                array = array + shift
-            found[name] = array
+        for holder in self.step.meaning.storages.holders(model):
+            version = self.step.versions.seen(op, f"{holder}.params")
+            for name, value in self.step.parameters(holder, version).items():
+                array = self.numbers.lift(value[None])
+                for shift in self.shifts.get((holder, name), ()):
+                    array = array + shift
+                found[name] = array
         return found

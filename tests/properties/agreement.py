@@ -18,10 +18,10 @@ from graphspec.ops import MetricOp
 from tests.oracle.optimizers import DegenerateError
 from tests.oracle.oracle import Oracle
 from tests.properties.execution import Execution
+from tests.properties.plans import PACE, ROWS
 from tests.properties.specs import random_spec
 
 POLICIES = ("fewest", "listed", "latest")
-ROWS = 3
 TOLERANCE = 1e-9
 """Relative to the greatest element, at least 1: rounding of 1e-16, amplified by a few steps of training."""
 SINGLE = 1e-6
@@ -69,7 +69,7 @@ def try_spec(document: Mapping[str, object], policies: Sequence[str], tally: Tal
     """Return the first difference between one document's plans and the oracle; nothing where they agree."""
     try:
         spec = load(json.dumps(document) + "\n")
-        plans = [compile_step(spec, "torch", policy) for policy in policies]
+        plans = [compile_step(spec, "torch", policy, pace=PACE) for policy in policies]
     except SpecError as error:
         tally.rejected[codes_of(error)] += 1
         return ""
@@ -150,10 +150,7 @@ def run_oracle(
     oracle = Oracle(spec, shapes)
     if jitter:
         noise = np.random.default_rng(jitter)
-        oracle.state = {
-            model: {name: value * (1 + JITTER * noise.normal(size=value.shape)) for name, value in one.items()}
-            for model, one in oracle.state.items()
-        }
+        oracle.disturb(lambda value: value * (1 + JITTER * noise.normal(size=value.shape)))
     found = []
     with np.errstate(all="ignore"):
         for mode, batch in zip(modes, batches(spec), strict=False):

@@ -16,6 +16,7 @@ import torch
 
 from compiler import Plan
 from runtime.api import emit
+from tests.properties.users import make_models
 
 _HEAD = re.compile(r"^(?=(?:@|def |class |[A-Za-z_]+(?:: | = )|from |import ))", re.MULTILINE)
 _NUMBERS = itertools.count()
@@ -27,7 +28,8 @@ class Execution:
     def __init__(self, plan: Plan, text: str | None = None, dtype: torch.dtype = torch.float64) -> None:
         self.text = emit(plan) if text is None else text
         self.names = execute(self.text)
-        self.names["build"](seed=plan.spec.seed, device="cpu", dtype=dtype)
+        given = make_models(plan.spec, dtype)
+        self.names["build"](seed=plan.spec.seed, device="cpu", dtype=dtype, models=given)
         self.models: Mapping[str, torch.nn.Module] = self.names["MODELS"]
 
     def shapes(self) -> Mapping[str, Mapping[str, tuple[int, ...]]]:

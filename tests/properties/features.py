@@ -27,9 +27,11 @@ def find_features(document: Document) -> Iterator[str]:
 
 
 def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:
-    yield next(f"model: {kind}" for kind in ("layers", "parameter", "like") if kind in model)
+    yield next(f"model: {kind}" for kind in ("layers", "parameter", "like", "class") if kind in model)
     if model.get("init") == "fresh":
         yield "model: like, fresh"
+    if "class" in model:
+        yield f"class: {model['class'].rpartition(':')[2]}"
     for layer in model.get("layers", ()):
         yield f"layer: {layer if isinstance(layer, str) else next(iter(layer))}"
     if "optimizer" in model and any(name in as_list(op.get("update", [])) for op in document["ops"].values()):
@@ -59,6 +61,7 @@ def _of_op(document: Document, op: Document) -> Iterator[str]:
         "snapshot",
         "clip",
         "reset",
+        "unconnected",
         "weight",
         "reduction",
     ):
@@ -66,6 +69,9 @@ def _of_op(document: Document, op: Document) -> Iterator[str]:
             yield f"{kind}: {field}"
     if kind in ("loss", "call", "random", "transform", "metric"):
         yield f"{kind}: {op[kind]}"
+    for field in ("start", "until"):
+        if isinstance(op.get(field), str):
+            yield f"{kind}: {field} in {op[field].partition(' ')[2]}"
     if op.get("after") == []:
         yield f"{kind}: after nothing"
     if isinstance(op.get("every"), str):
@@ -109,6 +115,9 @@ def _of_uses(document: Document) -> Iterator[str]:
     losses = Counter(op["loss"] for op in updates if "loss" in op)
     if any(count > 1 for count in losses.values()):
         yield "a loss with two updates"
+    copied = {op["into"] for op in ops.values() if "copy" in op}
+    if any(op["forward"] in copied and op.get("train") is True for op in calls):
+        yield "a copy into a model in training"
     targets = {op["into"] for op in ops.values() if "into" in op}
     if any(op["forward"] in targets for op in calls):
         yield "a forward of an average or copy"

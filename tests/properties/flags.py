@@ -23,7 +23,7 @@ def meant_flags(name: str, order: Order) -> Flags:
     """Return the flags that an op has by the definition."""
     paths = {gradient: order.paths.path(gradient) for gradient in order.gradients}
     through = [gradient for gradient, path in paths.items() if name in path]
-    wanted = any(getattr(order.ops[name], "forward", None) in order.paths.describe(one)[1] for one in through)
+    wanted = any(order.paths.called(name).intersection(order.paths.describe(one)[1]) for one in through)
     is_forward = hasattr(order.ops[name], "forward")
     return bool(through), is_forward and bool(through) and not wanted, frozenset(_find_cut(name, order, through))
 

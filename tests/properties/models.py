@@ -47,6 +47,21 @@ def random_layers(random: Random, size: int) -> list[object]:
             return [*grid, {"conv2d": {**conv, "bias": False}}, "batch_norm", act, "flatten", end]
 
 
+def random_growing_layers(random: Random, size: int) -> list[object]:
+    """Return layers in which images become larger."""
+    growing = random.choice(
+        [
+            {"upsample": random.choice([2, 3])},
+            {"upsample": {"factor": 2, "mode": "bilinear"}},
+            {"conv_transpose2d": {"out": 2, "kernel": 2}},
+            {"conv_transpose2d": {"out": 1, "kernel": [2, 3], "stride": [1, 2], "bias": False}},
+            {"conv_transpose2d": {"out": 2, "kernel": 3, "stride": 2, "padding": 1, "output_padding": 1}},
+        ]
+    )
+    image: list[object] = [{"linear": 4}, {"reshape": {"shape": [1, 2, 2]}}]
+    return [*image, growing, random.choice(ACTIVATIONS), "flatten", {"linear": size}]
+
+
 def has_buffers(models: dict[str, dict], name: str) -> bool:
     """Return whether a model, or the one it is like, has BatchNorm."""
     declared = models[name]

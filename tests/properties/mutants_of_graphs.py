@@ -60,7 +60,7 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_retained",
         change=to.change(to.retain_but_last),
         killer="retain",
-        case=1,
+        case=0,
     ),
     Mutant(
         name="no-create-graph",
@@ -76,7 +76,7 @@ MUTANTS_OF_GRAPHS = (
         place="pipeline:infer_flags",
         change=to.change(to.record_last),
         killer="numbers",
-        case=1,
+        case=0,
     ),
     Mutant(
         name="freeze-all",
@@ -92,7 +92,7 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_frozen",
         change=to.change_arguments(to.first_path),
         killer="numbers",
-        case=4,
+        case=0,
     ),
     Mutant(
         name="no-freeze",
@@ -108,7 +108,7 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_detached",
         change=to.change_arguments(to.first_path),
         killer="numbers",
-        case=1,
+        case=0,
     ),
     Mutant(
         name="no-detach",
@@ -124,7 +124,7 @@ MUTANTS_OF_GRAPHS = (
         place="passes.schedule:_Scheduler._is_immediate",
         change=to.give(False),
         killer="earliest",
-        case=1,
+        case=0,
     ),
     Mutant(
         name="unprepared",
@@ -132,7 +132,7 @@ MUTANTS_OF_GRAPHS = (
         place="passes.schedule:_Scheduler._prepare",
         change=to.give(None),
         killer="fewest",
-        case=10,
+        case=14,
     ),
     Mutant(
         name="fewest-as-listed",

@@ -136,12 +136,20 @@ MUTANTS_OF_ORDER = (
         case=0,
     ),
     Mutant(
+        name="untied",
+        says="Models that share a weight have nothing to do with each other.",
+        place="facts:find_parameter_cells",
+        change=to.change(to.untie),
+        killer="numbers",
+        case=41,
+    ),
+    Mutant(
         name="no-unordered-writes",
         says="Two writers without order are accepted.",
         place="checks.order:find_unordered",
         change=to.give(()),
         killer="mistakes",
-        case=0,
+        case=6,
     ),
     Mutant(
         name="no-snapshot",
@@ -149,6 +157,6 @@ MUTANTS_OF_ORDER = (
         place="passes.hazards:_snapshot",
         change=to.change(to.without_clones),
         killer="numbers",
-        case=183,
+        case=124,
     ),
 )

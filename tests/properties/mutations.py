@@ -79,6 +79,11 @@ def forget_absent(found: StepGraph, scene: Any, *arguments: object) -> StepGraph
     return replace(found, causality=close_ordering(found.nodes, kept), ordering=kept)
 
 
+def untie(found: dict[str, tuple[str, ...]], *arguments: object) -> dict[str, tuple[str, ...]]:
+    """Let every model have its parameters for itself."""
+    return {model: cells[:1] for model, cells in found.items()}
+
+
 # ---------------------------------------------------------------- versions
 
 

@@ -1,9 +1,12 @@
-"""Undo deferrals and retained graphs one by one, and look what becomes of it."""
+"""Undo deferrals and retained graphs one by one, and see what happens: ``python -m tests.properties.necessity 100``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from random import Random
 
@@ -13,102 +16,140 @@ from compiler import Plan
 from compiler.program import Program
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
-from tests.properties.agreement import find_difference, modes_of, run, run_oracle
+from tests.properties.agreement import find_difference, run, run_oracle
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
 from tests.properties.programs import emit_changed, find_deferred, find_kept
 from tests.properties.specs import random_spec
 
 Steps = list[tuple[dict, dict]]
+TRAINING = ["train"] * 6
+"""So many steps are taken: within them nearly every set of ops that fire together occurs."""
+BLOCK = 50
+"""After so many specs the command says how far it is."""
 
 
 @dataclass(kw_only=True)
 class Undone:
-    """What came of undoing decisions: raised, changed the numbers, or neither."""
+    """What came of undoing decisions: raised, changed the numbers, or neither, and why that may be."""
 
     tried: int = 0
     raised: int = 0
+    """PyTorch stopped."""
     changed: int = 0
-    idle: int = 0
-    """Not met in the steps that are taken, or an update that moves nothing: nothing can be told."""
+    """Other numbers."""
+    degenerate: int = 0
+    """PyTorch did not stop, and the spec is not judged by its numbers: training diverges, or hangs on rounding."""
+    unmet: int = 0
+    """The same without, as the ops that fire together here never do so in the steps that are taken."""
     commuting: int = 0
     """The same without, but only the order of writes of the same weights was undone, as plain SGD allows."""
     thin: int = 0
-    """The same without, but what a gradient still reads is a model of one tensor, which saves nothing."""
+    """The same without, but what a gradient still reads is a model of one tensor or a sum, which saves nothing."""
+    unseen: int = 0
+    """The same without, but nobody sees the numbers of the forward that would see other weights."""
+    inner: int = 0
+    """The same without, but what gradients share is the path of another that one of them differentiates again."""
+    still: int = 0
+    """The same without, as the update moves nothing in some step: its learning rate or its gradient is zero."""
     needless: list[str] = field(default_factory=list)
-    """The result is the same without."""
+    """The same without, and no excuse."""
+
+    def add(self, other: Undone) -> None:
+        """Add what came of other specs."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+    def row(self, name: str) -> str:
+        """Return the figures as a row of a table."""
+        figures = [getattr(self, one.name) for one in fields(self)]
+        counts = [len(one) if isinstance(one, list) else one for one in figures]
+        return f"| {name} | {' | '.join(f'{one:,}' for one in counts)} |"
+
+    def count(self, outcome: str) -> None:
+        """Count an outcome by its name."""
+        setattr(self, outcome, getattr(self, outcome) + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A plan, and the steps that it gives."""
+
+    seed: int
+    plan: Plan
+    steps: Steps
+    is_degenerate: bool
+
+    def try_without(self, program: Program, gated: tuple[str, ...]) -> str:
+        """Return what becomes of the steps with another program: an outcome, or nothing where they are the same."""
+        try:
+            wrong = run(Execution(self.plan, emit_changed(program)), self.plan.spec, TRAINING)
+        except RuntimeError:
+            return "raised"
+        if self.is_degenerate:
+            return "degenerate"
+        if find_difference(wrong, self.steps):
+            return "changed"
+        return "" if _is_met(self.plan, gated) else "unmet"
 
 
 def undo_deferrals(seeds: Iterable[int], order: str = "listed") -> Undone:
     """Write every deferred update right behind its gradient."""
     found = Undone()
-    for seed, plan in _plans(seeds, order):
-        right = _run(plan, None)
-        for function, write, program, excuse in find_deferred(plan):
+    for known in _find_known(seeds, order):
+        for function, write, program, excuse in find_deferred(known.plan):
+            found.tried += 1
             models = [model for part in write.parts for model in part.models]
-            if right is None or not _moves(plan, right, function.gated, models):
-                found.tried, found.idle = found.tried + 1, found.idle + 1
-                continue
-            before = len(found.needless)
-            _judge(found, plan, program, right, f"seed {seed}: {write.op} in {function.name}")
-            if excuse and len(found.needless) > before:
-                found.needless.pop()
-                found.commuting += excuse == "among writes"
-                found.thin += excuse == "one tensor"
+            outcome = known.try_without(program, function.gated) or excuse
+            outcome = outcome or ("" if _moves(known, models) else "still")
+            if outcome:
+                found.count(outcome)
+            else:
+                found.needless.append(f"seed {known.seed}: {write.op} in {function.name}")
     return found
 
 
 def undo_retains(seeds: Iterable[int], order: str = "fewest") -> Undone:
     """Free the graph of every gradient that keeps it."""
     found = Undone()
-    for seed, plan in _plans(seeds, order):
-        right = _run(plan, None)
-        for function, gradient, program in find_kept(plan):
-            if right is None or not _is_met(plan, function.gated):
-                found.tried, found.idle = found.tried + 1, found.idle + 1
-                continue
-            _judge(found, plan, program, right, f"seed {seed}: {gradient.op} in {function.name}")
+    for known in _find_known(seeds, order):
+        for function, gradient, program, excuse in find_kept(known.plan):
+            found.tried += 1
+            outcome = known.try_without(program, function.gated) or excuse
+            if outcome:
+                found.count(outcome)
+            else:
+                found.needless.append(f"seed {known.seed}: {gradient.op} in {function.name}")
     return found
 
 
-def _plans(seeds: Iterable[int], order: str) -> Iterable[tuple[int, Plan]]:
+def _find_known(seeds: Iterable[int], order: str) -> Iterator[Known]:
+    """Yield the plans of random specs with their steps; a spec that is rejected has none."""
     for seed in seeds:
         try:
-            yield seed, plan_of(random_spec(Random(seed)), order)
+            plan = plan_of(random_spec(Random(seed)), order)
         except SpecError:
             continue
+        steps = run(Execution(plan), plan.spec, TRAINING)
+        yield Known(seed=seed, plan=plan, steps=steps, is_degenerate=_is_degenerate(plan))
 
 
-def _run(plan: Plan, program: Program | None) -> Steps | None:
-    """Return the steps of a plan, or of a program in its place; None where they are degenerate."""
-    execution = Execution(plan, None if program is None else emit_changed(program))
+def _is_degenerate(plan: Plan) -> bool:
+    """Return whether the oracle says nothing of a spec that could be compared."""
     try:
-        run_oracle(plan.spec, execution.shapes(), modes_of(plan)[:3])
+        run_oracle(plan.spec, Execution(plan).shapes(), TRAINING)
     except DegenerateError:
-        return None
-    return run(execution, plan.spec, modes_of(plan)[:3])
-
-
-def _judge(found: Undone, plan: Plan, program: Program, right: Steps, what: str) -> None:
-    found.tried += 1
-    try:
-        wrong = run(Execution(plan, emit_changed(program)), plan.spec, modes_of(plan)[:3])
-    except RuntimeError:
-        found.raised += 1
-        return
-    if find_difference(wrong, right):
-        found.changed += 1
-    else:
-        found.needless.append(what)
+        return True
+    return False
 
 
 def _is_met(plan: Plan, gated: tuple[str, ...]) -> bool:
-    """Return whether a function is one of those that three steps pick."""
+    """Return whether a function is one of those that the steps pick."""
     names = Execution(plan).names
     clock, gates = names.get("clock"), names.get("gates")
     if gates is None:
         return True
-    for _ in range(3):
+    for _ in TRAINING:
         clock.start("train")
         fired = gates.fire("train")
         clock.finish()
@@ -117,12 +158,43 @@ def _is_met(plan: Plan, gated: tuple[str, ...]) -> bool:
     return False
 
 
-def _moves(plan: Plan, right: Steps, gated: tuple[str, ...], models: list[str]) -> bool:
-    """Return whether a function is met, and the models of an update move in these steps."""
-    states = [Execution(plan).state(), *(state for _, state in right)]
+def _moves(known: Known, models: list[str]) -> bool:
+    """Return whether the models of an update move in every step."""
+    states = [Execution(known.plan).state(), *(state for _, state in known.steps)]
     moved = [
         max(np.abs(after[model][name] - before[model][name]).max(initial=0) for name in before[model])
         for before, after in pairwise(states)
         for model in models
     ]
-    return _is_met(plan, gated) and min(moved) > 1e-7
+    return min(moved) > 1e-7
+
+
+def measure(name: str, undo: Callable[[Iterable[int]], Undone], count: int) -> Undone:
+    """Return what came of the first seeds; say every now and then how far it is."""
+    total, begun = Undone(), time.monotonic()
+    for start in range(0, count, BLOCK):
+        done = min(start + BLOCK, count)
+        total.add(undo(range(start, done)))
+        left = (time.monotonic() - begun) / done * (count - done) / 60
+        print(f"{name}: {done} specs, {left:.0f} min left; {total}", file=sys.stderr, flush=True)
+    return total
+
+
+def main() -> int:
+    """Print the figures of the first seeds; return 1 where something was needless."""
+    parser = argparse.ArgumentParser(prog="python -m tests.properties.necessity", description=__doc__)
+    parser.add_argument("count", type=int, help="how many seeds, from 0")
+    parser.add_argument("--only", choices=UNDO, help="deferrals or retains alone")
+    options = parser.parse_args()
+    found = {name: measure(name, undo, options.count) for name, undo in UNDO.items() if options.only in (None, name)}
+    names = [one.name for one in fields(Undone)]
+    print(f"| | {' | '.join(names)} |\n|---|{'---:|' * len(names)}")
+    for name, total in found.items():
+        print(total.row(name), *total.needless, sep="\n")
+    return int(any(total.needless for total in found.values()))
+
+
+UNDO = {"deferrals": undo_deferrals, "retains": undo_retains}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,22 +7,32 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler import Plan
-from compiler.ir import Decision
+from compiler.ir import Because, Decision, StepGraph
 from compiler.program import Apply, Function, Gradient, Instruction, Mode, Program, Transform
-from runtime.backends.torch.emission.module import emit_module
+from graphspec.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
+from runtime.backends.torch.emission.dialect import TORCH
+from runtime.emission.module import emit_module
+from tests.oracle.layers import walk
+from tests.oracle.likeness import find_root
 
 
 def emit_changed(program: Program) -> str:
     """Return a program as source text."""
-    return emit_module(program).text
+    return emit_module(program, TORCH).text
 
 
 AMONG_WRITES = {"raw", "waw", "declared", "implied"}
 
 
-Excuse = Literal["", "among writes", "one tensor"]
-"""Why a deferral may turn out needless: it only keeps the order of writes of the same weights, which may commute; or
-what a pending gradient reads is a model of one tensor, which saves nothing of its own."""
+LINEAR = {"add", "sub", "neg", "mean", "sum", "lerp", "concat", "split"}
+"""Functions of which PyTorch saves nothing."""
+Excuse = Literal["", "commuting", "thin", "unseen", "inner"]
+"""Why a deferral, or a graph that is kept, may turn out needless.
+
+It only keeps the order of writes of the same weights, which may commute; or it protects what saves nothing of its own,
+such as a model of one tensor or a sum; or nobody sees the numbers of the forward that would see other weights; or what
+two gradients share is only the path of a third that one of them differentiates again.
+"""
 
 
 def find_deferred(plan: Plan) -> Iterator[tuple[Function, Apply, Program, Excuse]]:
@@ -39,11 +49,34 @@ def find_deferred(plan: Plan) -> Iterator[tuple[Function, Apply, Program, Excuse
 
 def _excuse(plan: Plan, decision: Decision) -> Excuse:
     rest = [reason for reason in decision.because if reason.edge not in AMONG_WRITES]
-    if not rest:
-        return "among writes"
+    if all(_is_thin(plan, one) for one in rest):
+        return "thin" if rest else "commuting"
+    return "unseen" if all(_is_unseen(plan, one) for one in rest) else ""
+
+
+def _is_thin(plan: Plan, reason: Because) -> bool:
     tensors = {name for name, model in plan.spec.models.items() if model.parameter is not None}
-    thin = all(one.edge == "backward-war" and one.cell.partition(".")[0] in tensors for one in rest)
-    return "one tensor" if thin else ""
+    return reason.edge == "backward-war" and reason.cell.partition(".")[0] in tensors
+
+
+def _is_unseen(plan: Plan, reason: Because) -> bool:
+    """Return whether a reason is a forward whose numbers nobody sees: none but statistics taken before any weight."""
+    op = plan.spec.ops[reason.op]
+    if reason.edge != "war" or not isinstance(op, ForwardOp) or _is_shown(plan, reason.op):
+        return False
+    layers = plan.spec.models[find_root(plan.spec, op.forward)].layers or ()
+    return [path for path, layer in walk(layers) if layer.kind == "batch_norm"] in ([], ["0"])
+
+
+def _is_shown(plan: Plan, name: str) -> bool:
+    """Return whether the numbers of an op reach an output or an update; a draw ``like`` them takes a size."""
+    ops, op = plan.spec.ops, plan.spec.ops[name]
+    made = {*op.defines(name)}
+    returned = made & {*(plan.spec.outputs or ())} or (plan.spec.outputs is None and isinstance(op, LossOp | MetricOp))
+    if returned or isinstance(op, UpdateOp):
+        return True
+    users = (other for other, one in ops.items() if made & {each.name for each in one.operands()})
+    return any(_is_shown(plan, user) for user in users if not isinstance(ops[user], RandomOp))
 
 
 def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
@@ -62,14 +95,48 @@ def _defined(instruction: Instruction) -> set[str | None]:
             return set()
 
 
-def find_kept(plan: Plan) -> Iterator[tuple[Function, Gradient, Program]]:
-    """Yield every gradient that keeps its graph, and the program in which it does not."""
+def find_kept(plan: Plan) -> Iterator[tuple[Function, Gradient, Program, Excuse]]:
+    """Yield every gradient that keeps its graph: its function, the program in which it does not, an excuse."""
     for function in plan.program.mode("train").functions:
         for instruction in function.instructions:
             if isinstance(instruction, Gradient) and instruction.retain_graph and not instruction.create_graph:
                 freed = replace(instruction, retain_graph=False)
                 changed = tuple(freed if one is instruction else one for one in function.instructions)
-                yield function, instruction, _with(plan.program, function, changed)
+                excuse = _excuse_keeping(plan, plan.graphs[function.name], instruction)
+                yield function, instruction, _with(plan.program, function, changed), excuse
+
+
+def _excuse_keeping(plan: Plan, graph: StepGraph, gradient: Gradient) -> Excuse:
+    name = gradient.op if gradient.op in graph.paths else f"{gradient.op}.gradient"
+    later = (_find_own(graph, other) for other in graph.flags.retained[name])
+    shared = frozenset[str]().union(*later) & _find_own(graph, name)
+    if not shared:
+        return "inner"
+    return "thin" if all(_saves_nothing(plan, one) for one in shared) else ""
+
+
+def _saves_nothing(plan: Plan, name: str) -> bool:
+    match plan.spec.ops.get(name):
+        case CallOp(call=call):
+            return call.name("torch") in LINEAR
+        case ForwardOp(forward=model):
+            return model in plan.spec.models and plan.spec.models[model].parameter is not None
+        case _:
+            return False
+
+
+def _find_own(graph: StepGraph, gradient: str) -> frozenset[str]:
+    """Return the part of a path that depends on the targets: not what only an inner gradient runs through."""
+    makers = {value: name for name, node in graph.nodes.items() for value in node.defines}
+    derivative, own, before = graph.nodes[gradient].derivative, set[str](), -1
+    while len(own) > before:
+        before = len(own)
+        for name in graph.paths[gradient].nodes:
+            used = {use.value for use in graph.nodes[name].uses}
+            if used & {*derivative.values} or {read.cell for read in graph.nodes[name].reads} & derivative.cells:
+                own.add(name)
+            own |= {name} if own & {makers.get(value) for value in used} else set()
+    return frozenset(own)
 
 
 def _with(program: Program, function: Function, instructions: tuple[Instruction, ...]) -> Program:

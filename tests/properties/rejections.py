@@ -153,8 +153,8 @@ def wide_clip() -> Parts:
 
 
 def unpaced() -> Parts:
-    """Return a start in epochs of unknown length."""
-    return sound_pair(start="2 epochs")
+    """Return a start in a run of unknown length."""
+    return sound_pair(start="0.5 run")
 
 
 MISTAKES: Mapping[str, Callable[[], Parts]] = {

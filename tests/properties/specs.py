@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.properties.additions import add_more
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
 from tests.properties.models import has_buffers, random_layers
@@ -109,6 +110,13 @@ class Draft:
         self.ops = ops
         return True
 
+    def extend(self, ops: dict, total: dict, update: str | None) -> None:
+        """Add ops, and let an update follow their sum with its loss, unless something would come before itself."""
+        stepped = {} if update is None else {update: {**self.ops[update], "loss": next(iter(total))}}
+        found = {**self.ops, **ops, **total, **stepped}
+        if not is_circular(found):
+            self.ops = found
+
     def add_orders(self) -> None:
         """Write ``after`` at some forwards and updates, and ``[]`` at others."""
         writes = [name for name, op in self.ops.items() if {"update", "ema", "copy"} & op.keys()]
@@ -148,17 +156,31 @@ class Draft:
         values = [name for name in values if "outputs" not in self.ops[name] and "update" not in self.ops[name]]
         values = [name for name in values if not self.is_set(name)]
         outputs = self.random.sample(values, self.random.randint(1, len(values)))
+        seed, is_plain = self.random.randint(0, 99), self.chance(0.15)
+        names, outputs = self._add_more(names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,
             "name": "random",
-            "seed": self.random.randint(0, 99),
+            "seed": seed,
             "rng": "portable",
             "inputs": {"x": shape, "y": shape, "label": {"shape": ["batch"], "dtype": "int64"}},
             "models": self.models,
             "ops": {name: self.ops[name] for name in names},
         }
-        return document if self.chance(0.15) else {**document, "outputs": outputs}
+        return document if is_plain else {**document, "outputs": outputs}
+
+    def _add_more(self, names: list[str], outputs: list[str]) -> tuple[list[str], list[str]]:
+        """Add rarer things to a third; return the ops in their order, new ones anywhere, and the outputs."""
+        if not self.chance(0.35):
+            return names, outputs
+        add_more(self)
+        added = [name for name in self.ops if name not in names]
+        for name in added:
+            names.insert(self.random.randint(0, len(names)), name)
+        shown = [name for name in added if {"forward", "loss", "random"} & self.ops[name].keys()]
+        shown = [name for name in shown if "update" not in self.ops[name] and self.chance(0.3)]
+        return names, [*outputs, *shown]
 
     def is_set(self, name: str) -> bool:
         """Return whether a value is a gradient set."""

@@ -48,8 +48,8 @@ def find_live(meaning: Meaning, admitted: set[str]) -> set[str]:
     for name in meaning.gated():
         op = meaning.ops[name]
         if isinstance(op, EmaOp | CopyOp) and name in live:
-            source = f"{op.ema if isinstance(op, EmaOp) else op.copy_}.params"
-            if not any(source in meaning.writes(other) for other in meaning.past[name] & live):
+            cells = meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)
+            if not any(meaning.writes(other).intersection(cells) for other in meaning.past[name] & live):
                 live.discard(name)
     return live
 

@@ -14,7 +14,7 @@ from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from graphspec.rendering import render
 from schemas import __file__ as schemas
-from tests.properties.plans import plan_of
+from tests.properties.plans import PACE, plan_of
 from tests.properties.specs import random_spec
 
 SEEDS = range(60)
@@ -23,7 +23,7 @@ SEEDS = range(60)
 def plan_text(text: str) -> list[object]:
     """Return the plans of a text in all modes, without the places in it."""
     try:
-        plan = compile_step(load(text))
+        plan = compile_step(load(text), pace=PACE)
     except SpecError as error:
         return sorted(one.code for one in error.diagnostics)
     return [without_places(plan.to_json(program.mode)) for program in plan.program.modes]

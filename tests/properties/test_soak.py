@@ -16,6 +16,7 @@ from tests.properties.figures import BEGIN, make_figures
 from tests.properties.results import OverlapError, Results, add_to_file, merge_ranges, read_results
 from tests.properties.shrinking import shrink
 from tests.properties.soak import PAGE, REGRESSIONS, RESULTS, Soak
+from tests.properties.special import document_of
 from tests.properties.specs import random_spec
 from tests.properties.verdicts import Document, Verdict, judge
 
@@ -132,13 +133,13 @@ def test_a_mistake_in_one_optimizer_is_found(monkeypatch):
 
 
 # 2363: an l1 loss of two values that are equal but for rounding, whose slope is 1 or -1 by the last digit; the oracle's
-# own numbers change with the last digits of the initial weights. 2399: BatchNorm over almost equal values before
-# optimizers that divide a gradient by its own size: what differs is small, and behind a gradient of rounding's size.
+# own numbers change with the last digits of the initial weights. almost-equal: what differs is small, and behind a
+# gradient of rounding's size, which an optimizer divides by its own size.
 @pytest.mark.parametrize(
-    ("seed", "reason"), [(2363, "rounding alone changes"), (2399, "a little off, behind a gradient")]
+    ("case", "reason"), [(2363, "rounding alone changes"), ("almost-equal", "a little off, behind a gradient")]
 )
-def test_specs_that_hang_on_rounding_are_told_from_failures(seed, reason):
-    verdict = judge(random_spec(seed))
+def test_specs_that_hang_on_rounding_are_told_from_failures(case, reason):
+    verdict = judge(document_of(case))
     assert verdict.kind == "degenerate"
     assert reason in verdict.what
 

@@ -136,7 +136,7 @@ def add_losses(draft: Draft, count: int) -> None:
     for _ in range(count):
         name = _add_loss(draft)
         if name is not None and draft.chance(0.3):
-            _add_penalty(draft, name)
+            add_penalty(draft, name)
     if len(draft.losses) > 1 and draft.chance(0.4):
         first, second = draft.random.sample(list(draft.losses), 2)
         _add_sum(draft, "total", [first, second])
@@ -175,7 +175,7 @@ def _describe_loss(draft: Draft, value: str) -> tuple[dict, Reach]:
             )
 
 
-def _add_penalty(draft: Draft, loss: str) -> None:
+def add_penalty(draft: Draft, loss: str) -> None:
     """Add the square of a gradient by a value to a loss."""
     values = sorted(draft.losses[loss] - draft.models.keys())
     if not values:

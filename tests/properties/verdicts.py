@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from compiler import Plan, compile_step
+from compiler import Plan
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import POLICIES, Tally, codes_of, compare
+from tests.properties.plans import plan_of
 
 Document = Mapping[str, object]
 Kind = Literal["agreed", "rejected", "degenerate", "mismatch", "refused", "error"]
@@ -71,6 +70,6 @@ def _judge(document: Document, policies: Sequence[str], tally: Tally) -> Verdict
 def _plan(document: Document, policy: str) -> Plan | str:
     """Return a plan, or the codes of the errors."""
     try:
-        return compile_step(load(json.dumps(document) + "\n"), "torch", policy)
+        return plan_of(document, policy)
     except SpecError as error:
         return codes_of(error)

@@ -9,7 +9,8 @@ from typing import final
 from compiler import Plan
 from compiler.program import Program
 from runtime.backend import Backend, BuildRequest, Built
-from runtime.backends.torch.emission.module import emit_module
+from runtime.backends.torch.emission.dialect import TORCH
+from runtime.emission.module import emit_module
 from runtime.probe import Probe
 from runtime.problems import problem
 
@@ -20,10 +21,13 @@ class TorchBackend(Backend):
 
     def emit(self, program: Program) -> str:
         """Return the program as a Python file that needs torch alone."""
-        return emit_module(program).text
+        return emit_module(program, TORCH).text
 
     def build(self, plan: Plan, request: BuildRequest) -> Built:
-        """Build a plan; raise SpecError (GS217) where torch is not installed or too old."""
+        """Build a plan; raise SpecError: GS217 torch is not installed or too old, GS268 it is to be compiled by XLA."""
+        if request.jit_compile:
+            help = "leave out `--xla` (`jit_compile=True`), or take `--backend tensorflow`"
+            raise problem("GS268", "XLA compiles steps of TensorFlow only, this one is for PyTorch", help=help)
         with _needing_torch():
             from runtime.backends.torch.build import build_plan
         return build_plan(plan, request)

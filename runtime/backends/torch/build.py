@@ -14,13 +14,15 @@ from runtime.backend import BuildRequest, Built
 from runtime.backends.torch.compat import is_supported
 from runtime.backends.torch.devices import choose_device
 from runtime.backends.torch.dryrun import BATCH, Trial, run_dry
-from runtime.backends.torch.emission.module import emit_module
+from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.engine import Check, TorchEngine
 from runtime.backends.torch.execution import Loaded, call_checked, load_module
 from runtime.backends.torch.learning import Learned, learn
-from runtime.backends.torch.making import check_given, find_undeclared_ties, import_users
+from runtime.backends.torch.making import check_given, find_undeclared_ties
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.tensors import DTYPES, sample_inputs
+from runtime.building.users import import_users
+from runtime.emission.module import emit_module
 from runtime.problems import problem
 from runtime.step import StepError
 
@@ -55,7 +57,7 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
 def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.Module]]:
     """Return the executed module and all its models; raise SpecError where two share what the spec says they do not."""
     program, spec = learned.plan.program, learned.plan.spec
-    loaded = load_module(emit_module(program, provided=setting.given), program)
+    loaded = load_module(emit_module(program, TORCH, provided=setting.given), program)
     given = learned.models
     models = call_checked(loaded, spec, "make_models", setting.seed, setting.device, setting.dtype, given)
     ties = tuple(find_undeclared_ties(models, spec))
@@ -66,7 +68,7 @@ def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.M
 
 def _instrument(loaded: Loaded, setting: Setting) -> Loaded:
     """Return the module of a debug build; the dry run is made without its checks, which look at numbers."""
-    return load_module(emit_module(loaded.program, provided=setting.given, debug=True), loaded.program)
+    return load_module(emit_module(loaded.program, TORCH, provided=setting.given, debug=True), loaded.program)
 
 
 def _check(trial: Trial) -> tuple[Check | None, tuple[str, ...]]:

@@ -14,15 +14,16 @@ from compiler.program import Forward, Function, Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import FakeTensorMode, copying, is_alias, quiet
-from runtime.backends.torch.emission.module import Emitted
-from runtime.backends.torch.emission.needs import find_metrics
-from runtime.backends.torch.execution import Loaded, diagnose, find_span, load_module
+from runtime.backends.torch.execution import Loaded, diagnose, load_module
 from runtime.backends.torch.messages import explain_unfakeable
 from runtime.backends.torch.mutation import Mutations
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.stand_ins import stand_in
 from runtime.backends.torch.untouched import untouched
+from runtime.building.attribution import find_span
 from runtime.effects import find_functions, find_inputs
+from runtime.emission.module import Emitted
+from runtime.emission.needs import find_metrics
 from runtime.frames import describe
 
 BATCH = 2

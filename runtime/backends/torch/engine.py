@@ -19,8 +19,8 @@ from runtime.backends.torch.exporting import ProgramPacker, pack_model
 from runtime.backends.torch.module import Module
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.state import read_state, restore_state
-from runtime.backends.torch.wrapped import find_names, name_slots
-from runtime.packed import PackedModel
+from runtime.holding.naming import name_slots
+from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
 
 Check = Callable[[Mapping[str, torch.Tensor], str], None]
@@ -121,7 +121,7 @@ class TorchEngine(Engine):
             for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                 found[f"models.{model}.{name}"] = tensor.detach()
         for cell, optimizer in self.loaded.names["OPTIMIZERS"].items():
-            found.update(_slots(cell, optimizer, find_names(models)))
+            found.update(_slots(cell, optimizer, self.module.names()))
         return found
 
     def sizes(self) -> dict[str, int]:
@@ -138,7 +138,7 @@ class TorchEngine(Engine):
         """Return the parameters and persistent buffers of a model as a safetensors file."""
         return pack_model(self.loaded.names["MODELS"][model], model)
 
-    def pack_program(self, program: Program) -> bytes:
+    def pack_program(self, program: Program) -> PackedProgram:
         """Return a program of one function without draws or writes as a file of ``torch.export.save``."""
         known = self.loaded.names["MODELS"]
         models = {model.name: known[model.name] for model in program.models}

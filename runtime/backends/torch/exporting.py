@@ -19,12 +19,13 @@ from compiler.program import Forward, InputDecl, Program
 from graphspec.diagnostics import SpecError
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import quiet
-from runtime.backends.torch.emission.module import emit_module
+from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded, load_module
 from runtime.backends.torch.tensors import sample_inputs
 from runtime.backends.torch.unexportable import CODE, explain_different, explain_remembering, explain_unexportable
 from runtime.backends.torch.untouched import untouched
-from runtime.packed import PackedModel
+from runtime.emission.module import emit_module
+from runtime.packed import PackedModel, PackedProgram
 from runtime.problems import problem
 
 FREE = 8
@@ -82,7 +83,7 @@ class ProgramPacker:
         """Return the mode that is exported."""
         return self.program.modes[0].mode
 
-    def pack(self) -> bytes:
+    def pack(self) -> PackedProgram:
         """Return the file of ``torch.export.save``; it gives the same numbers as the function.
 
         Raises SpecError: GS265 with torch's reason where it cannot follow the models, or follows them wrongly.
@@ -94,12 +95,12 @@ class ProgramPacker:
                 written = io.BytesIO()
                 torch.export.save(exported, written)
             self._compare(exported, module, loaded)
-        return written.getvalue()
+        return PackedProgram(suffix=".pt2", files={"": written.getvalue()})
 
     def _load(self) -> tuple[Loaded, PureModule]:
         """Return the emitted module over copies of the models, and what is to be exported."""
         function = self.program.modes[0].functions[0]
-        loaded = load_module(emit_module(self.program, provided=self.models), self.program)
+        loaded = load_module(emit_module(self.program, TORCH, provided=self.models), self.program)
         with self._told(loaded):
             models = _copy(self.models)
             loaded.call("build", 0, self.device, self.dtype, models)

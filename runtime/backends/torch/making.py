@@ -1,93 +1,27 @@
-"""Making of models: the user's classes imported as allowed, given models checked, lazy layers given their sizes."""
+"""Making of models: given ones checked, parameters that models share, layers that wait for their sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import combinations
 
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from compiler.cells import find_parameter_cells
 from compiler.program import Program
-from graphspec.diagnostics import Diagnostic, Span, SpecError
+from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
-from graphspec.suggestions import closest
-from runtime.backend import BuildRequest
-from runtime.backends.torch.emission.imports import find_user_paths
-from runtime.backends.torch.execution import find_span
-from runtime.imports import resolve
-
-
-def import_users(program: Program, spec: GraphSpec, request: BuildRequest) -> None:
-    """Import every class and function of the user's that a program needs, each only if it is allowed.
-
-    Raises SpecError with every import that failed.
-    """
-    problems: list[Diagnostic] = []
-    for path, name in find_user_paths(program, frozenset(request.models)).items():
-        try:
-            span = _find_import(spec, path, name)
-            resolve(path, request.allow, directory=request.directory, span=span, texts=spec.texts())
-        except SpecError as error:
-            problems.extend(_with_way_out(each, name, request) for each in error.diagnostics)
-    if problems:
-        raise SpecError(problems, spec.texts())
-
-
-def _find_import(spec: GraphSpec, path: str, name: str) -> Span | None:
-    """Return where a model, its optimizer or an op names what is to be imported."""
-    model, op = spec.models.get(name), spec.ops.get(name)
-    if model is not None and model.class_path("torch") == path:
-        return spec.span("models", name, "class")
-    if model is not None and model.like is None:
-        return spec.span("models", name, "optimizer", "class")
-    if op is not None:
-        return spec.span("ops", name, *(("optimizer", "class") if op.kind == "update" else (op.kind,)))
-    return find_span(spec, name)
-
-
-def _with_way_out(problem: Diagnostic, name: str, request: BuildRequest) -> Diagnostic:
-    """Return a refused import with the other remedy, where the caller gives models: to give this one too."""
-    if not request.models or problem.code != "GS201":
-        return problem
-    return replace(problem, help=f"{problem.help}; or give a module for it: `models={{'{name}': ...}}`")
+from runtime.building import users
 
 
 def check_given(given: Mapping[str, object], program: Program, spec: GraphSpec) -> dict[str, nn.Module]:
     """Return the given models; raise SpecError (GS208) for names the spec lacks and for what is no module."""
-    known = [model.name for model in program.models]
-    problems: list[Diagnostic] = []
-    modules: dict[str, nn.Module] = {}
-    for name, model in given.items():
-        if name not in known:
-            near = closest(name, known)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            message = f"a model {name!r} is given, but the spec has {', '.join(known)}{meant}"
-            problems.append(Diagnostic(code="GS208", message=message))
-        elif not isinstance(model, nn.Module):
-            message = f"model '{name}' is given as {type(model).__name__}, expected a torch.nn.Module"
-            problems.append(Diagnostic(code="GS208", message=message, span=find_span(spec, name)))
-        else:
-            modules[name] = model
-    if problems:
-        raise SpecError(problems, spec.texts())
-    return modules
+    return users.check_given(given, program, spec, nn.Module, "a torch.nn.Module")
 
 
 def find_undeclared_ties(models: Mapping[str, nn.Module], spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS213) for every two models that share a parameter the spec does not say they share."""
-    cells = find_parameter_cells(spec)
-    for (one, first), (other, second) in combinations(models.items(), 2):
-        if set(cells.get(one, ())) & set(cells.get(other, ())):
-            continue
-        shared = {id(parameter): name for name, parameter in first.named_parameters()}
-        tied = [name for name, parameter in second.named_parameters() if id(parameter) in shared]
-        if tied:
-            message = f"models '{one}' and '{other}' share the parameter '{tied[0]}', which the spec does not say"
-            help = f"declare it: `traits: {{ties: [{one}.{shared[id(dict(second.named_parameters())[tied[0]])]}]}}`"
-            yield Diagnostic(code="GS213", message=message, span=find_span(spec, other), help=help)
+    parameters = {name: dict(model.named_parameters()) for name, model in models.items()}
+    return users.find_undeclared_ties(parameters, spec)
 
 
 def has_lazy_layers(model: nn.Module) -> bool:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from compiler.program import OptimizerDecl
 from runtime.backends.torch.contents import (
-    Contents,
-    applied_item,
-    clock_items,
+    StoredTensor,
     extra_items,
     metric_items,
-    model_tensors,
+    set_applied,
     slot_tensors,
     wrapped_items,
 )
-from runtime.backends.torch.emission.optimizers import DIRECT
+from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded
-from runtime.backends.torch.library.clocks import Clock
-from runtime.backends.torch.wrapped import WrappedState, find_names, name_slots
+from runtime.backends.torch.wrapped import WrappedState
+from runtime.holding.contents import Contents, applied_item, clock_items
+from runtime.holding.naming import find_names, name_slots, name_tensors
+from runtime.support.clocks import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Module:
     @classmethod
     def of(cls, loaded: Loaded) -> Module:
         """Return a module that was just built; it counts no steps where nothing in it depends on their number."""
-        optimizers, names = loaded.names["OPTIMIZERS"], find_names(loaded.names["MODELS"])
+        optimizers, names = loaded.names["OPTIMIZERS"], _find_names(loaded)
         shells = {each.name: optimizers[each.name] for each in loaded.program.optimizers if not _is_direct(each)}
         return cls(
             loaded=loaded,
@@ -43,6 +44,11 @@ class Module:
                 cell: WrappedState.of(shell, name_slots(shell.parameters, names)) for cell, shell in shells.items()
             },
         )
+
+    @property
+    def backend(self) -> str:
+        """Return the framework."""
+        return self.loaded.program.backend
 
     @property
     def gates(self) -> Any:
@@ -55,18 +61,22 @@ class Module:
         What they hold depends on that: the momenta of SGD begin with the first update.
         """
         models, modes = self.loaded.names["MODELS"], self.loaded.program.modes
-        names = find_names(models)
-        tensors = dict(model_tensors(models))
+        named = {model: [*each.named_parameters(), *each.named_buffers()] for model, each in models.items()}
+        tensors = dict(name_tensors(named))
         items = [*clock_items(modes, self.clock, self.gates), *extra_items(models)]
         items.extend(item for mode in modes for item in metric_items(mode.mode, self.metrics(mode.mode)))
         for decl in self.loaded.program.optimizers:
             optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
-            items.append(applied_item(decl.name, optimizer))
+            items.append(applied_item(decl.name, partial(_applied, optimizer), partial(set_applied, optimizer)))
             if _is_direct(decl):
-                tensors.update(slot_tensors(decl.name, optimizer, names, applied.get(decl.name, 0)))
+                tensors.update(slot_tensors(decl.name, optimizer, self.names(), applied.get(decl.name, 0)))
             else:
                 items.extend(wrapped_items(decl.name, self.wrapped[decl.name]))
-        return Contents(tensors=tensors, items=tuple(items))
+        return Contents(tensors={name: StoredTensor(each) for name, each in tensors.items()}, items=tuple(items))
+
+    def names(self) -> dict[int, str]:
+        """Return the name of every parameter, by its id."""
+        return _find_names(self.loaded)
 
     def applied(self) -> dict[str, int]:
         """Return how often every optimizer was applied."""
@@ -93,6 +103,16 @@ class Module:
                 yield f"metric '{op}' has no state_dict and load_state_dict: it starts anew where a run is resumed"
 
 
+def _find_names(loaded: Loaded) -> dict[int, str]:
+    """Return the name of every parameter, by its id."""
+    return find_names({name: model.named_parameters() for name, model in loaded.names["MODELS"].items()})
+
+
+def _applied(optimizer: Any) -> int:
+    """Return how often an optimizer was applied."""
+    return optimizer.applied
+
+
 def _is_direct(decl: OptimizerDecl) -> bool:
     """Return whether an optimizer is one of the library's own."""
-    return decl.builtin and decl.rule in DIRECT
+    return decl.builtin and decl.rule in TORCH.direct

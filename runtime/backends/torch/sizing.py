@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 import torch
 from torch import nn
 
-from compiler.program import Forward, Function, Program
+from compiler.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import quiet
 from runtime.backends.torch.dryrun import BATCH
-from runtime.backends.torch.emission.module import emit_module
-from runtime.backends.torch.execution import diagnose, find_span, load_module
+from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.torch.execution import diagnose, load_module
 from runtime.backends.torch.making import has_lazy_layers
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.tensors import sample_inputs
 from runtime.backends.torch.untouched import untouched
+from runtime.building.attribution import find_span
+from runtime.building.forwards import evaluating
 from runtime.effects import find_functions, find_inputs
+from runtime.emission.module import emit_module
 from runtime.step import StepError
 
 
@@ -40,23 +42,7 @@ def give_sizes(models: Mapping[str, nn.Module], program: Program, spec: GraphSpe
         raise StepError([found], spec.texts())
     with quiet(), untouched(), _kept(models), torch.no_grad():
         torch.manual_seed(setting.seed)
-        _call(models, _evaluating(program), spec, setting, inputs)
-
-
-def _evaluating(program: Program) -> Program:
-    """Return the program with every forward in evaluation: no statistics are written, nothing is dropped."""
-    modes = tuple(
-        replace(mode, functions=tuple(_evaluate(function) for function in mode.functions)) for mode in program.modes
-    )
-    return replace(program, modes=modes)
-
-
-def _evaluate(function: Function) -> Function:
-    """Return a function with every forward in evaluation."""
-    instructions = tuple(
-        replace(each, train=False, draws=False) if isinstance(each, Forward) else each for each in function.instructions
-    )
-    return replace(function, instructions=instructions)
+        _call(models, evaluating(program), spec, setting, inputs)
 
 
 def _call(
@@ -67,7 +53,7 @@ def _call(
     inputs: Mapping[str, torch.Tensor],
 ) -> None:
     """Call every function of a program once, on the models themselves."""
-    emitted = emit_module(program, provided=models)
+    emitted = emit_module(program, TORCH, provided=models)
     loaded = load_module(emitted, program)
     try:
         loaded.call("build", setting.seed, setting.device, setting.dtype, models)

@@ -10,6 +10,7 @@ import torch
 
 from compiler.program import InputDecl, Program
 from runtime.backend import Signature
+from runtime.building.inputs import CONVERTED, accepted_types
 
 DTYPES: Mapping[str, torch.dtype] = {
     "float32": torch.float32,
@@ -70,14 +71,9 @@ def to_numpy(value: object) -> npt.NDArray[np.generic]:
     return tensor.cpu().numpy().copy()
 
 
-CONVERTED = ("float32", "float64")
-"""Declared types that give way to the type a step is built for."""
-
-
 def accepted(declared: InputDecl, built: torch.dtype) -> tuple[str, ...]:
     """Return the types an input may have: as declared, or as the step is built."""
-    own = str(built).removeprefix("torch.")
-    return tuple(dict.fromkeys((declared.dtype, own))) if declared.dtype in CONVERTED else (declared.dtype,)
+    return accepted_types(declared, str(built).removeprefix("torch."))
 
 
 def target_dtype(declared: InputDecl, built: torch.dtype) -> torch.dtype:

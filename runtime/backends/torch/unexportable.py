@@ -10,8 +10,9 @@ import torch
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import is_draw
-from runtime.backends.torch.execution import Loaded, find_op, find_span
+from runtime.backends.torch.execution import Loaded
 from runtime.backends.torch.messages import clean, explain_unfakeable
+from runtime.building.attribution import find_op, find_span
 from runtime.frames import describe, raised_in
 
 CODE = "GS265"

@@ -51,7 +51,7 @@ class WrappedState:
                 found.setdefault(slot, {})[name] = encode(value)
         return found
 
-    def put_slots(self, slots: Mapping[str, Mapping[str, Any]]) -> None:
+    def put_slots(self, slots: Any) -> None:
         """Keep for the parameters what :meth:`slots` gave."""
         for parameter, name in self.names.items():
             self.optimizer.state.pop(parameter, None)
@@ -71,7 +71,7 @@ class WrappedState:
             "host": sorted(self._hosted()) if self._is_remote() else None,
         }
 
-    def put_habits(self, habits: Mapping[str, Any]) -> None:
+    def put_habits(self, habits: Any) -> None:
         """Keep what :meth:`habits` gave; before the slots, which a class's own way of loading may convert."""
         self.host = habits["host"]
         if habits["more"]:
@@ -112,22 +112,6 @@ class WrappedState:
         else:
             is_hosted = slot in self.host
         return torch.device("cpu") if is_hosted else parameter.device
-
-
-def find_names(models: Mapping[str, torch.nn.Module]) -> dict[int, str]:
-    """Return the name of every parameter, by its id: ``<model>.<parameter>``, the first one where it has several."""
-    names: dict[int, str] = {}
-    for model, module in models.items():
-        for name, parameter in module.named_parameters():
-            names.setdefault(id(parameter), f"{model}.{name}")
-    return names
-
-
-def name_slots(parameters: Sequence[torch.Tensor], names: Mapping[int, str]) -> list[str]:
-    """Return the names of an optimizer's parameters, without the model's where they are all of one."""
-    full = [names[id(parameter)] for parameter in parameters]
-    single = len({name.partition(".")[0] for name in full}) == 1
-    return [name.partition(".")[2] if single else name for name in full]
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:

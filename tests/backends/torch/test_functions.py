@@ -11,7 +11,8 @@ import pytest
 from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import emit
-from runtime.backends.torch.emission.module import emit_module
+from runtime.backends.torch.emission.dialect import TORCH
+from runtime.emission.module import emit_module
 from tests.backends.torch import programs
 from tests.backends.torch.specs import OPS, plan_of, user
 
@@ -46,18 +47,18 @@ def function(text: str, name: str = "train_step") -> str:
 
 
 def test_dcgan_reads_like_a_loop_written_by_hand():
-    assert function(emit_module(programs.dcgan()).text) == DCGAN.strip()
+    assert function(emit_module(programs.dcgan(), TORCH).text) == DCGAN.strip()
 
 
 def test_a_deferred_update_says_why_above_its_line():
-    lines = function(emit_module(programs.shared_fake()).text).splitlines()
+    lines = function(emit_module(programs.shared_fake(), TORCH).text).splitlines()
     place = next(index for index, line in enumerate(lines) if "discriminator_sgd.apply" in line)
     assert lines[place - 1] == "    # apply step_d is deferred after gradient step_g: it reads discriminator@0"
     assert "retain_graph=True" in lines[place - 3]
 
 
 def test_neighbours_without_a_graph_share_one_block():
-    text = function(emit_module(programs.byol()).text)
+    text = function(emit_module(programs.byol(), TORCH).text)
     assert text.count("torch.no_grad()") == 1
     assert "        target = teacher(image)  # teacher@0\n    goal = F.normalize(target, dim=-1)\n" in text
 
@@ -108,7 +109,8 @@ def test_emission_loads_neither_torch_nor_anything_of_the_users():
     root = Path(__file__).parents[3]
     code = (
         "import sys\nfrom tests.backends.torch import programs\n"
-        "from runtime.backends.torch.emission.module import emit_module\nemit_module(programs.dcgan())\n"
+        "from runtime.backends.torch.emission.dialect import TORCH\n"
+        "from runtime.emission.module import emit_module\nemit_module(programs.dcgan(), TORCH)\n"
         "assert not {'torch', 'numpy', 'tensorflow'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True)

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from compiler.program import Program
-from runtime.backends.torch.emission.module import emit_module
+from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded, load_module
+from runtime.emission.module import emit_module
 from tests.backends.torch import programs
 
 STEPS = 10
@@ -18,7 +19,7 @@ STEPS = 10
 
 def built(program: Program) -> Loaded:
     """Return the executed module of a program, built in float64."""
-    loaded = load_module(emit_module(program), program)
+    loaded = load_module(emit_module(program, TORCH), program)
     loaded.call("build", 3, "cpu", torch.float64)
     return loaded
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from compiler.program import Program
-from runtime.backends.torch.emission.module import emit_module
-from runtime.backends.torch.emission.names import FIXED, choose_names
+from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import load_module
+from runtime.emission.module import emit_module
+from runtime.emission.names import FIXED, choose_names
 from tests.backends.torch import programs
 
 HOSTILE = (
@@ -52,7 +53,7 @@ def with_names(program: Program, names: dict[str, str]) -> Program:
 
 def weights_after_two_steps(program: Program) -> list[torch.Tensor]:
     """Return all weights, starting from ones."""
-    loaded = load_module(emit_module(program), program)
+    loaded = load_module(emit_module(program, TORCH), program)
     loaded.call("build", 0, "cpu", torch.float64)
     models = loaded.names["MODELS"].values()
     with torch.no_grad():
@@ -96,6 +97,6 @@ def test_gradient_sets_with_a_dot_in_their_name_become_identifiers():
 
 def test_library_names_are_only_avoided_where_they_are_used():
     program = with_names(programs.byol(), {"goal": "l1", "answer": "blend"})
-    text = emit_module(program).text
+    text = emit_module(program, TORCH).text
     assert "    l1 = F.normalize(" in text
     assert "    blend_ = student(image)" in text

@@ -7,8 +7,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from runtime.backends.torch.emission.imports import unite
-from runtime.backends.torch.emission.support import LIBRARY, read_library, select_support
+from runtime.emission.imports import unite
+from runtime.emission.support import ROOT, SHARED, read_library, select_support
+
+LIBRARY = "runtime.backends.torch.library"
 
 OUTER = '''"""Outer."""
 
@@ -53,9 +55,11 @@ class helper(Base):
 
 def library(folder: Path):
     """Return a library of two modules, the first in the alphabet depending on the second."""
-    (folder / "a_outer.py").write_text(OUTER)
-    (folder / "inner.py").write_text(INNER)
-    return read_library(folder)
+    place = folder.joinpath(*LIBRARY.split("."))
+    place.mkdir(parents=True)
+    (place / "a_outer.py").write_text(OUTER)
+    (place / "inner.py").write_text(INNER)
+    return read_library(LIBRARY, folder)
 
 
 def test_a_definition_brings_what_it_depends_on_in_an_order_that_runs(tmp_path):
@@ -75,14 +79,15 @@ def test_comments_above_decorators_and_docstrings_are_copied(tmp_path):
 
 
 def test_names_are_unique_over_the_library():
-    trees = [ast.parse(path.read_text()) for path in LIBRARY.glob("*.py")]
+    folders = [ROOT.joinpath(*package.split(".")) for package in (LIBRARY, SHARED)]
+    trees = [ast.parse(path.read_text()) for folder in folders for path in folder.glob("*.py")]
     kinds = (ast.FunctionDef, ast.ClassDef)
     defined = Counter(node.name for tree in trees for node in tree.body if isinstance(node, kinds))
     assert [name for name, count in defined.items() if count > 1] == []
 
 
 def test_every_definition_of_the_library_runs_on_its_own():
-    known = read_library()
+    known = read_library(LIBRARY)
     for name in known.definitions:
         support = select_support([name], known)
         lines = ["from __future__ import annotations", *(ast.unparse(each) for each in unite(support.imports))]
@@ -93,6 +98,6 @@ def test_every_definition_of_the_library_runs_on_its_own():
 
 
 def test_the_library_needs_nothing_but_torch_and_the_standard_library():
-    every = select_support(read_library().definitions, read_library())
+    every = select_support(read_library(LIBRARY).definitions, read_library(LIBRARY))
     roots = {module.partition(".")[0] for module, _, _ in every.imports}
     assert roots <= {"torch", *sys.stdlib_module_names}

@@ -9,10 +9,11 @@ import pytest
 
 from compiler import compile_step
 from graphspec.load import load
-from runtime.backends.torch.emission import layout, syntax
-from runtime.backends.torch.emission.layout import WIDTH, lay_out
-from runtime.backends.torch.emission.module import emit_module
-from runtime.backends.torch.emission.text import Block, Line, Source, print_code
+from runtime.backends.torch.emission.dialect import TORCH
+from runtime.emission import layout, syntax
+from runtime.emission.layout import WIDTH, lay_out
+from runtime.emission.module import emit_module
+from runtime.emission.text import Block, Line, Source, print_code
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -81,9 +82,9 @@ def test_infinities_and_negative_numbers_are_written_as_python_reads_them():
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: path.stem)
 def test_the_short_way_to_double_quotes_gives_the_same_text_as_the_tokenizer(path, monkeypatch):
     program = compile_step(load(path)).program
-    text = emit_module(program).text
+    text = emit_module(program, TORCH).text
     monkeypatch.setattr(layout, "_is_plain", lambda text: False)
-    assert emit_module(program).text == text
+    assert emit_module(program, TORCH).text == text
     assert '["' in text
 
 

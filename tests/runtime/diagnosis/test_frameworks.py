@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from runtime.diagnosis import frameworks, packages
+from runtime.diagnosis import packages
 from runtime.diagnosis.frameworks import find_frameworks
 from runtime.diagnosis.packages import find_packages
 from runtime.diagnosis.process import run_apart
@@ -68,14 +68,6 @@ def test_a_framework_that_is_missing_is_told_with_the_command_that_brings_it(mon
     monkeypatch.setattr(packages, "version", lambda name: (_ for _ in ()).throw(packages.PackageNotFoundError(name)))
     found = probe()
     assert (found.works, found.trouble, found.help) == (False, "not installed", "pip install 'stepgraph[torch]'")
-
-
-def test_a_framework_without_a_backend_is_not_imported(monkeypatch):
-    monkeypatch.setattr(frameworks, "BACKENDS", {})
-    monkeypatch.setattr(frameworks, "run_apart", lambda arguments: pytest.fail("it was probed"))
-    known = {package.name: package for package in find_packages()}
-    (only,) = find_frameworks({**known})
-    assert (only.name, only.works) == ("tensorflow", False)
 
 
 def test_what_is_printed_on_the_way_does_no_harm(fake_torch):

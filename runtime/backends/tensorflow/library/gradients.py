@@ -21,8 +21,13 @@ def gradients(
     """Return the gradients of a loss with respect to targets, dense ones.
 
     ``seeds`` are what the gradient of a loss that is no single number starts with. Where the loss does not reach a
-    target: ``error`` raises RuntimeError, ``skip`` gives None, ``zero`` zeros.
+    target: ``error`` raises RuntimeError, ``skip`` gives None, ``zero`` zeros. Raises ValueError where there is no
+    target, and for a loss that is no single number: the tape would take its sum without a word.
     """
+    if not targets:
+        raise ValueError("there is nothing to differentiate by")
+    if seeds is None and tf.is_tensor(loss) and loss.shape.rank and loss.shape.num_elements() != 1:
+        raise ValueError("the loss is not a single number")
     found = tape.gradient(loss, list(targets), output_gradients=seeds)
     return tuple(dense(gradient, target, unconnected) for gradient, target in zip(found, targets, strict=True))
 

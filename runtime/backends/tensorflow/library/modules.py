@@ -5,11 +5,34 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 
-from runtime.backends.tensorflow.library.layers import Layer, Sequential
+
+@runtime_checkable
+class Named(Protocol):
+    """A model that names its variables: the library's, of whichever emitted module."""
+
+    def named_parameters(self) -> dict[str, tf.Variable]:
+        """Return the variables that are trained, by name."""
+        ...
+
+    def named_buffers(self) -> dict[str, tf.Variable]:
+        """Return the other variables, by name."""
+        ...
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A layer that leaves its result where it is told: the library's, of whichever emitted module."""
+
+    seen: Any
+
+    def run(self, x: tf.Tensor, training: bool, last: bool) -> tuple[tf.Tensor, bool]:
+        """Return the result, and its layout."""
+        ...
 
 
 @runtime_checkable
@@ -89,8 +112,9 @@ def keras_parts(layer: Any) -> Iterator[tuple[str, Any]]:
 
 def named_variables(model: Any) -> Iterator[tuple[str, tf.Variable, bool]]:
     """Yield name, variable and whether it is trained, of all variables of a model but the states of generators."""
-    if isinstance(model, Sequential):
-        yield from ((name, variable, bool(variable.trainable)) for name, variable in model.named(""))
+    if isinstance(model, Named):
+        yield from ((name, variable, True) for name, variable in model.named_parameters().items())
+        yield from ((name, variable, False) for name, variable in model.named_buffers().items())
         return
     for path, part in walk(model, "", set()):
         if isinstance(part, (tf.Variable, KerasVariable)):
@@ -124,12 +148,25 @@ def generators_of(model: Any) -> list[tf.Variable]:
 
 
 def call_model(model: Any, *args: Any, training: bool, method: str | None = None, **kwargs: Any) -> Any:
-    """Call a model, or a method of it; ``training`` is told where it is asked for."""
+    """Call a model, or a method of it; ``training`` is told where it is asked for.
+
+    What it gives are values: a variable among them is read now, whatever is written into it later.
+    """
     called = model if method is None else getattr(model, method)
     described = model.call if method is None and isinstance(model, KerasLayer) else called
     if "training" in inspect.signature(described).parameters:
         kwargs["training"] = training
-    return called(*args, **kwargs)
+    return read_values(called(*args, **kwargs))
+
+
+def read_values(result: Any) -> Any:
+    """Return a result with its variables read."""
+    if isinstance(result, Mapping):
+        return {name: read_values(part) for name, part in result.items()}
+    if isinstance(result, (list, tuple)):
+        return tuple(map(read_values, result))
+    variable = result.value if isinstance(result, KerasVariable) else result
+    return tf.convert_to_tensor(variable) if isinstance(variable, tf.Variable) else result
 
 
 def watch(model: Any, *layers: str) -> dict[str, Any]:
@@ -141,7 +178,7 @@ def watch(model: Any, *layers: str) -> dict[str, Any]:
     for path in layers:
         layer = functools.reduce(inner, path.split("."), model)
         keep = functools.partial(seen.__setitem__, path)
-        if isinstance(layer, Layer):
+        if isinstance(layer, Watched):
             layer.seen = keep
         elif isinstance(layer, KerasLayer):
             layer.call = watched(layer.call, keep)
@@ -182,3 +219,15 @@ def results(value: Any, *names: str) -> tuple[Any, ...]:
 def detached(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
     """Return values as constants for every gradient."""
     return tuple(map(tf.stop_gradient, values))
+
+
+@contextmanager
+def made_in(dtype: tf.DType) -> Iterator[None]:
+    """Give the layers of Keras that are made meanwhile this type, where they do not say one."""
+    config = tf.keras.config
+    before = config.dtype_policy()
+    config.set_dtype_policy(dtype.name)
+    try:
+        yield
+    finally:
+        config.set_dtype_policy(before)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import tensorflow as tf
 
 from runtime.backends.tensorflow.library.dtypes import typed
-from runtime.backends.tensorflow.library.layers import Dropout
 from runtime.backends.tensorflow.library.threefry import derive_key, derived_key, portable_numbers
 
 Extent: TypeAlias = Sequence[Any] | tf.Tensor
@@ -16,6 +15,14 @@ Extent: TypeAlias = Sequence[Any] | tf.Tensor
 
 DRAWS = 1 << 20
 """More than the draws of one call of a model."""
+
+
+@runtime_checkable
+class Drawing(Protocol):
+    """A layer that draws from a source which it is given: the library's, of whichever emitted module."""
+
+    random: Any
+    p: float
 
 
 class KeyedRandom:
@@ -41,7 +48,7 @@ class KeyedRandom:
     def attach(self, model: tf.Module) -> None:
         """Let the dropout layers of a model draw here."""
         for layer in model.submodules:
-            if isinstance(layer, Dropout):
+            if isinstance(layer, Drawing):
                 layer.random = self
 
     def next_seed(self) -> tf.Tensor:

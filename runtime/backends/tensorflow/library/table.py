@@ -3,36 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
-Value: TypeAlias = None | bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callee:
-    """What is called for a built-in: ``tf.sqrt``, or a definition of this library by its name."""
-
-    path: str
-    gathered: bool = False
-    """The operands are passed as one tuple."""
-    fills: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """What the language means by an option that is not written."""
-    implied: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """The callee's own defaults, by keyword: equal values are not passed."""
-    positional: tuple[str, ...] = ()
-    """Options that follow the operands without a keyword."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """A call: its path, the values after all operands, and those by keyword."""
-
-    path: str
-    gathered: bool = False
-    positional: tuple[Value, ...] = ()
-    keywords: Mapping[str, Value] = field(default_factory=dict[str, Value])
-
+from runtime.emission.callee import Callee, Resolved, Value, resolve, resolve_window
 
 REDUCTION: Mapping[str, Value] = {"reduction": "mean"}
 
@@ -126,8 +98,13 @@ CHANNELS = ("in_channels", "out_channels", "kernel_size")
 LAYERS: Mapping[str, Callee] = {
     "linear": Callee(path="Linear", positional=("in_features", "out_features"), implied={"bias": True}),
     "conv2d": Callee(path="Conv2d", positional=CHANNELS, implied=WINDOW),
-    "conv_transpose2d": Callee(path="ConvTranspose2d", positional=CHANNELS, implied={**WINDOW, "output_padding": 0}),
-    "batch_norm": Callee(path="BatchNorm", positional=("num_features",), implied=NORM),
+    "conv_transpose2d": Callee(
+        path="ConvTranspose2d",
+        positional=CHANNELS,
+        implied={**WINDOW, "output_padding": 0},
+        unused=("dilation", "groups"),  # there is one value only
+    ),
+    "batch_norm": Callee(path="BatchNorm", positional=("num_features",), implied=NORM, unused=("rank",)),
     "layer_norm": Callee(path="LayerNorm", positional=("normalized_shape",), implied=NORM),
     "group_norm": Callee(path="GroupNorm", positional=("num_groups", "num_channels"), implied=NORM),
     "embedding": Callee(path="Embedding", positional=("num_embeddings", "embedding_dim")),
@@ -151,46 +128,13 @@ LAYERS: Mapping[str, Callee] = {
 }
 """How each built-in layer is constructed; the layers inside a ``residual`` are its positional arguments."""
 
-UNUSED: Mapping[str, tuple[str, ...]] = {"batch_norm": ("rank",), "conv_transpose2d": ("dilation", "groups")}
-"""Options that the compiler resolves and the layer needs not know: it sees them, or there is one value only."""
-PAIRS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
-"""Options (height, width) that read better as one number where both are equal."""
-SIZES = ("shape", "dims")
-"""Options that are always passed as a tuple."""
-
 
 def resolve_function(family: str, name: str, options: Mapping[str, Value], *, floating: bool = False) -> Resolved:
     """Return the call of a built-in function; ``floating``: all operands are floating tensors of one type."""
     callee = FUNCTIONS[family][name]
-    return _resolve(FLOATING.get(name, callee) if floating and family == "call" else callee, options)
+    return resolve(FLOATING.get(name, callee) if floating and family == "call" else callee, options)
 
 
 def resolve_layer(kind: str, options: Mapping[str, Value]) -> Resolved:
     """Return the construction of a built-in layer from its options, sizes included."""
-    options = {name: _one_number(value) if name in PAIRS else value for name, value in options.items()}
-    if kind in ("avg_pool", "max_pool") and options.get("stride") == options.get("kernel_size"):
-        del options["stride"]
-    unused = UNUSED.get(kind, ())
-    return _resolve(LAYERS[kind], {name: value for name, value in options.items() if name not in unused})
-
-
-def _resolve(callee: Callee, options: Mapping[str, Value]) -> Resolved:
-    """Return a call with every option in its place; None and the callee's own defaults are left out."""
-    values = {name: _tuple(value) if name in SIZES else value for name, value in {**callee.fills, **options}.items()}
-    named = {name: value for name, value in values.items() if name not in callee.positional}
-    return Resolved(
-        path=callee.path,
-        gathered=callee.gathered,
-        positional=tuple(values[name] for name in callee.positional),
-        keywords={key: value for key, value in named.items() if value is not None and callee.implied.get(key) != value},
-    )
-
-
-def _one_number(value: Value) -> Value:
-    """Return (k, k) as k."""
-    return value[0] if isinstance(value, tuple) and len(value) == 2 and value[0] == value[1] else value
-
-
-def _tuple(value: Value) -> Value:
-    """Return a single size as a tuple."""
-    return value if isinstance(value, tuple) else (value,)
+    return resolve_window(LAYERS[kind], options)

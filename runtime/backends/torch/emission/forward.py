@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from compiler.program import Forward
-from runtime.backends.torch.emission import syntax
-from runtime.backends.torch.emission.scope import Lowered, Scope, keywords, leaf_lines, line_of, positional, with_notes
-from runtime.backends.torch.emission.text import Block, Code, Line
-from runtime.backends.torch.emission.versions import read_comment
+from runtime.emission import syntax
+from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
+from runtime.emission.text import Block, Code, Line
+from runtime.emission.versions import read_comment
 
 
 def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
@@ -17,10 +17,9 @@ def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
     contexts = _contexts(instruction, scope)
     if contexts:
         code = (Block(header=line_of(instruction, syntax.within(*contexts)), body=code),)
-    leaves = leaf_lines(instruction, _results(instruction), scope)
     recorded = instruction.graph or not scope.flow.recorded
     return Lowered(
-        code=(*_switch_lines(instruction, scope), *_seek_lines(instruction, scope), *code, *leaves),
+        code=(*_switch_lines(instruction, scope), *_seek_lines(instruction, scope), *code),
         graph="with" if recorded else "without",
     )
 

@@ -4,91 +4,75 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never
+from dataclasses import replace
 
 from compiler.program import (
     Apply,
     Assign,
     Blend,
-    Emit,
     Evaluate,
     Forward,
     Function,
     Gradient,
-    InputDecl,
     Instruction,
-    Program,
     Random,
     Release,
     Transform,
 )
-from runtime.backends.torch.emission import syntax
-from runtime.backends.torch.emission.debugging import input_lines, instrument, start_lines
-from runtime.backends.torch.emission.draw import batch_size_lines, lower_random
-from runtime.backends.torch.emission.evaluate import lower_evaluate
-from runtime.backends.torch.emission.flow import find_differentiated, find_flow, find_modes, is_modal
-from runtime.backends.torch.emission.forward import lower_forward
-from runtime.backends.torch.emission.gradient import lower_gradient, lower_transform
-from runtime.backends.torch.emission.names import Names
-from runtime.backends.torch.emission.scope import Lowered, Scope, as_leaf, line_of
-from runtime.backends.torch.emission.text import Block, Code, Line
-from runtime.backends.torch.emission.writes import lower_apply, lower_assign, lower_blend
 from runtime.effects import find_definitions, find_inputs
+from runtime.emission import syntax
+from runtime.emission.debugging import input_lines, instrument, start_lines
+from runtime.emission.dialect import Draft
+from runtime.emission.draw import batch_size_lines
+from runtime.emission.flow import find_differentiated, find_flow, find_modes, is_modal
+from runtime.emission.headers import describe_function, input_line, shape_comment
+from runtime.emission.lowering import lower
+from runtime.emission.scope import Lowered, Scope, line_of
+from runtime.emission.text import Block, Code, Line
+
+LEAF = "a gradient is taken with respect to it"
 
 
-def emit_function(function: Function, program: Program, names: Names) -> Block:
+def emit_function(function: Function, draft: Draft) -> Block:
     """Return ``def train_step(batch):`` with everything one step of this active set does."""
+    program, names = draft.program, draft.names
     scope = Scope(
         program=program,
         names=names,
+        dialect=draft.dialect,
         flow=find_flow(function),
         differentiated=find_differentiated(program),
         switches=find_switches(function),
         mode=function.mode,
     )
     instructions = gather_releases(function.instructions)
-    lowered = [instrument(each, lower(each, scope), function, scope) for each in instructions]
+    lowered = [instrument(each, _lower(each, scope), function, scope) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)
     body = (*start_lines(scope), *_mode_lines(function, scope), *_input_lines(function, scope), *group(lowered))
-    return Block(header=Line(statement=header), body=body, doc=_doc(function, program))
+    return Block(header=Line(statement=header), body=body, doc=describe_function(function, program))
 
 
-def lower(instruction: Instruction, scope: Scope) -> Lowered:
-    """Return the code of an instruction."""
-    match instruction:
-        case Forward():
-            return lower_forward(instruction, scope)
-        case Evaluate():
-            return lower_evaluate(instruction, scope)
-        case Random():
-            return lower_random(instruction, scope)
-        case Gradient():
-            return lower_gradient(instruction, scope)
-        case Transform():
-            return lower_transform(instruction, scope)
-        case Apply():
-            return lower_apply(instruction, scope)
-        case Blend():
-            return lower_blend(instruction, scope)
-        case Assign():
-            return lower_assign(instruction, scope)
-        case Release():
-            names = [scope.names.value(value) for value in instruction.values]
-            return Lowered(code=(line_of(instruction, syntax.forget(names)),), graph="either")
-        case Emit():
-            return lower_emit(instruction, scope)
-        case _:
-            assert_never(instruction)
+def _lower(instruction: Instruction, scope: Scope) -> Lowered:
+    """Return the code of an instruction, and what its results need that a gradient is taken with respect to."""
+    lowered = lower(instruction, scope)
+    lines = tuple(_target_lines(instruction, scope))
+    return replace(lowered, code=(*lowered.code, *lines)) if lines else lowered
 
 
-def lower_emit(instruction: Emit, scope: Scope) -> Lowered:
-    """Return the outputs of the step, without their graphs."""
-    outputs = {}
-    for value in instruction.values:
-        use = syntax.name(scope.names.value(value))
-        outputs[value] = syntax.method(use, "detach") if value in scope.flow.carrying else use
-    return Lowered(code=(line_of(instruction, syntax.give(syntax.dictionary(outputs))),))
+def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
+    """Yield the lines that make results leaves of the graph, or set them apart from what was made with them.
+
+    Autograd looks for a path by nodes: through the node of several results it would also run back from all the others,
+    whose graphs may be gone.
+    """
+    for value in find_definitions(instruction):
+        name = scope.names.value(value)
+        if value in scope.flow.leaves:
+            yield line_of(instruction, as_leaf(name), comment=LEAF)
+        elif value in scope.flow.siblings:
+            alone = syntax.method(syntax.name(name), "view_as", syntax.name(name))
+            yield line_of(instruction, syntax.assign(name, alone), comment=f"{LEAF} alone")
 
 
 def group(lowered: Iterable[Lowered]) -> Iterator[Code]:
@@ -142,6 +126,12 @@ def gather_releases(instructions: Sequence[Instruction]) -> Iterator[Instruction
         yield instruction
 
 
+def as_leaf(identifier: str) -> ast.stmt:
+    """Return ``x = x.detach().requires_grad_()``: the caller's own tensor is left as it is."""
+    detached = syntax.method(syntax.name(identifier), "detach")
+    return syntax.assign(identifier, syntax.method(detached, "requires_grad_"))
+
+
 def find_switches(function: Function) -> dict[str, bool]:
     """Return, by op, the mode to switch to for every forward in another mode than the model's forward before it."""
     current: dict[str, bool] = {}
@@ -167,27 +157,8 @@ def _input_lines(function: Function, scope: Scope) -> Iterator[Code]:
     for entry in find_inputs(scope.program, function):
         variable = scope.names.value(entry.name)
         read = syntax.item(syntax.name("batch"), syntax.constant(entry.name))
-        yield _input_line(entry, syntax.assign(variable, read), comment=_shape_comment(entry))
+        yield input_line(entry, syntax.assign(variable, read), comment=shape_comment(entry))
         if entry.name in scope.flow.leaves:
-            yield _input_line(entry, as_leaf(variable), comment="a gradient is taken with respect to it")
+            yield input_line(entry, as_leaf(variable), comment=LEAF)
         yield from input_lines(entry, scope)
     yield from batch_size_lines(function, scope)
-
-
-def _input_line(entry: InputDecl, statement: ast.stmt, *, comment: str) -> Line:
-    """Return a line that belongs to an input."""
-    return Line(statement=statement, comment=comment, op=entry.name, place=entry.place)
-
-
-def _shape_comment(entry: InputDecl) -> str:
-    """Return an input's declared shape and type."""
-    return entry.dtype if entry.shape is None else f"{entry.dtype} [{', '.join(map(str, entry.shape))}]"
-
-
-def _doc(function: Function, program: Program) -> str:
-    """Return what the function is: its step, mode, what fires in it, and the policy that ordered it."""
-    active = f", active: {', '.join(function.active)}" if function.active else ""
-    averages = {gate.op for gate in program.mode(function.mode).gates if gate.clock == "averaged"}
-    used = ", ".join(op for op in function.gated if op in averages)
-    swapped = f", evaluating {used}" if used else ""
-    return f"{program.name}, {function.mode}{active}{swapped}. Order: {program.order}."

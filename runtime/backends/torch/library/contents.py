@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import collections
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
+
+from runtime.support.findings import split_version
 
 
 class Contents:
@@ -25,7 +27,7 @@ class Contents:
         self.versions: dict[str, int] = {}
         self.writers: dict[str, str] = {}
         self.strangers: dict[str, str] = {}  # cells written by no op, with the op that ran when it was seen
-        self.holders = Counter(id(p) for model in self.models.values() for p in model.parameters())
+        self.holders = collections.Counter(id(p) for model in self.models.values() for p in model.parameters())
         self.names = {id(tensor): name for name, tensor in reversed(list(self.everything()))}
         self.kept = {id(tensor): tensor.detach().clone() for _, tensor in self.everything()}
 
@@ -93,12 +95,6 @@ class Contents:
         for cell, _ in map(split_version, reads):
             if cell not in self.strangers and self.find_changed(cell):
                 self.strangers[cell] = op
-
-
-def split_version(at: str) -> tuple[str, int]:
-    """Return cell and version of ``net.params@1``."""
-    cell, _, version = at.rpartition("@")
-    return cell, int(version)
 
 
 def is_same(one: torch.Tensor, other: torch.Tensor | None) -> bool:

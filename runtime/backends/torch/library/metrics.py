@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from runtime.backends.torch.library.clocks import Clock
+from runtime.support.clocks import Clock
 
 
 def accuracy(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from runtime.support.findings import note_of, share_text, statistics_text
+
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in a value: itself, or those of a set of gradients, where some may be missing."""
@@ -65,10 +67,8 @@ def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
 def statistics_of(numbers: torch.Tensor) -> Iterator[str]:
     """Yield minimum, maximum and mean of what is finite."""
     finite = numbers[torch.isfinite(numbers)]
-    if finite.numel() == 1:
-        yield f"{float(finite):.4g}"
-    elif finite.numel():
-        yield f"min {float(finite.min()):.4g}, max {float(finite.max()):.4g}, mean {float(finite.mean()):.4g}"
+    if finite.numel():
+        yield statistics_text(finite.numel(), float(finite.min()), float(finite.max()), float(finite.mean()))
 
 
 def shares_of(numbers: torch.Tensor) -> Iterator[str]:
@@ -76,11 +76,9 @@ def shares_of(numbers: torch.Tensor) -> Iterator[str]:
     for fault, found in (("nan", torch.isnan(numbers)), ("inf", torch.isinf(numbers))):
         count = int(found.sum())
         if count:
-            share = f"{count} of {numbers.numel()} {fault} ({100 * count / numbers.numel():.3g} %)"
-            yield str(float(numbers)) if numbers.numel() == 1 else share
+            yield str(float(numbers)) if numbers.numel() == 1 else share_text(fault, count, numbers.numel())
 
 
 def ranges_of(title: str, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return one note with a line per value under a title; none where there are no values."""
-    lines = [f"  {range_of(name, value)}" for name, value in values.items()]
-    return ("\n".join((title, *lines)),) if lines else ()
+    return note_of(title, [range_of(name, value) for name, value in values.items()])

@@ -6,7 +6,7 @@ import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from runtime.backends.torch.library.clocks import Clock
+from runtime.support.clocks import Clock
 
 
 def constant(value: float) -> Callable[[int], float]:

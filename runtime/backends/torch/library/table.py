@@ -3,47 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
-Value: TypeAlias = None | bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callee:
-    """What is called for a built-in: ``F.mse_loss``, or a definition of this library by its name."""
-
-    path: str
-    literal: str = ""
-    """What is called instead where an operand is a number, and the callee takes tensors only."""
-    gathered: bool = False
-    """The operands are passed as one tuple."""
-    keywords: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The keyword of an option whose name differs."""
-    fills: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """What the language means by an option that is not written."""
-    implied: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """The callee's own defaults, by keyword: equal values are not passed."""
-    positional: tuple[str, ...] = ()
-    """Options that follow the operands without a keyword."""
-    first: tuple[str, ...] = ()
-    """Options that stand between the first operand and the others."""
-    beside: tuple[str, ...] = ()
-    """Keywords that must stand beside others, as None where they are not given."""
-    paths: Mapping[tuple[str, Value], str] = field(default_factory=dict[tuple[str, Value], str])
-    """The path by the value of an option that chooses it and is not passed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """A call: its path, the values after the first operand, those after all operands, and those by keyword."""
-
-    path: str
-    gathered: bool = False
-    first: tuple[Value, ...] = ()
-    positional: tuple[Value, ...] = ()
-    keywords: Mapping[str, Value] = field(default_factory=dict[str, Value])
-
+from runtime.emission.callee import Callee, Resolved, Value, resolve, resolve_window
 
 REDUCTION: Mapping[str, Value] = {"reduction": "mean"}
 
@@ -152,55 +113,12 @@ LAYERS: Mapping[str, Callee] = {
 }
 """How each built-in layer is constructed; the layers inside a ``residual`` are its positional arguments."""
 
-PAIRS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
-"""Options (height, width) that read better as one number where both are equal."""
-SIZES = ("shape", "dims")
-"""Options that are always passed as a tuple."""
-
 
 def resolve_function(family: str, name: str, options: Mapping[str, Value], *, literal: bool = False) -> Resolved:
     """Return the call of a built-in function; ``literal`` says that one of its operands is a number."""
-    callee = FUNCTIONS[family][name]
-    path = callee.literal if literal and callee.literal else callee.path
-    return _resolve(callee, path, options)
+    return resolve(FUNCTIONS[family][name], options, literal=literal)
 
 
 def resolve_layer(kind: str, options: Mapping[str, Value]) -> Resolved:
     """Return the construction of a built-in layer from its options, sizes included."""
-    options = {name: _one_number(value) if name in PAIRS else value for name, value in options.items()}
-    if kind in ("avg_pool", "max_pool") and options.get("stride") == options.get("kernel_size"):
-        del options["stride"]
-    callee = LAYERS[kind]
-    path = next((path for (name, value), path in callee.paths.items() if options.get(name) == value), callee.path)
-    chosen = {name for name, _ in callee.paths}
-    return _resolve(callee, path, {name: value for name, value in options.items() if name not in chosen})
-
-
-def _resolve(callee: Callee, path: str, options: Mapping[str, Value]) -> Resolved:
-    """Return a call with every option in its place; None and the callee's own defaults are left out."""
-    values = {name: _tuple(value) if name in SIZES else value for name, value in {**callee.fills, **options}.items()}
-    return Resolved(
-        path=path,
-        gathered=callee.gathered,
-        first=tuple(values[name] for name in callee.first),
-        positional=tuple(values[name] for name in callee.positional),
-        keywords=_keywords(callee, values),
-    )
-
-
-def _keywords(callee: Callee, values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the options that are passed by keyword and say something."""
-    placed = {*callee.first, *callee.positional}
-    named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
-    told = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
-    return {**dict.fromkeys(callee.beside), **told} if told else {}
-
-
-def _one_number(value: Value) -> Value:
-    """Return (k, k) as k."""
-    return value[0] if isinstance(value, tuple) and len(value) == 2 and value[0] == value[1] else value
-
-
-def _tuple(value: Value) -> Value:
-    """Return a single size as a tuple."""
-    return value if isinstance(value, tuple) else (value,)
+    return resolve_window(LAYERS[kind], options)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.library import schedules as mine
 from runtime.backends.torch.library import schedules as torchs
-from runtime.backends.torch.library.clocks import Clock
+from runtime.support.clocks import Clock
 
 COUNTS = [*range(70), 1000, 10**6]
 CURVES = {

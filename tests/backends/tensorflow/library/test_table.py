@@ -80,6 +80,11 @@ def is_own(module: str | None) -> bool:
     return module == "__future__" or (module or "").startswith(PACKAGE)
 
 
+def is_shared(module: str | None) -> bool:
+    """Return whether an import is of what the libraries of all frameworks share: it is copied with them."""
+    return (module or "").startswith("runtime.support.")
+
+
 NAMES = pasted()
 
 
@@ -130,7 +135,11 @@ def test_the_library_needs_nothing_but_tensorflow_numpy_and_the_standard_library
     imports = [node for text in MODULES.values() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import)]
     members = [n for text in MODULES.values() for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)]
     roots = {alias.name.partition(".")[0] for node in imports for alias in node.names}
-    roots |= {(node.module or "").partition(".")[0] for node in members if not is_own(node.module)}
+    roots |= {
+        (node.module or "").partition(".")[0]
+        for node in members
+        if not is_own(node.module) and not is_shared(node.module)
+    }
     assert roots <= {"tensorflow", "numpy", *sys.stdlib_module_names}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from runtime.backends.torch.library.clocks import Clock
 from runtime.backends.torch.library.metrics import Running, accuracy, count_rows, running
+from runtime.support.clocks import Clock
 
 
 def feed(metric: Running, clock: Clock, *batches: torch.Tensor) -> list[float]:

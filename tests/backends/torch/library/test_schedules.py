@@ -11,7 +11,6 @@ import torch
 from torch.optim import lr_scheduler as torch_schedulers
 from torch.optim.lr_scheduler import LRScheduler
 
-from runtime.backends.torch.library.clocks import Clock
 from runtime.backends.torch.library.schedules import (
     constant,
     cosine,
@@ -24,6 +23,7 @@ from runtime.backends.torch.library.schedules import (
     step_decay,
     warmup,
 )
+from runtime.support.clocks import Clock
 
 Curve = Callable[[int], float]
 Make = Callable[[torch.optim.Optimizer], LRScheduler]

@@ -1,0 +1,124 @@
+"""Time our TensorFlow step against hand-written ones: ``python -m benchmarks.tensorflow_run [--rounds 60] [--xla]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+
+from benchmarks.tensorflow_steps import WORKLOADS, Batch, State, Step, Workload
+from benchmarks.timing import Timing, interleave
+from compiler import compile_step
+from graphspec import load
+from runtime import build, emit
+
+EXPERT = "expert"
+Kind = type[Workload]
+
+
+def load_emitted(workload: Kind) -> ModuleType:
+    """Return the file that is emitted for a workload's spec as a module."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "emitted_step.py"
+        plan = compile_step(load(workload.spec), "tensorflow")
+        path.write_text(emit(plan), encoding="utf-8")
+        spec = importlib.util.spec_from_file_location("emitted_step", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module.__name__] = module
+        spec.loader.exec_module(module)
+    return module
+
+
+def find_states(workload: Kind) -> Mapping[str, State]:
+    """Return the initial weights of a workload's nets."""
+    module = load_emitted(workload)
+    module.build()
+    return {
+        name: {key: value.numpy() for key, value in {**model.named_parameters(), **model.named_buffers()}.items()}
+        for name, model in module.MODELS.items()
+    }
+
+
+def make_emitted(workload: Kind, *, xla: bool) -> Step:
+    """Return the step of the emitted file."""
+    module = load_emitted(workload)
+    module.build(jit_compile=xla)
+    return module.step
+
+
+def make_built(workload: Kind, *, xla: bool) -> Step:
+    """Return the step that ``build`` gives, which looks at every batch before it lets it in."""
+    return build(compile_step(load(workload.spec), "tensorflow"), device="cpu", jit_compile=xla)
+
+
+def make_graph(function: Callable[..., Mapping[str, Any]], sample: Batch, *, xla: bool) -> Step:
+    """Return a hand-written step as one graph, its batch size open."""
+    signature = {name: tf.TensorSpec((None, *each.shape[1:]), each.dtype) for name, each in sample.items()}
+    traced = tf.function(function, jit_compile=xla or None, autograph=False).get_concrete_function(**signature)
+    return lambda batch: traced(**batch)
+
+
+def make_variants(workload: Kind, *, xla: bool) -> dict[str, Step]:
+    """Return every variant of a step."""
+    states, sample = find_states(workload), workload.batches(1)[0]
+    return {
+        "Keras": make_graph(workload(states).idiom(), sample, xla=xla),
+        EXPERT: make_graph(workload(states).expert(), sample, xla=xla),
+        "emitted step": make_emitted(workload, xla=xla),
+        "built step": make_built(workload, xla=xla),
+    }
+
+
+def cycle(step: Step, batches: list[Batch]) -> Callable[[], object]:
+    """Return a step that takes the batches in turn, and waits for its numbers."""
+    feed = itertools.cycle(batches)
+    return lambda: [value.numpy() for value in step(next(feed)).values()]
+
+
+def measure(workload: Kind, rounds: int, *, xla: bool) -> dict[str, Timing]:
+    """Time all variants of a workload in one interleaved run."""
+    batches = workload.batches(16)
+    made = make_variants(workload, xla=xla)
+    return interleave({name: cycle(step, batches) for name, step in made.items()}, EXPERT, rounds=rounds)
+
+
+def table(rounds: int, only: str | None, *, xla: bool) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    yield "| step | variant | ms | of expert | p10 - p90 | CPU time of expert |"
+    yield "|---|---|---|---|---|---|"
+    for workload in WORKLOADS:
+        if only in (None, workload.name):
+            for name, timing in measure(workload, rounds, xla=xla).items():
+                spread = f"{timing.low:.2f} - {timing.high:.2f}"
+                figures = f"{timing.milliseconds:.3f} | {timing.ratio:.3f} | {spread} | {timing.cpu_ratio:.3f}"
+                yield f"| {workload.name} | {name} | {figures} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS])
+    parser.add_argument("--xla", action="store_true")
+    options = parser.parse_args()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    for line in table(options.rounds, options.only, xla=options.xla):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The TensorFlow backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import final
+
+from compiler import Plan
+from compiler.program import Program
+from runtime.backend import Backend, BuildRequest, Built
+from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
+from runtime.emission.module import emit_module
+from runtime.probe import Probe
+from runtime.problems import problem
+
+INSTALL = "pip install 'stepgraph[tensorflow]'"
+SURROUNDINGS: Mapping[str, str] = {
+    "KERAS_BACKEND": "tensorflow",  # Keras reads it once, when it is first imported
+    "TF_CPP_MIN_LOG_LEVEL": "2",  # its notes on how it starts are nothing the user asked for
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # sums in one order, the same in every version; with it a note would be printed
+}
+"""Variables that TensorFlow reads when it is first imported, as they are where the user says nothing."""
+
+
+@final
+class TensorFlowBackend(Backend):
+    """TensorFlow: one graph per active set, traced once; TensorFlow itself is imported only to build."""
+
+    def emit(self, program: Program) -> str:
+        """Return the program as a Python file that needs tensorflow alone."""
+        return emit_module(program, TENSORFLOW).text
+
+    def build(self, plan: Plan, request: BuildRequest) -> Built:
+        """Build a plan; raise SpecError (GS217) where tensorflow is not installed or too old."""
+        with _needing_tensorflow():
+            from runtime.backends.tensorflow.build import build_plan
+        return build_plan(plan, request)
+
+    def probe(self) -> Probe:
+        """Return what TensorFlow offers here; raise SpecError (GS217) where it is not installed or too old."""
+        with _needing_tensorflow():
+            from runtime.backends.tensorflow.probing import probe_tensorflow
+        return probe_tensorflow()
+
+
+@contextmanager
+def _needing_tensorflow() -> Generator[None]:
+    """Set what TensorFlow reads at its start, and tell that it is missing where an import of ours fails for that."""
+    for name, value in SURROUNDINGS.items():
+        os.environ.setdefault(name, value)
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("tensorflow", "keras"):
+            raise
+        raise problem("GS217", "TensorFlow is not installed", help=INSTALL) from None

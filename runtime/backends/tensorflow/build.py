@@ -1,0 +1,101 @@
+"""From a plan to a step that runs: import, make, observe, compile again, build, trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from compiler import Plan
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.graph import GraphSpec
+from runtime.backend import BuildRequest, Built
+from runtime.backends.tensorflow.compat import is_supported
+from runtime.backends.tensorflow.devices import choose_device
+from runtime.backends.tensorflow.dryrun import run_dry
+from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
+from runtime.backends.tensorflow.engine import TensorFlowEngine
+from runtime.backends.tensorflow.execution import Loaded, call_checked, load_module
+from runtime.backends.tensorflow.learning import Learned, learn
+from runtime.backends.tensorflow.making import check_given, find_other_types, find_undeclared_ties
+from runtime.backends.tensorflow.setting import Setting
+from runtime.backends.tensorflow.tensors import DTYPES
+from runtime.building.users import import_users
+from runtime.emission.module import emit_module
+from runtime.problems import problem
+from runtime.step import StepError
+
+TRACED = "checked while the graphs were traced, for batches of any size"
+
+
+def build_plan(plan: Plan, request: BuildRequest) -> Built:
+    """Return the built plan; raise SpecError with everything that was found before the first step."""
+    if not is_supported():
+        message = f"TensorFlow {tf.__version__} is too old"
+        raise problem("GS217", message, help="pip install 'stepgraph[tensorflow]'")
+    device = choose_device(request.device)
+    given = check_given(request.models, plan.program, plan.spec)
+    import_users(plan.program, plan.spec, request)
+    setting = Setting(
+        device=device,
+        dtype=DTYPES[request.dtype],
+        seed=request.seed,
+        given=given,
+        jit_compile=request.jit_compile,
+    )
+    learned = learn(plan, setting)
+    loaded = _load(learned, setting)
+    spec = learned.plan.spec
+    problems = run_dry(loaded, spec, setting.seed)
+    if problems:
+        raise StepError(problems, spec.texts())
+    loaded = _instrument(loaded, spec, setting) if request.debug else loaded
+    engine = TensorFlowEngine.over(loaded, spec, setting)
+    return Built(
+        plan=learned.plan,
+        source=loaded.emitted.text,
+        models=loaded.names["MODELS"],
+        optimizers=loaded.names["OPTIMIZERS"],
+        device=device,
+        notes=(*learned.notes, TRACED, *_tell(request), *engine.module.notes()),
+        engine=engine,
+    )
+
+
+def _tell(request: BuildRequest) -> Iterable[str]:
+    """Yield what is not done that was asked for."""
+    if request.debug and request.jit_compile:
+        yield "XLA compiles nothing: a step that is built for debugging runs as Python"
+
+
+def _load(learned: Learned, setting: Setting) -> Loaded:
+    """Return the executed and built module; raise SpecError where its models are not what the spec says."""
+    program, spec = learned.plan.program, learned.plan.spec
+    loaded = load_module(emit_module(program, TENSORFLOW, provided=setting.given), program)
+    given = learned.models
+    models = call_checked(loaded, spec, "make_models", setting.seed, setting.device, setting.dtype, given)
+    _refuse(find_undeclared_ties(models, spec), spec)
+    _refuse(find_other_types(models, setting.dtype, spec), spec)
+    _call_build(loaded, spec, setting, models)
+    return loaded
+
+
+def _instrument(loaded: Loaded, spec: GraphSpec, setting: Setting) -> Loaded:
+    """Return the built module of a debug build, with the models that there are."""
+    text = emit_module(loaded.program, TENSORFLOW, provided=setting.given, debug=True)
+    debugged = load_module(text, loaded.program)
+    _call_build(debugged, spec, setting, loaded.names["MODELS"])
+    return debugged
+
+
+def _call_build(loaded: Loaded, spec: GraphSpec, setting: Setting, models: object) -> None:
+    """Call the module's ``build`` with the models that were made."""
+    place = setting.seed, setting.device, setting.dtype
+    call_checked(loaded, spec, "build", *place, models, setting.jit_compile)
+
+
+def _refuse(problems: Iterable[Diagnostic], spec: GraphSpec) -> None:
+    """Raise SpecError with some problems, where there are any."""
+    found = tuple(problems)
+    if found:
+        raise SpecError(found, spec.texts())

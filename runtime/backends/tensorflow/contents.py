@@ -1,0 +1,174 @@
+"""Contents: what of an executed module is changed by training, and how each of it is read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+import tensorflow as tf
+
+from runtime.backends.tensorflow.slots import slot_tensors
+from runtime.backends.tensorflow.trees import decode, describe_array, encode, from_array, to_array
+from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item
+from runtime.holding.faults import Fault
+from runtime.holding.matching import compare
+from runtime.holding.naming import name_slots
+from runtime.holding.stored import Stored
+from runtime.state import Array, Plain, find_arrays, unflatten
+
+FEW_GROUPS: Mapping[str, Any] = {"groups": [{}], "loose": {}, "more": {}, "host": None}
+"""What PyTorch's state has of an optimizer beside slots, where nothing has changed: all that there is here."""
+FIRST: Mapping[str, float] = {"mu_product": 1.0}
+"""What slots are before the first update, where that is not 0."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoredVariable(Stored):
+    """A variable as state sees it."""
+
+    variable: Any
+
+    def describe(self) -> tuple[tuple[int, ...], str]:
+        """Return shape and type of the array that it becomes."""
+        return describe_array(self.variable)
+
+    def read(self) -> Array:
+        """Return a copy on the host."""
+        return to_array(self.variable)
+
+    def write(self, array: Array) -> None:
+        """Copy an array into it."""
+        self.variable.assign(from_array(array, self.variable.dtype))
+
+
+@runtime_checkable
+class Momentous(Protocol):
+    """What SGD has (emitted modules have classes of their own)."""
+
+    inside: bool
+    """The learning rate is inside the momentum, which is 0 before the first update."""
+
+
+def kept_slots(cell: str, optimizer: Any, names: Mapping[int, str], applied: int) -> Iterator[tuple[str, tf.Variable]]:
+    """Yield the slots of an optimizer; the momenta of SGD begin with the first update."""
+    begins = not applied and isinstance(optimizer, Momentous) and not optimizer.inside
+    for name, variable in slot_tensors(cell, optimizer, names):
+        if not (begins and name.startswith(f"optimizers.{cell}.{MOMENTUM}.")):
+            yield name, variable
+
+
+def read_applied(optimizer: Any) -> int:
+    """Return how often an optimizer was applied."""
+    return int(optimizer.applied)
+
+
+def set_applied(optimizer: Any, applied: int) -> None:
+    """Set how often an optimizer was applied; before the first update its slots are as they were made."""
+    optimizer.applied.assign(applied)
+    for variable in optimizer.slots.get(MOMENTUM, ()) if not applied else ():
+        variable.assign(tf.zeros_like(variable))
+
+
+def metric_items(mode: str, metrics: Mapping[str, Any]) -> Iterator[Item]:
+    """Yield the running metrics of a mode that tell their state."""
+    for op, metric in metrics.items():
+        if metric.state() is not None:
+            yield metric_item(mode, op, partial(_read_metric, metric), partial(_write_metric, metric))
+
+
+def _read_metric(metric: Any) -> Any:
+    """Return the state of a running metric."""
+    state = dict(metric.state())
+    if "total" in state:  # of a mean over batches: an array, also where it is one number
+        total = state.pop("total")
+        return {"total": None if total is None else np.array(total), **encode(state)}
+    return encode(state)
+
+
+def _write_metric(metric: Any, tree: Any) -> None:
+    """Give a running metric its state; without one it starts anew."""
+    metric.reset() if tree is None else metric.load(decode(tree))
+
+
+def tree_items(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterator[Item]:
+    """Yield the slots of an optimizer as PyTorch's class keeps them: in a tree, from the first update on."""
+    named = name_slots(optimizer.parameters, names)
+    slots = TreeSlots(cell=cell, optimizer=optimizer, named=tuple(named))
+    yield groups_item(cell, partial(dict, FEW_GROUPS), _put_groups)
+    yield Item(
+        path=("optimizers", cell),
+        kind="slots",
+        read=slots.read,
+        write=slots.write,
+        known=frozenset(named),
+        check=slots.check,
+    )
+
+
+def _put_groups(tree: Any) -> None:
+    """Take what PyTorch's state has beside slots; raise ValueError where that is more than its own rules have."""
+    for key in ("loose", "more"):
+        if tree[key]:
+            raise ValueError(f"{key}: {', '.join(tree[key])} is kept by a class of PyTorch alone")
+    changed = sorted({option for group in tree["groups"] for option in group})
+    if changed:
+        raise ValueError(f"groups: {', '.join(changed)} was changed by a class of PyTorch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSlots:
+    """The slots of an optimizer by slot, then by parameter, with the updates of each parameter among them."""
+
+    cell: str
+    optimizer: Any
+    named: tuple[str, ...]
+
+    def read(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the slots; none before the first update."""
+        applied = read_applied(self.optimizer)
+        if not applied:
+            return {}
+        steps = {name: np.array(min(applied, MOST_STEPS), np.float32) for name in self.named}
+        found: dict[str, dict[str, Any]] = {
+            slot: {name: to_array(each) for name, each in zip(self.named, variables, strict=True)}
+            for slot, variables in self.optimizer.slots.items()
+        }
+        return {STEP: steps, **found}
+
+    def write(self, tree: Any) -> None:
+        """Take slots over; those that are not there are as they were made."""
+        for slot, variables in self.optimizer.slots.items():
+            for name, variable in zip(self.named, variables, strict=True):
+                array = tree.get(slot, {}).get(name)
+                first = tf.fill(variable.shape, tf.cast(FIRST.get(slot, 0.0), variable.dtype))
+                variable.assign(first if array is None else from_array(array, variable.dtype))
+
+    def check(self, found: Plain, arrays: Mapping[str, Array]) -> Iterable[Fault]:
+        """Yield the slots that are missing, not known, or of another shape or type."""
+        if not isinstance(found, dict) or not found:
+            return
+        known = {f"{slot}.{name}": each for slot in self.optimizer.slots for name, each in self._by_name(slot)}
+        given = dict(_flat(found, arrays))
+        for name, array in given.items():
+            if name in known and array is not None:
+                yield from compare(f"optimizers.{self.cell}.{name}", array, *describe_array(known[name]))
+            elif name not in known and not name.startswith(f"{STEP}."):
+                yield Fault(kind="unexpected", name=f"optimizers.{self.cell}.{name}")
+        for name in (each for each in known if each not in given):
+            yield Fault(kind="missing", name=f"optimizers.{self.cell}.{name}")
+
+    def _by_name(self, slot: str) -> Iterable[tuple[str, tf.Variable]]:
+        """Return the variables of a slot with the names of their parameters."""
+        return zip(self.named, self.optimizer.slots[slot], strict=True)
+
+
+def _flat(found: dict[str, Plain], arrays: Mapping[str, Array]) -> Iterator[tuple[str, Array | None]]:
+    """Yield the arrays of slots by name, ``exp_avg.0.weight``; None for one that is named and not there."""
+    for slot, values in found.items():
+        for name, value in values.items() if isinstance(values, dict) else ():
+            missing = [each for each in find_arrays(value) if each not in arrays]  # told already
+            yield f"{slot}.{name}", None if missing else np.asarray(unflatten(value, arrays))

@@ -1,0 +1,1 @@
+"""Emission of TensorFlow modules: what differs from other frameworks."""

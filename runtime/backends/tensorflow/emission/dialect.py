@@ -1,0 +1,226 @@
+"""The dialect of TensorFlow."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from compiler.program import (
+    Evaluate,
+    Forward,
+    Function,
+    Gradient,
+    InputDecl,
+    LayerDecl,
+    ModelDecl,
+    OptimizerDecl,
+    Program,
+)
+from runtime.backends.tensorflow.emission.floating import FLOATING_TYPES, takes_floating
+from runtime.backends.tensorflow.emission.forward import lower_forward
+from runtime.backends.tensorflow.emission.function import ONLY, emit_function, is_numbered
+from runtime.backends.tensorflow.emission.gradient import lower_gradient
+from runtime.backends.tensorflow.library.table import resolve_function, resolve_layer
+from runtime.effects import find_functions, find_inputs
+from runtime.emission import syntax
+from runtime.emission.callee import Resolved
+from runtime.emission.callees import options_of
+from runtime.emission.dialect import Dialect, Draft, Global
+from runtime.emission.dispatch import function_table
+from runtime.emission.names import Names
+from runtime.emission.needs import Needs
+from runtime.emission.scope import Lowered, Scope
+from runtime.emission.support import Imported, Library, read_library
+from runtime.emission.text import Block, Code, Line
+
+
+class TensorFlowDialect(Dialect):
+    """TensorFlow: explicit tapes over explicit variables, one graph per active set, traced once."""
+
+    title = "TensorFlow"
+    framework = "tensorflow"
+    model_type = "object"
+    dtype = "tf.float32"
+    own: Mapping[str, Imported] = {"copy": ("copy", None, None), "tf": ("tensorflow", None, "tf")}
+    reserved = (ONLY, "jit_compile", "steps", "tf")
+    stack = "Sequential"
+    direct: Mapping[str, str] = {
+        "sgd": "SGD",
+        "adam": "Adam",
+        "adamw": "AdamW",
+        "rmsprop": "RMSprop",
+        "adagrad": "Adagrad",
+        "adadelta": "Adadelta",
+        "adamax": "Adamax",
+        "nadam": "NAdam",
+        "lion": "Lion",
+    }
+    wrapped: Mapping[str, str] = {}
+    pace = "steps"
+    build_doc = "Make models, optimizers and graphs, once, before the first step."
+
+    def library(self) -> Library:
+        """Return the support code."""
+        return read_library("runtime.backends.tensorflow.library")
+
+    def wishes(self, program: Program) -> Iterator[tuple[str, str, str]]:
+        """Yield the wishes for tapes, and for the generators of users' models."""
+        for function in find_functions(program):
+            gradients = (each for each in function.instructions if isinstance(each, Gradient))
+            yield from (("tape", each.op, f"{each.op}_tape") for each in gradients)
+        for model in program.models:
+            yield "generators", model.name, f"{model.name}_generators"
+
+    def function(self, function: Function, draft: Draft) -> Block:
+        """Return the function of one active set."""
+        return emit_function(function, draft)
+
+    def forward(self, instruction: Forward, scope: Scope) -> Lowered:
+        """Return the call of a model."""
+        return lower_forward(instruction, scope)
+
+    def gradient(self, instruction: Gradient, scope: Scope) -> Lowered:
+        """Return ``gradients(tape, loss, targets)``."""
+        return lower_gradient(instruction, scope)
+
+    def output(self, value: ast.expr) -> ast.expr:
+        """Return the value: what is returned is recorded on no tape."""
+        return value
+
+    def detach(self, value: ast.expr) -> ast.expr:
+        """Return ``tf.stop_gradient(value)``."""
+        return syntax.call("tf.stop_gradient", value)
+
+    def shape(self, value: ast.expr) -> ast.expr:
+        """Return ``tf.shape(value)``."""
+        return syntax.call("tf.shape", value)
+
+    def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
+        """Return how a built-in function is called: TensorFlow's own do not mix types."""
+        floating = self.has_operators(instruction, scope)
+        options = options_of(instruction)
+        return resolve_function(instruction.family, instruction.function.name, options, floating=floating)
+
+    def layer(self, layer: LayerDecl) -> Resolved:
+        """Return how a built-in layer is constructed."""
+        return resolve_layer(layer.kind, layer.options)
+
+    def has_operators(self, instruction: Evaluate, scope: Scope) -> bool:
+        """Return whether all operands are floating tensors of one type, or numbers."""
+        return takes_floating(instruction, scope.floating)
+
+    def leading(self) -> tuple[ast.expr, ...]:
+        """Return the number of the step, by which a running metric forgets a step that failed."""
+        return (syntax.name("number"),)
+
+    def parameters(self, model: ModelDecl, variable: ast.expr, *, chosen: bool) -> ast.expr:
+        """Return the list of a model's parameters."""
+        is_own = model.kind != "class"
+        return syntax.method(variable, "parameters") if is_own else syntax.call("parameters_of", variable)
+
+    def buffers(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
+        """Return the list of a model's buffers."""
+        return syntax.method(variable, "buffers") if model.kind != "class" else syntax.call("buffers_of", variable)
+
+    def random(self) -> tuple[str, ...]:
+        """Return the variables that the source of random numbers is made from."""
+        return "seed", "dtype"
+
+    def metric_path(self, name: str) -> str:
+        """Return what a built-in metric is called."""
+        return resolve_function("metric", name, {}).path
+
+    def metric(self, path: ast.expr, mode: str) -> tuple[ast.expr, ...]:
+        """Return what a running metric is made from, behind the clock."""
+        return syntax.constant(mode), path
+
+    def unknown_options(self, optimizer: OptimizerDecl) -> frozenset[str]:
+        """Return ``fused`` where it is left to the framework: there is one way only."""
+        return frozenset() if optimizer.options.get("fused") is True else frozenset({"fused"})
+
+    def build_parameters(self) -> tuple[tuple[str, ast.expr | None], ...]:
+        """Return ``jit_compile=False``."""
+        return (syntax.parameter("jit_compile", syntax.constant(False)),)
+
+    def place(self, lines: tuple[Code, ...]) -> tuple[Code, ...]:
+        """Return the lines under ``with tf.device(device):``."""
+        header = Line(statement=syntax.within(syntax.call("tf.device", syntax.name("device"))))
+        return (Block(header=header, body=lines),)
+
+    def model_options(self, model: ModelDecl) -> dict[str, ast.expr]:
+        """Return the type of the variables."""
+        return {"dtype": syntax.name("dtype")}
+
+    def seeding(self, model: ModelDecl) -> tuple[ast.expr, ...]:
+        """Return the context that tells a user's class the type of its variables."""
+        return (syntax.call("made_in", syntax.name("dtype")),) if model.kind == "class" else ()
+
+    def copied(self, model: ModelDecl, made: ast.expr) -> ast.expr:
+        """Return a copy of a model; those of Keras have no copy of their own that keeps everything."""
+        return syntax.call("copied", made) if model.kind == "class" else super().copied(model, made)
+
+    def finished(self, made: str) -> ast.expr:
+        """Return the dictionary of all models."""
+        return syntax.name(made)
+
+    def first_globals(self, needs: Needs) -> Iterator[Global]:
+        """Yield the count of finished steps, which schedules read in the graph."""
+        if needs.paced:
+            count = syntax.call("tf.Variable", syntax.constant(0), dtype=syntax.dotted("tf.int64"))
+            yield Global(name="steps", value=count, comment="finished train steps, for schedules")
+
+    def drawing(self, model: ModelDecl, names: Names) -> Iterator[Global]:
+        """Yield the generators of a user's model."""
+        found = syntax.call("generators_of", syntax.name(names.model(model.name)))
+        yield Global(name=names.generators(model.name), value=found)
+
+    def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
+        """Yield the line that makes the graphs; a build for debugging runs the functions as Python."""
+        table = function_table(draft, lambda function: _graph(function, draft))
+        yield Line(statement=syntax.perform(syntax.call("FUNCTIONS.update", table)))
+
+    def table_lines(self, draft: Draft) -> Iterator[Code]:
+        """Yield nothing: ``build`` makes the table."""
+        return iter(())
+
+    def registers(self) -> tuple[str, ...]:
+        """Return the dictionary of graphs that ``build`` fills."""
+        return ("FUNCTIONS",)
+
+    def start_lines(self, needs: Needs) -> Iterator[Line]:
+        """Yield the line that tells the graphs how many steps are finished."""
+        if needs.paced:
+            finished = syntax.call("clock.steps.get", syntax.constant("train"), syntax.constant(0))
+            yield Line(statement=syntax.perform(syntax.call("steps.assign", finished)))
+
+    def step_arguments(self, needs: Needs) -> tuple[ast.expr, ...]:
+        """Return the number of the step as a tensor."""
+        if not self.is_numbered(needs):
+            return ()
+        return (syntax.call("tf.constant", syntax.name("number"), syntax.dotted("tf.int64")),)
+
+    def is_numbered(self, needs: Needs) -> bool:
+        """Return whether the functions are given the number of the step."""
+        return needs.random or needs.measured
+
+
+def _graph(function: Function, draft: Draft) -> ast.expr:
+    """Return ``compiled(train_step, {"x": tf.TensorSpec((None, 4), dtype)}, device=device, ...)``."""
+    plain = syntax.name(draft.names.function(function.name))
+    if draft.names.checks:
+        return plain
+    inputs = syntax.dictionary({each.name: _spec(each) for each in find_inputs(draft.program, function)})
+    numbered = {"numbered": syntax.constant(True)} if is_numbered(draft) else {}
+    options = {"device": syntax.name("device"), **numbered, "jit_compile": syntax.name("jit_compile")}
+    return syntax.call("compiled", plain, inputs, **options)
+
+
+def _spec(entry: InputDecl) -> ast.expr:
+    """Return the shape and type of an input; free sizes are None."""
+    is_free = entry.shape is None
+    sizes = None if is_free else tuple(each if isinstance(each, int) else None for each in entry.shape or ())
+    dtype = syntax.name("dtype") if entry.dtype in FLOATING_TYPES else syntax.dotted(f"tf.{entry.dtype}")
+    return syntax.call("tf.TensorSpec", syntax.literal(sizes), dtype)
+
+
+TENSORFLOW = TensorFlowDialect()

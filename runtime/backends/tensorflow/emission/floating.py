@@ -1,0 +1,52 @@
+"""Types: which values are known to be floating, of the type of the step, so that Python's operators fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.program import Evaluate, Forward, Function, Gradient, Instruction, Program, Random, Ref
+from runtime.effects import find_inputs
+
+FLOATING_TYPES = frozenset({"float32", "float64"})
+"""Declared types that become the type of the step."""
+FLOATING_DRAWS = frozenset({"normal", "uniform"})
+OTHER_TYPES = frozenset({"argmax", "one_hot", "where", "gather"})
+"""Calls whose result or operands are of other types."""
+
+
+def find_floating(function: Function, program: Program) -> frozenset[str]:
+    """Return the values of a function that are certainly floating; of a user's code nothing is known."""
+    floating = {entry.name for entry in find_inputs(program, function) if entry.dtype in FLOATING_TYPES}
+    for instruction in function.instructions:
+        floating.update(_find_results(instruction, program, floating))
+    return frozenset(floating)
+
+
+def _find_results(instruction: Instruction, program: Program, floating: set[str]) -> Iterator[str]:
+    """Yield the floating results of an instruction, given the floating values before it."""
+    match instruction:
+        case Forward():
+            if program.model(instruction.model).kind != "class":
+                yield from (*instruction.outputs, *(value for value, _ in instruction.taps))
+        case Random():
+            if instruction.distribution in FLOATING_DRAWS:
+                yield instruction.output
+        case Evaluate():
+            if _keeps_type(instruction) and takes_floating(instruction, floating):
+                yield from instruction.outputs
+        case Gradient():
+            pairs = zip(instruction.values, instruction.value_outputs, strict=True)
+            yield from (output for value, output in pairs if value in floating)
+        case _:
+            return
+
+
+def _keeps_type(instruction: Evaluate) -> bool:
+    """Return whether a built-in function gives the type that all its operands have."""
+    return instruction.function.builtin and instruction.function.name not in OTHER_TYPES
+
+
+def takes_floating(instruction: Evaluate, floating: set[str] | frozenset[str]) -> bool:
+    """Return whether all operands are floating, numbers aside, and some is no number."""
+    refs = [each.operand.name for each in instruction.arguments if isinstance(each.operand, Ref)]
+    return bool(refs) and floating.issuperset(refs)

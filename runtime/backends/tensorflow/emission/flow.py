@@ -1,0 +1,45 @@
+"""Flow: which values something recorded on a tape may depend on."""
+
+from __future__ import annotations
+
+from compiler.program import Evaluate, Forward, Function, Gradient, Instruction, Program, Ref, Transform
+from runtime.effects import find_definitions
+from runtime.emission.flow import CONSTANT_CALLS, Flow, find_flow
+from runtime.emission.paths import find_holders
+
+
+def find_recorded(function: Function, program: Program) -> Flow:
+    """Return the flow of a function whose tapes record whatever is done while they are open.
+
+    A tape has no ``no_grad``: beside what is meant to carry a graph, everything made from it does, until it is stopped.
+    """
+    meant = find_flow(function)
+    gradients = (each for each in function.instructions if isinstance(each, Gradient))
+    targets = frozenset[str]().union(*(find_holders(each, program) for each in gradients))
+    carrying = set(meant.carrying)
+    for instruction in function.instructions:
+        if _carries(instruction, targets, carrying):
+            carrying.update(find_definitions(instruction))
+    return Flow(carrying=frozenset(carrying), leaves=meant.leaves, siblings=meant.siblings, recorded=meant.recorded)
+
+
+def _carries(instruction: Instruction, targets: frozenset[str], carrying: set[str]) -> bool:
+    """Return whether the results of an instruction depend on what some tape watches."""
+    match instruction:
+        case Forward():
+            return not instruction.stop and (instruction.model in targets or _enters(instruction, carrying))
+        case Evaluate():
+            is_constant = instruction.function.builtin and instruction.function.name in CONSTANT_CALLS
+            return not is_constant and _enters(instruction, carrying)
+        case Gradient():
+            return True
+        case Transform():
+            return not carrying.isdisjoint(instruction.inputs)
+        case _:
+            return False
+
+
+def _enters(instruction: Forward | Evaluate, carrying: set[str]) -> bool:
+    """Return whether an argument depends on what some tape watches."""
+    operands = (argument.operand for argument in instruction.arguments)
+    return any(isinstance(each, Ref) and not each.detach and each.name in carrying for each in operands)

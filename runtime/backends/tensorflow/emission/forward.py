@@ -1,0 +1,76 @@
+"""Lowering of model calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compiler.program import Forward, ModelDecl
+from runtime.emission import syntax
+from runtime.emission.flow import is_modal
+from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
+from runtime.emission.text import Line
+from runtime.emission.versions import read_comment
+
+
+def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
+    """Return the call of a model, ``training`` told wherever it matters, behind the line that keys what it draws."""
+    call = with_notes(instruction, [_call_line(instruction, scope)])
+    return Lowered(code=(*_key_lines(instruction, scope), *call, *_tap_lines(instruction, scope)))
+
+
+def _results(instruction: Forward) -> tuple[str, ...]:
+    """Return the values the call itself gives, taps excepted."""
+    tapped = {value for value, _ in instruction.taps}
+    return tuple(value for value in instruction.outputs if value not in tapped)
+
+
+def _call_line(instruction: Forward, scope: Scope) -> Line:
+    """Return the line with the call."""
+    comment = read_comment(instruction, instruction.model)
+    results, value = _results(instruction), _call(instruction, scope)
+    targets = [scope.names.value(each) for each in results]
+    if not targets:
+        return line_of(instruction, syntax.perform(value), comment=comment)
+    if len(targets) == 1:
+        value = syntax.call("tf.stop_gradient", value) if instruction.stop else value
+        return line_of(instruction, syntax.assign(targets[0], value), comment=comment)
+    taken = syntax.call("results", value, *map(syntax.constant, results))
+    taken = syntax.call("detached", taken) if instruction.stop else taken
+    return line_of(instruction, syntax.assign(targets, taken), comment=comment)
+
+
+def _call(instruction: Forward, scope: Scope) -> ast.expr:
+    """Return the call of a model, or of its method; a user's is called by what its signature takes."""
+    model, decl = syntax.name(scope.names.model(instruction.model)), scope.program.model(instruction.model)
+    arguments, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
+    if decl.kind != "class":
+        return syntax.call(model, *arguments, **named, **_mode(instruction, decl))
+    method = {"method": syntax.constant(instruction.method)} if instruction.method else {}
+    return syntax.call("call_model", model, *arguments, training=syntax.constant(instruction.train), **method, **named)
+
+
+def _mode(instruction: Forward, decl: ModelDecl) -> dict[str, ast.expr]:
+    """Return ``training=...`` for built-in layers that behave differently in training."""
+    return {"training": syntax.constant(instruction.train)} if is_modal(decl) else {}
+
+
+def _tap_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
+    """Yield the lines that take what inner layers gave."""
+    for value, layer in instruction.taps:
+        seen = syntax.name(scope.names.taps(instruction.model))
+        taken: ast.expr = syntax.method(seen, "pop", syntax.constant(layer))
+        taken = syntax.call("tf.stop_gradient", taken) if instruction.stop else taken
+        yield line_of(instruction, syntax.assign(scope.names.value(value), taken))
+
+
+def _key_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
+    """Yield the line that keys what a model draws by the op."""
+    if not instruction.draws:
+        return
+    op = syntax.constant(instruction.op)
+    if scope.program.model(instruction.model).kind == "class":
+        states = syntax.name(scope.names.generators(instruction.model))
+        yield line_of(instruction, syntax.perform(syntax.call("random.rekey", op, states)))
+    else:
+        yield line_of(instruction, syntax.perform(syntax.call("random.seek", op)))

@@ -1,0 +1,183 @@
+"""Emission of one function: its instructions in order, inside the tapes that record them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from compiler.program import Forward, Function, Gradient, Instruction, Random, Release
+from runtime.backends.tensorflow.emission.floating import find_floating
+from runtime.backends.tensorflow.emission.flow import find_recorded
+from runtime.backends.tensorflow.emission.tapes import Tape, find_tapes
+from runtime.effects import find_definitions, find_inputs
+from runtime.emission import syntax
+from runtime.emission.debugging import input_lines, instrument, start_lines
+from runtime.emission.dialect import Draft
+from runtime.emission.draw import batch_size_lines
+from runtime.emission.flow import find_differentiated
+from runtime.emission.headers import describe_function, input_line, shape_comment
+from runtime.emission.lowering import lower
+from runtime.emission.names import Names
+from runtime.emission.needs import find_needs
+from runtime.emission.scope import Scope, line_of, parameter_list
+from runtime.emission.text import Block, Code, Line
+
+ONLY = "tape"
+"""The name of a tape that is the only one in its function."""
+WATCHED = "a gradient is taken with respect to it"
+
+
+def emit_function(function: Function, draft: Draft) -> Block:
+    """Return ``def train_step(batch):`` with everything one step of this active set does."""
+    kept = tuple(each for each in function.instructions if not isinstance(each, Release))
+    writer = _Writer.of(replace(function, instructions=kept), draft)
+    parameters = [syntax.parameter("batch")]
+    parameters += [syntax.parameter("number")] if is_numbered(draft) else []
+    header = syntax.define(draft.names.function(function.name), *parameters)
+    body = (*start_lines(writer.scope), *writer.head(), *writer.nest(0, len(kept), writer.tapes))
+    return Block(header=Line(statement=header), body=body, doc=describe_function(function, draft.program))
+
+
+def is_numbered(draft: Draft) -> bool:
+    """Return whether the functions of a module are given the number of the step."""
+    needs = find_needs(draft.program)
+    return needs.random or needs.measured
+
+
+def name_tapes(tapes: Sequence[Tape], instructions: Sequence[Instruction], names: Names) -> Mapping[Tape, str]:
+    """Return the variable of every tape: ``tape``, or the name of its first gradient where there are several."""
+    if len(tapes) == 1:
+        return {tapes[0]: ONLY}
+    return {tape: names.tape(instructions[tape.gradients[0]].op) for tape in tapes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writer:
+    """A function while it is written: its tapes, by name, and its instructions as code."""
+
+    function: Function
+    scope: Scope
+    tapes: tuple[Tape, ...]
+    called: Mapping[Tape, str]
+
+    @classmethod
+    def of(cls, function: Function, draft: Draft) -> _Writer:
+        """Return the writer of a function."""
+        tapes = find_tapes(function, draft.program)
+        called = name_tapes(tapes, function.instructions, draft.names)
+        scope = Scope(
+            program=draft.program,
+            names=draft.names,
+            dialect=draft.dialect,
+            flow=find_recorded(function, draft.program),
+            differentiated=find_differentiated(draft.program),
+            switches={},
+            mode=function.mode,
+            floating=find_floating(function, draft.program),
+            tapes={id(function.instructions[at]): called[tape] for tape in tapes for at in tape.gradients},
+        )
+        return cls(function=function, scope=scope, tapes=tapes, called=called)
+
+    def head(self) -> Iterator[Code]:
+        """Yield the line that keys the draws, one line per input that is read, and the batch size."""
+        if any(_draws(each) for each in self.function.instructions):
+            keyed = syntax.call("random.start", syntax.constant(self.function.mode), syntax.name("number"))
+            yield Line(statement=syntax.perform(keyed), comment="keys the step's draws")
+        for entry in find_inputs(self.scope.program, self.function):
+            read = syntax.item(syntax.name("batch"), syntax.constant(entry.name))
+            statement = syntax.assign(self.scope.names.value(entry.name), read)
+            yield input_line(entry, statement, comment=shape_comment(entry))
+            yield from input_lines(entry, self.scope)
+        yield from batch_size_lines(self.function, self.scope)
+
+    def nest(self, start: int, stop: int, tapes: Sequence[Tape]) -> Iterator[Code]:
+        """Yield the code of a range of instructions, with those of its tapes that are not open yet."""
+        position = start
+        while position < stop:
+            opening = [tape for tape in tapes if tape.first == position]
+            if not opening:
+                yield from self._code(position)
+                position += 1
+                continue
+            last = opening[0].last
+            together = tuple(takewhile(lambda tape, last=last: tape.last == last, opening))
+            rest = [tape for tape in tapes if tape not in together]
+            inner = [tape for tape in rest if position <= tape.first <= last]
+            body = (*self._watch_lines(together), *self.nest(position, last + 1, inner))
+            yield Block(header=Line(statement=self._open(together)), body=body)
+            position = last + 1
+
+    def _open(self, tapes: Sequence[Tape]) -> ast.With:
+        """Return ``with tf.GradientTape(watch_accessed_variables=False) as tape:``."""
+        items = [
+            ast.withitem(
+                context_expr=syntax.call("tf.GradientTape", **_options(tape)),
+                optional_vars=ast.Name(id=self.called[tape], ctx=ast.Store()),
+            )
+            for tape in tapes
+        ]
+        return ast.With(items=items, body=[])
+
+    def _watch_lines(self, tapes: Sequence[Tape]) -> Iterator[Line]:
+        """Yield the lines that say what a tape is for: models, and values that are there when it is opened."""
+        for tape in tapes:
+            inside = {value for at in range(tape.first, tape.last + 1) for value in self._made(at)}
+            for gradient in self._gradients(tape):
+                if gradient.models:
+                    yield self._watch(gradient, tape, parameter_list(gradient.models, self.scope))
+                for value in gradient.values:
+                    if value not in inside:
+                        yield self._watch(gradient, tape, self.scope.names.value(value))
+
+    def _watch(self, at: Instruction, tape: Tape, variable: str) -> Line:
+        """Return ``tape.watch(variable)``."""
+        statement = syntax.perform(syntax.call(f"{self.called[tape]}.watch", syntax.name(variable)))
+        return line_of(at, statement)
+
+    def _code(self, position: int) -> Iterator[Code]:
+        """Yield the code of an instruction; what gradients are taken for is watched as soon as it is made."""
+        instruction = self.function.instructions[position]
+        lowered = instrument(instruction, lower(instruction, self.scope), self.function, self.scope)
+        yield from lowered.code
+        yield from self._stop_lines(position)
+        made = self._made(position)
+        for tape in (each for each in self.tapes if each.first <= position <= each.last):
+            wanted = {value for gradient in self._gradients(tape) for value in gradient.values}
+            for value in (each for each in made if each in wanted):
+                line = self._watch(instruction, tape, self.scope.names.value(value))
+                yield replace(line, comment=WATCHED)
+
+    def _stop_lines(self, position: int) -> Iterator[Line]:
+        """Yield the lines that make gradients constants for tapes that are open around them: none may run through."""
+        instruction = self.function.instructions[position]
+        is_inside = any(each.first <= position <= each.last for each in self.tapes)
+        if isinstance(instruction, Gradient) and not instruction.create_graph and is_inside:
+            for value in instruction.value_outputs:
+                variable = self.scope.names.value(value)
+                yield line_of(instruction, syntax.assign(variable, self.scope.dialect.detach(syntax.name(variable))))
+
+    def _made(self, position: int) -> tuple[str, ...]:
+        """Return the values that an instruction makes."""
+        return find_definitions(self.function.instructions[position])
+
+    def _gradients(self, tape: Tape) -> Iterator[Gradient]:
+        """Yield the gradients that a tape is for, each with other targets."""
+        seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+        for at in tape.gradients:
+            gradient = self.function.instructions[at]
+            if isinstance(gradient, Gradient) and (gradient.models, gradient.values) not in seen:
+                seen.add((gradient.models, gradient.values))
+                yield gradient
+
+
+def _options(tape: Tape) -> dict[str, ast.expr]:
+    """Return how a tape is opened."""
+    several = {"persistent": syntax.constant(True)} if len(tape.gradients) > 1 else {}
+    return {**several, "watch_accessed_variables": syntax.constant(False)}
+
+
+def _draws(instruction: Instruction) -> bool:
+    """Return whether an instruction draws random numbers."""
+    return isinstance(instruction, Random) or (isinstance(instruction, Forward) and instruction.draws)

@@ -1,0 +1,38 @@
+"""Lowering of gradients."""
+
+from __future__ import annotations
+
+import ast
+
+from compiler.program import Gradient
+from runtime.emission import syntax
+from runtime.emission.gradients import find_targets, receive
+from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
+
+
+def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
+    """Return ``gradients(tape, loss, targets)``."""
+    tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
+    taken = syntax.call("gradients", tape, loss, _targets(instruction, scope), **_options(instruction, scope))
+    statement = receive(instruction, taken, scope)
+    line = line_of(instruction, statement)
+    # Why a graph is kept is of no interest here: whether a tape serves several gradients shows where it is opened.
+    return Lowered(code=with_notes(instruction, [line]) if instruction.create_graph else (line,))
+
+
+def _targets(instruction: Gradient, scope: Scope) -> ast.expr:
+    """Return what is differentiated by, as a sequence."""
+    if instruction.models:
+        return find_targets(instruction, scope)
+    return syntax.sequence(syntax.name(scope.names.value(value)) for value in instruction.values)
+
+
+def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
+    """Return the keyword arguments that differ from the defaults."""
+    options: dict[str, ast.expr] = {}
+    if instruction.grad_outputs:
+        seeds = [operand(each, scope) for each in instruction.grad_outputs]
+        options["seeds"] = seeds[0] if len(seeds) == 1 else syntax.sequence(seeds)
+    if instruction.unconnected != "error":
+        options["unconnected"] = syntax.constant(instruction.unconnected)
+    return options

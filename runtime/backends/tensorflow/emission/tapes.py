@@ -1,0 +1,97 @@
+"""Tapes: which stretch of a function each gradient has to be recorded over, and how the stretches nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from compiler.program import Function, Gradient, Instruction, Program
+from runtime.effects import find_definitions
+from runtime.emission.paths import find_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tape:
+    """What one tape records, as positions of instructions: from ``first`` to ``last``, for some gradients.
+
+    A gradient stands behind the last position of its tape; with several the tape is persistent.
+    """
+
+    first: int
+    last: int
+    gradients: tuple[int, ...]
+    path: frozenset[int]
+    """The positions on the paths of its gradients."""
+
+
+def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
+    """Return the tapes of a function, any two of them apart or one inside the other; outer ones come first.
+
+    Gradients whose paths meet share a tape, unless one of them is taken while the other's path is still being
+    recorded: then each has its own. So it is where one gradient lies on the path of another.
+    """
+    tapes: list[Tape] = []
+    for tape in _single_tapes(function, program):
+        host = next((each for each in tapes if _can_share(each, tape)), None)
+        if host is None:
+            tapes.append(tape)
+        else:
+            tapes[tapes.index(host)] = _unite(host, tape)
+    return tuple(sorted(_nest(tapes), key=lambda tape: (tape.first, -tape.last, tape.gradients)))
+
+
+def _single_tapes(function: Function, program: Program) -> Iterable[Tape]:
+    """Yield one tape per gradient, over its path and whatever makes its loss."""
+    places = {id(each): position for position, each in enumerate(function.instructions)}
+    makers = _find_makers(function.instructions)
+    for position, each in enumerate(function.instructions):
+        if isinstance(each, Gradient):
+            path = frozenset(places[key] for key in find_path(each, function.instructions, program))
+            over = path | {makers.get(each.loss, position - 1)}
+            yield Tape(first=min(over), last=max(over), gradients=(position,), path=path)
+
+
+def _find_makers(instructions: Sequence[Instruction]) -> Mapping[str, int]:
+    """Return, by value, the position of the instruction that makes it."""
+    return {value: position for position, each in enumerate(instructions) for value in find_definitions(each)}
+
+
+def _can_share(one: Tape, other: Tape) -> bool:
+    """Return whether two tapes can be one: they record the same in part, and no gradient is taken before both end."""
+    return bool(one.path & other.path) and max(one.last, other.last) < min(*one.gradients, *other.gradients)
+
+
+def _unite(one: Tape, other: Tape) -> Tape:
+    """Return one tape for the gradients of two."""
+    return Tape(
+        first=min(one.first, other.first),
+        last=max(one.last, other.last),
+        gradients=(*one.gradients, *other.gradients),
+        path=one.path | other.path,
+    )
+
+
+def _nest(tapes: Sequence[Tape]) -> list[Tape]:
+    """Return the tapes without overlaps that do not nest: the one that ends later begins with the other.
+
+    Recording more than a path costs nothing in a graph, and changes no number: what is watched decides.
+    """
+    nested = list(tapes)
+    crossing = _find_crossing(nested)
+    while crossing is not None:
+        early, late = crossing
+        nested[late] = replace(nested[late], first=nested[early].first)
+        crossing = _find_crossing(nested)
+    return nested
+
+
+def _find_crossing(tapes: Sequence[Tape]) -> tuple[int, int] | None:
+    """Return two tapes of which the second begins within the first and ends behind it."""
+    pairs = permutations(range(len(tapes)), 2)
+    return next((pair for pair in pairs if _cross(tapes[pair[0]], tapes[pair[1]])), None)
+
+
+def _cross(one: Tape, other: Tape) -> bool:
+    """Return whether a tape begins within another and ends behind it."""
+    return one.first < other.first <= one.last < other.last

@@ -1,0 +1,128 @@
+"""The engine: drives an executed module step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from compiler.program import InputDecl, Program
+from graphspec.graph import GraphSpec
+from runtime.backend import Engine, Signature
+from runtime.backends.tensorflow import tensors
+from runtime.backends.tensorflow.execution import Loaded, call_checked
+from runtime.backends.tensorflow.exporting import ProgramPacker, pack_model
+from runtime.backends.tensorflow.module import Module
+from runtime.backends.tensorflow.setting import Setting
+from runtime.holding.state import read_state, restore_state
+from runtime.packed import PackedModel, PackedProgram
+from runtime.state import State
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorFlowEngine(Engine):
+    """An executed module after its ``build``."""
+
+    loaded: Loaded
+    spec: GraphSpec
+    device: str
+    dtype: tf.DType
+    module: Module
+    counts: bool
+    """The engine counts the steps: nothing in the module depends on their number."""
+
+    @classmethod
+    def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting) -> TensorFlowEngine:
+        """Return the engine of a built module."""
+        return cls(
+            loaded=loaded,
+            spec=spec,
+            device=setting.device,
+            dtype=setting.dtype,
+            module=Module.of(loaded),
+            counts="clock" not in loaded.names,
+        )
+
+    def fingerprint(self, value: object) -> object:
+        """Return shape and dtype, hashable and cheap."""
+        return tensors.fingerprint(value)
+
+    def describe(self, value: object) -> Signature | None:
+        """Return shape and type of an array or tensor."""
+        return tensors.describe(value)
+
+    def accepts(self, declared: InputDecl) -> tuple[str, ...]:
+        """Return the types an input may have."""
+        return tensors.accepted(declared, self.dtype)
+
+    def admit(self, value: object, declared: InputDecl) -> tf.Tensor:
+        """Return an input as a tensor on the device, in the type of the step."""
+        return tensors.to_tensor(value, self.device, tensors.target_dtype(declared, self.dtype))
+
+    def check(self, batch: Mapping[str, object], mode: str) -> None:
+        """Do nothing: graphs were traced at build for every size of a batch."""
+
+    def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
+        """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
+        with tf.device(self.device):
+            outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
+        if self.counts:
+            self.module.clock.start(mode)
+            self.module.clock.finish()
+        return outputs
+
+    def fired(self, mode: str) -> tuple[str, ...]:
+        """Return the gated ops that fired in the last step of a mode."""
+        gates = self.module.gates
+        return () if gates is None else gates.fired.get(mode, ())
+
+    def steps(self, mode: str) -> int:
+        """Return how many steps of a mode were finished."""
+        return self.module.clock.steps.get(mode, 0)
+
+    def state(self) -> State:
+        """Return everything that training changes, copied to the host."""
+        return read_state(self.module)
+
+    def restore(self, state: State) -> None:
+        """Make the step what it was when a state was read; nothing changes where something does not fit."""
+        restore_state(self.module, state)
+
+    def reset(self, mode: str) -> None:
+        """Start a mode anew: its step number, what its gates counted, its running metrics."""
+        self.module.reset(mode)
+
+    def end_epoch(self, mode: str) -> None:
+        """Start the metrics of a mode anew that run for an epoch."""
+        self.module.end_epoch(mode)
+
+    def tensors(self) -> dict[str, object]:
+        """Return weights, buffers and optimizer slots by name."""
+        return self.module.tensors()
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of parameters of every model, shared ones counted once."""
+        return self.module.sizes()
+
+    def averaged(self) -> frozenset[str]:
+        """Return the averages that stand in for their models outside train mode."""
+        return self.module.averaged()
+
+    def pack_model(self, model: str) -> PackedModel:
+        """Return the parameters and buffers of a model as a safetensors file."""
+        return pack_model(self.loaded.names["MODELS"][model], model)
+
+    def pack_program(self, program: Program) -> PackedProgram:
+        """Return a program of one function without draws or writes as a saved model of TensorFlow."""
+        known = self.loaded.names["MODELS"]
+        models = {model.name: known[model.name] for model in program.models}
+        return ProgramPacker(program=program, spec=self.spec, models=models, dtype=self.dtype).pack()
+
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return a copy of a tensor on the host."""
+        return tensors.to_numpy(value)

@@ -1,0 +1,194 @@
+"""Export: the weights of a model as a safetensors file, and a pure mode as a SavedModel."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from safetensors import SafetensorError
+from safetensors.numpy import save
+
+from compiler.program import Program
+from graphspec.diagnostics import SpecError
+from graphspec.graph import GraphSpec
+from runtime.backends.tensorflow.compat import quiet
+from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
+from runtime.backends.tensorflow.execution import Loaded, load_module
+from runtime.backends.tensorflow.naming import buffers, parameters
+from runtime.backends.tensorflow.taps import untapped
+from runtime.backends.tensorflow.tensors import sample_inputs, target_dtype
+from runtime.backends.tensorflow.unexportable import (
+    CODE,
+    explain_different,
+    explain_drawing,
+    explain_unexportable,
+    explain_writing,
+    find_draws,
+    find_writes,
+)
+from runtime.emission.module import emit_module
+from runtime.packed import PackedModel, PackedProgram
+from runtime.problems import problem
+
+FREE = 8
+"""The least free size of the inputs a mode is compared with; no two free sizes are the same there."""
+SIGNATURE = "serving_default"
+"""Under what name TensorFlow's own tools look for the program."""
+NEAR: Mapping[str, float] = {"float64": 1e-7, "float32": 1e-5}
+"""How far numbers of a graph may be from those of the same code run eagerly."""
+
+Function = Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
+
+
+class PureModule(tf.Module):
+    """A module that calls an emitted function, with the variables that the function reads as its own."""
+
+    def __init__(self, function: Function, inputs: Mapping[str, tf.TensorSpec], variables: list[tf.Variable]) -> None:
+        super().__init__()
+        self.function = function
+        self.held = variables
+        traced: Any = self.__call__
+        traced.get_concrete_function(dict(inputs))  # what is traced by now is saved
+
+    @tf.function(autograph=False)
+    def __call__(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Return the outputs of a batch."""
+        return self.function(batch)
+
+    @tf.function(autograph=False)
+    def serve(self, **batch: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the outputs of a batch whose tensors are given by name."""
+        return self.function(batch)
+
+
+def pack_model(model: Any, name: str) -> PackedModel:
+    """Return parameters and buffers of a model under its names for them: those of built-in models are PyTorch's.
+
+    Raises SpecError: GS265 for types that safetensors does not have.
+    """
+    found = {key: np.array(each.numpy()) for key, each in (parameters(model) | buffers(model)).items()}
+    try:
+        content = save(found, metadata={"format": "tf"})
+    except (KeyError, SafetensorError) as error:
+        message = f"the weights of model '{name}' cannot be exported: safetensors does not have the type {error}"
+        raise problem(CODE, message, help="keep such variables out of the model") from error
+    described = {key: (each.shape, each.dtype.name) for key, each in found.items()}
+    return PackedModel(content=content, tensors=described)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramPacker:
+    """Packs a program of one function, which draws and writes nothing, over models as they are now."""
+
+    program: Program
+    spec: GraphSpec
+    models: Mapping[str, Any]
+    dtype: tf.DType
+
+    @property
+    def mode(self) -> str:
+        """Return the mode that is exported."""
+        return self.program.modes[0].mode
+
+    def pack(self) -> PackedProgram:
+        """Return the files of a SavedModel; it gives the numbers of the function.
+
+        Called with a dictionary of tensors, or by name under its signature. Raises SpecError: GS265 with the reason
+        where TensorFlow cannot follow the models, or follows them wrongly.
+        """
+        with quiet(), untapped(self.models), tempfile.TemporaryDirectory() as folder:
+            loaded, function = self._load()
+            with self._told(loaded):
+                module = PureModule(function, self._specify(), self._variables())
+                served = _trace(module.serve, self._specify())
+            self._examine(served, loaded)
+            with self._told(loaded):
+                tf.saved_model.save(module, folder, signatures={SIGNATURE: served})
+                self._compare(folder, function)
+            return PackedProgram(suffix=".savedmodel", files=_read(Path(folder)))
+
+    def _load(self) -> tuple[Loaded, Function]:
+        """Return the emitted module over the models, and the function that is to be exported, as Python."""
+        loaded = load_module(emit_module(self.program, TENSORFLOW, provided=self.models), self.program)
+        with self._told(loaded):
+            loaded.call("build", 0, "cpu", self.dtype, dict(self.models))
+        name = loaded.emitted.names.function(self.program.modes[0].functions[0].name)
+        return loaded, loaded.names[name]
+
+    def _variables(self) -> list[tf.Variable]:
+        """Return all variables of the models."""
+        return [each for model in self.models.values() for each in (parameters(model) | buffers(model)).values()]
+
+    def _specify(self) -> dict[str, tf.TensorSpec]:
+        """Return shape and type of every input; free sizes are open."""
+        return {
+            entry.name: tf.TensorSpec(
+                [size if isinstance(size, int) else None for size in entry.shape or ()],
+                target_dtype(entry, self.dtype),
+                name=entry.name,
+            )
+            for entry in self.program.inputs
+        }
+
+    @contextmanager
+    def _told(self, loaded: Loaded) -> Iterator[None]:
+        """Raise what fails inside as SpecError (GS265), with TensorFlow's reason in one line."""
+        try:
+            yield
+        except SpecError:
+            raise
+        except Exception as error:
+            found = explain_unexportable(error, loaded, self.spec)
+        else:
+            return
+        raise SpecError([found], self.spec.texts())
+
+    def _examine(self, traced: Any, loaded: Loaded) -> None:
+        """Raise SpecError (GS265) for a graph that draws random numbers or writes into variables."""
+        draws, writes = find_draws(traced), find_writes(traced, self.models)
+        if draws:
+            raise SpecError([explain_drawing(self.mode, draws)], self.spec.texts())
+        if writes:
+            raise SpecError([explain_writing(self.mode, writes[0])], self.spec.texts())
+
+    def _compare(self, folder: str, function: Function) -> None:
+        """Raise SpecError (GS265) for a program that gives other numbers than the function run eagerly."""
+        program = tf.saved_model.load(folder)
+        sizes = (size for entry in self.program.inputs for size in entry.shape or ())
+        free = dict.fromkeys(size for size in sizes if isinstance(size, str))
+        for more in (0, 3):
+            batch = sample_inputs(self.program, dict(zip(free, count(FREE + more), strict=False)), self.dtype) or {}
+            found, expected = program(batch), function(batch)
+            for name, value in expected.items():
+                difference = _differ(found[name].numpy(), value.numpy())
+                if difference:
+                    raise SpecError([explain_different(self.mode, name, difference)], self.spec.texts())
+
+
+def _trace(function: Any, inputs: Mapping[str, tf.TensorSpec]) -> Any:
+    """Return the graph of a method that is given tensors by name."""
+    return function.get_concrete_function(**inputs)
+
+
+def _differ(found: Any, expected: Any) -> str:
+    """Return in what two arrays differ by more than rounding; nothing where they do not."""
+    near = NEAR.get(expected.dtype.name, 1e-3)
+    try:
+        np.testing.assert_allclose(found, expected, rtol=near, atol=near)
+    except AssertionError as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        return lines[1] if len(lines) > 1 else lines[0]
+    return ""
+
+
+def _read(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files in a folder by path."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

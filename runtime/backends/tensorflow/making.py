@@ -1,0 +1,59 @@
+"""Making of models: given ones checked, parameters that models share, models that make their variables when called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from compiler.program import Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from runtime.backends.tensorflow.library.copies import layers_of
+from runtime.backends.tensorflow.library.modules import KerasLayer
+from runtime.backends.tensorflow.naming import Naming, parameters
+from runtime.building import users
+from runtime.building.attribution import find_span
+
+EXPECTED = "a model or layer of Keras, or a tf.Module"
+
+
+def check_given(given: Mapping[str, object], program: Program, spec: GraphSpec) -> dict[str, Any]:
+    """Return the given models; raise SpecError (GS208) for names the spec lacks and for what is no model."""
+    return users.check_given(given, program, spec, (tf.Module, KerasLayer), EXPECTED)
+
+
+def find_strangers(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem (GS208) for everything that a class made which is no model."""
+    for name, model in models.items():
+        if not isinstance(model, (tf.Module, KerasLayer)):
+            message = f"the class of model '{name}' makes {type(model).__name__}, expected {EXPECTED}"
+            yield Diagnostic(code="GS208", message=message, span=find_span(spec, name))
+
+
+def find_undeclared_ties(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem (GS213) for every two models that share a parameter the spec does not say they share."""
+    return users.find_undeclared_ties({name: parameters(model) for name, model in models.items()}, spec)
+
+
+def find_other_types(models: Mapping[str, Any], dtype: tf.DType, spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem (GS208) for every model with parameters of another type than the step's."""
+    for name, model in models.items():
+        for key, parameter in parameters(model).items():
+            if parameter.dtype != dtype:
+                found, wanted = parameter.dtype.name, dtype.name
+                message = f"parameter '{key}' of model '{name}' is {found}, but the step is built for {wanted}"
+                help = f'make it in {wanted}, or build the step for {found}: `build(..., dtype="{found}")`'
+                yield Diagnostic(code="GS208", message=message, span=find_span(spec, name), help=help)
+                break
+
+
+def is_open(model: Any) -> bool:
+    """Return whether a model may still make variables: a layer of Keras that was never called, or code of one's own."""
+    return not isinstance(model, Naming) and (not isinstance(model, KerasLayer) or is_unbuilt(model))
+
+
+def is_unbuilt(model: Any) -> bool:
+    """Return whether some layer of Keras in a model waits for its first call."""
+    return any(not layer.built for layer in layers_of(model, set()))

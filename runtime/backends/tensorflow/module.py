@@ -1,0 +1,130 @@
+"""The module of a step: executed and built, with its clock and its metrics, and all that training changes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.contents import (
+    StoredVariable,
+    kept_slots,
+    metric_items,
+    read_applied,
+    set_applied,
+    tree_items,
+)
+from runtime.backends.tensorflow.execution import Loaded
+from runtime.backends.tensorflow.naming import buffers, parameters
+from runtime.backends.tensorflow.slots import slot_tensors
+from runtime.holding.contents import BY_TREE, Contents, applied_item, clock_items
+from runtime.holding.naming import find_names, name_tensors
+from runtime.support.clocks import Clock
+
+Named = dict[str, list[tuple[str, tf.Variable]]]
+"""The variables of models by model, with their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """An executed module and its clock; the variables of its models are looked up once."""
+
+    loaded: Loaded
+    clock: Clock
+    parameters: Named
+    buffers: Named
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> Module:
+        """Return a module that was just built; it counts no steps where nothing in it depends on their number."""
+        models = loaded.names["MODELS"].items()
+        return cls(
+            loaded=loaded,
+            clock=loaded.names.get("clock") or Clock(),
+            parameters={name: list(parameters(model).items()) for name, model in models},
+            buffers={name: list(buffers(model).items()) for name, model in models},
+        )
+
+    @property
+    def backend(self) -> str:
+        """Return the framework."""
+        return self.loaded.program.backend
+
+    @property
+    def gates(self) -> Any:
+        """Return the gates; None where every op fires in every step."""
+        return self.loaded.names.get("gates")
+
+    @property
+    def optimizers(self) -> Mapping[str, Any]:
+        """Return the optimizers by cell."""
+        return self.loaded.names["OPTIMIZERS"]
+
+    def contents(self, applied: Mapping[str, int]) -> Contents:
+        """Return the contents; ``applied`` says how often the optimizers are to be applied.
+
+        What they hold depends on that: the momenta of SGD begin with the first update.
+        """
+        modes, names = self.loaded.program.modes, find_names(self.parameters)
+        found = dict(name_tensors({name: [*each, *self.buffers[name]] for name, each in self.parameters.items()}))
+        items = [*clock_items(modes, self.clock, self.gates)]
+        items.extend(item for mode in modes for item in metric_items(mode.mode, self.metrics(mode.mode)))
+        for decl in self.loaded.program.optimizers:
+            optimizer = self.optimizers[decl.name]
+            items.append(applied_item(decl.name, partial(read_applied, optimizer), partial(set_applied, optimizer)))
+            if decl.builtin and decl.rule in BY_TREE:
+                items.extend(tree_items(decl.name, optimizer, names))
+            else:
+                found.update(kept_slots(decl.name, optimizer, names, applied.get(decl.name, 0)))
+        return Contents(tensors={name: StoredVariable(each) for name, each in found.items()}, items=tuple(items))
+
+    def applied(self) -> dict[str, int]:
+        """Return how often every optimizer was applied."""
+        return {cell: read_applied(optimizer) for cell, optimizer in self.optimizers.items()}
+
+    def tensors(self) -> dict[str, object]:
+        """Return copies of weights, buffers and optimizer slots by name."""
+        found = {f"models.{model}.{name}": each for model, named in self.parameters.items() for name, each in named}
+        for model, named in self.buffers.items():
+            found.update({f"models.{model}.{name}": each for name, each in named})
+        for cell, optimizer in self.optimizers.items():
+            found.update(slot_tensors(cell, optimizer, find_names(self.parameters)))
+        return {name: each.read_value() for name, each in found.items()}
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of parameters of every model, shared ones counted once."""
+        parts = {name: {id(each): each for _, each in named} for name, named in self.parameters.items()}
+        return {name: sum(each.shape.num_elements() for each in found.values()) for name, found in parts.items()}
+
+    def averaged(self) -> frozenset[str]:
+        """Return the averages that stand in for their models outside train mode."""
+        return frozenset() if self.gates is None else frozenset(self.gates.averaged)
+
+    def metrics(self, mode: str) -> Mapping[str, Any]:
+        """Return the running metrics of a mode, by op."""
+        return self.loaded.names.get("METRICS", {}).get(mode, {})
+
+    def reset(self, mode: str) -> None:
+        """Start a mode anew: its step number, what its gates counted, its running metrics."""
+        self.clock.steps.pop(mode, None)
+        if self.gates is not None:
+            self.gates.counts[mode] = dict.fromkeys(self.gates.counts.get(mode, ()), 0)
+            self.gates.fired.pop(mode, None)
+        for metric in self.metrics(mode).values():
+            metric.reset()
+
+    def end_epoch(self, mode: str) -> None:
+        """Start the metrics of a mode anew that run for an epoch."""
+        for metric in self.metrics(mode).values():
+            if metric.since == "epoch":
+                metric.reset()
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a checkpoint does not keep of the metrics."""
+        metrics = {op: metric for mode in self.loaded.program.modes for op, metric in self.metrics(mode.mode).items()}
+        for op, metric in metrics.items():
+            if metric.state() is None:
+                yield f"metric '{op}' has no state_dict and load_state_dict: it starts anew where a run is resumed"

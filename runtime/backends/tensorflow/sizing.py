@@ -1,0 +1,64 @@
+"""Variables of open models: a first call makes them, and leaves no other trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.program import Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
+from runtime.backends.tensorflow.execution import diagnose, load_module
+from runtime.backends.tensorflow.library.modules import made_in
+from runtime.backends.tensorflow.making import is_open, is_unbuilt
+from runtime.backends.tensorflow.observation import call
+from runtime.backends.tensorflow.setting import Setting
+from runtime.backends.tensorflow.tensors import sample_inputs
+from runtime.backends.tensorflow.untouched import untouched
+from runtime.building.attribution import find_span
+from runtime.building.forwards import evaluating
+from runtime.effects import find_functions, find_inputs
+from runtime.emission.module import emit_module
+from runtime.step import StepError
+
+BATCH = 2
+"""Samples in the batch of a first call."""
+
+
+def give_variables(models: Mapping[str, Any], program: Program, spec: GraphSpec, setting: Setting) -> None:
+    """Call the models really, in evaluation, so that those which are open make their variables.
+
+    Raises StepError: GS214 where the inputs have sizes nobody knows, GS210 and GS211 where a call fails.
+    """
+    called = {model.name for model in program.models if model.kind == "class"}
+    waiting = [name for name, model in models.items() if name in called and is_open(model)]
+    if not waiting:
+        return
+    inputs = sample_inputs(program, {"batch": BATCH}, setting.dtype)
+    if inputs is not None:
+        with untouched(setting.seed), made_in(setting.dtype):
+            _call(models, evaluating(program), spec, setting, inputs)
+    unbuilt = [name for name in waiting if is_unbuilt(models[name])] if inputs is None else []
+    if unbuilt:
+        message = f"model '{unbuilt[0]}' makes its variables when it is called, and inputs are of unknown shape"
+        help = "declare the shapes of all inputs, with `batch` as the only free size"
+        found = Diagnostic(code="GS214", message=message, span=find_span(spec, unbuilt[0]), help=help)
+        raise StepError([found], spec.texts())
+
+
+def _call(
+    models: Mapping[str, Any], program: Program, spec: GraphSpec, setting: Setting, inputs: Mapping[str, Any]
+) -> None:
+    """Call every function of a program once, as Python, on the models themselves."""
+    loaded = load_module(emit_module(program, TENSORFLOW, provided=models), program)
+    try:
+        loaded.call("build", setting.seed, setting.device, setting.dtype, models)
+        for function in find_functions(program):
+            given = {entry.name: inputs[entry.name] for entry in find_inputs(program, function)}
+            call(loaded.names[loaded.emitted.names.function(function.name)], given, setting.device)
+    except Exception as error:
+        found = diagnose(error, loaded, spec)
+    else:
+        return
+    raise StepError([found], spec.texts())

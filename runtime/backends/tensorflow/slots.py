@@ -1,0 +1,54 @@
+"""Slots: what optimizers keep for their parameters, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.library.modules import KerasVariable
+from runtime.backends.tensorflow.library.wrapped import RATE
+from runtime.holding.naming import name_slots
+
+BOOKS = frozenset({"_variables", "_trainable_variables"})
+"""Attributes of Keras's optimizers that list what others hold."""
+
+
+@runtime_checkable
+class Wrapping(Protocol):
+    """What an optimizer has that leaves the work to one of Keras (emitted modules have classes of their own)."""
+
+    optimizer: Any
+
+
+def slot_tensors(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[str, tf.Variable]]:
+    """Yield the slots of an optimizer with their names: ``optimizers.<cell>.<slot>.<parameter>``.
+
+    Those of Keras's are called as the attributes that hold them; what is no parameter's has no last part.
+    """
+    named = name_slots(optimizer.parameters, names)
+    found = _find_kept(optimizer.optimizer, named) if isinstance(optimizer, Wrapping) else _pair(optimizer.slots, named)
+    for name, variable in found:
+        yield f"optimizers.{cell}.{name}", variable
+
+
+def _pair(slots: Mapping[str, list[tf.Variable]], named: list[str]) -> Iterator[tuple[str, tf.Variable]]:
+    """Yield the variables of slots, ``exp_avg.0.weight``."""
+    for slot, variables in slots.items():
+        for name, variable in zip(named, variables, strict=True):
+            yield f"{slot}.{name}", variable
+
+
+def _find_kept(optimizer: Any, named: list[str]) -> Iterator[tuple[str, tf.Variable]]:
+    """Yield the variables of an optimizer of Keras but its learning rate, which the spec or its schedule says."""
+    places: dict[int, str] = {}
+    for attribute, value in vars(optimizer).items():
+        key = attribute.lstrip("_")
+        if isinstance(value, KerasVariable):
+            places.setdefault(id(value), key)
+        elif isinstance(value, list) and len(value) == len(named) and attribute not in BOOKS:
+            places.update({id(each): f"{key}.{name}" for name, each in zip(named, value, strict=True)})
+    for index, variable in enumerate(optimizer.variables):
+        if variable.name != RATE:
+            yield places.get(id(variable), f"variable.{index}"), variable.value

@@ -1,0 +1,112 @@
+"""Tensors at the door: what callers pass becomes tensors on the device, and what comes out becomes arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from compiler.program import InputDecl, Program
+from runtime.backend import Signature
+from runtime.building.inputs import CONVERTED, accepted_types
+
+DTYPES: Mapping[str, tf.DType] = {
+    "float32": tf.float32,
+    "float64": tf.float64,
+    "float16": tf.float16,
+    "bfloat16": tf.bfloat16,
+    "int64": tf.int64,
+    "int32": tf.int32,
+    "uint8": tf.uint8,
+    "bool": tf.bool,
+}
+"""The types of the language."""
+
+
+def describe(value: object) -> Signature | None:
+    """Return shape and type of a tensor or array; None for anything else."""
+    match value:
+        case tf.Tensor() | tf.Variable():
+            return _sizes(value.shape), value.dtype.name
+        case np.ndarray():
+            return value.shape, value.dtype.name
+        case _:
+            return None
+
+
+def _sizes(shape: tf.TensorShape) -> tuple[int, ...]:
+    """Return the sizes of a shape that is known."""
+    return tuple(size or 0 for size in shape.as_list())
+
+
+def fingerprint(value: object) -> object:
+    """Return what tells tensors and arrays of different shape or type apart; None for anything else."""
+    match value:
+        case tf.Tensor() | tf.Variable():
+            return tuple(value.shape), value.dtype
+        case np.ndarray():
+            return value.shape, value.dtype
+        case _:
+            return None
+
+
+def to_tensor(value: object, device: str, dtype: tf.DType) -> tf.Tensor:
+    """Return a tensor or array as a tensor of a type on a device."""
+    if isinstance(value, tf.Tensor) and value.dtype == dtype and is_on(value, device):
+        return value  # most often, and much faster
+    with tf.device(device):
+        if isinstance(value, np.ndarray):
+            return tf.convert_to_tensor(np.ascontiguousarray(value, dtype.as_numpy_dtype).reshape(value.shape))
+        assert isinstance(value, (tf.Tensor, tf.Variable))
+        tensor = tf.cast(value, dtype)
+        return tensor if is_on(tensor, device) else tf.identity(tensor)
+
+
+def is_on(tensor: tf.Tensor, device: str) -> bool:
+    """Return whether a tensor is on a device: ``cpu``, ``gpu:0``."""
+    wanted = device if ":" in device else f"{device}:0"
+    return tensor.device.lower().endswith(wanted)
+
+
+def to_numpy(value: object) -> npt.NDArray[np.generic]:
+    """Return a copy of a tensor on the host; bfloat16, which NumPy lacks, as float32."""
+    assert isinstance(value, (tf.Tensor, tf.Variable))
+    tensor = tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value
+    return np.array(tensor.numpy())
+
+
+def accepted(declared: InputDecl, built: tf.DType) -> tuple[str, ...]:
+    """Return the types an input may have: as declared, or as the step is built."""
+    return accepted_types(declared, built.name)
+
+
+def target_dtype(declared: InputDecl, built: tf.DType) -> tf.DType:
+    """Return the type in which a step takes an input."""
+    return built if declared.dtype in CONVERTED else DTYPES[declared.dtype]
+
+
+def sample_inputs(program: Program, sizes: Mapping[str, int], built: tf.DType) -> dict[str, tf.Tensor] | None:
+    """Return made-up inputs of the declared shapes, free sizes as given; None where a size is not known."""
+    specs = specify_inputs(program, sizes, built)
+    return None if specs is None else {name: _sample(spec) for name, spec in specs.items()}
+
+
+def _sample(spec: tf.TensorSpec) -> tf.Tensor:
+    """Return a made-up tensor: numbers of [0, 1), or zeros where they are whole."""
+    if spec.dtype.is_floating:
+        numbers = np.random.default_rng(0).random(_sizes(spec.shape))
+        return tf.constant(numbers, spec.dtype)
+    return tf.zeros(spec.shape, spec.dtype)
+
+
+def specify_inputs(program: Program, sizes: Mapping[str, int], built: tf.DType) -> dict[str, tf.TensorSpec] | None:
+    """Return shapes and types of all inputs, free sizes as given; None where a size is not known."""
+    specs: dict[str, tf.TensorSpec] = {}
+    for entry in program.inputs:
+        if entry.shape is None or any(isinstance(size, str) and size not in sizes for size in entry.shape):
+            return None
+        shape = [size if isinstance(size, int) else sizes[size] for size in entry.shape]
+        specs[entry.name] = tf.TensorSpec(shape, target_dtype(entry, built), name=entry.name)
+    return specs

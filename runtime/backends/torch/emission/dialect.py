@@ -1,0 +1,154 @@
+"""The dialect of PyTorch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from compiler.program import Constant, Evaluate, Forward, Function, Gradient, LayerDecl, ModelDecl, OptimizerDecl
+from runtime.backends.torch.emission.forward import lower_forward
+from runtime.backends.torch.emission.function import emit_function
+from runtime.backends.torch.emission.gradient import lower_gradient
+from runtime.backends.torch.library.table import resolve_function, resolve_layer
+from runtime.emission import syntax
+from runtime.emission.callee import Resolved
+from runtime.emission.callees import options_of
+from runtime.emission.dialect import Dialect, Draft
+from runtime.emission.dispatch import function_table
+from runtime.emission.needs import Needs
+from runtime.emission.scope import Lowered, Scope
+from runtime.emission.support import Imported, Library, read_library
+from runtime.emission.text import Block, Code, Line
+
+
+class TorchDialect(Dialect):
+    """PyTorch: eager code, graphs kept and freed as the plan says, weights written in place."""
+
+    title = "PyTorch"
+    framework = "torch"
+    model_type = "nn.Module"
+    dtype = "torch.float32"
+    own: Mapping[str, Imported] = {
+        "F": ("torch.nn.functional", None, "F"),
+        "copy": ("copy", None, None),
+        "nn": ("torch", "nn", None),
+        "torch": ("torch", None, None),
+    }
+    reserved = ("F", "nn", "p", "torch")
+    stack = "nn.Sequential"
+    direct: Mapping[str, str] = {
+        "sgd": "SGD",
+        "adam": "Adam",
+        "adamw": "AdamW",
+        "adagrad": "Adagrad",
+        "lion": "Lion",
+    }
+    wrapped: Mapping[str, str] = {
+        "rmsprop": "torch.optim.RMSprop",
+        "adadelta": "torch.optim.Adadelta",
+        "adamax": "torch.optim.Adamax",
+        "nadam": "torch.optim.NAdam",
+    }
+    pace = "clock"
+    build_doc = "Make models and optimizers, once, before the first step; given models are put into training mode."
+
+    def library(self) -> Library:
+        """Return the support code."""
+        return read_library("runtime.backends.torch.library")
+
+    def function(self, function: Function, draft: Draft) -> Block:
+        """Return the function of one active set."""
+        return emit_function(function, draft)
+
+    def forward(self, instruction: Forward, scope: Scope) -> Lowered:
+        """Return the call of a model."""
+        return lower_forward(instruction, scope)
+
+    def gradient(self, instruction: Gradient, scope: Scope) -> Lowered:
+        """Return ``torch.autograd.grad``."""
+        return lower_gradient(instruction, scope)
+
+    def output(self, value: ast.expr) -> ast.expr:
+        """Return ``value.detach()``."""
+        return syntax.method(value, "detach")
+
+    def detach(self, value: ast.expr) -> ast.expr:
+        """Return ``value.detach()``."""
+        return syntax.method(value, "detach")
+
+    def shape(self, value: ast.expr) -> ast.expr:
+        """Return ``value.shape``."""
+        return syntax.attribute(value, "shape")
+
+    def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
+        """Return how a built-in function is called: PyTorch's losses take tensors alone."""
+        literal = any(isinstance(argument.operand, Constant) for argument in instruction.arguments)
+        return resolve_function(instruction.family, instruction.function.name, options_of(instruction), literal=literal)
+
+    def layer(self, layer: LayerDecl) -> Resolved:
+        """Return how a built-in layer is constructed."""
+        return resolve_layer(layer.kind, layer.options)
+
+    def parameters(self, model: ModelDecl, variable: ast.expr, *, chosen: bool) -> ast.expr:
+        """Return ``list(model.parameters())``; where chosen, those that a class froze itself are left out."""
+        every = syntax.method(variable, "parameters")
+        if not chosen:
+            return syntax.call("list", every)
+        target = ast.Name(id="p", ctx=ast.Store())
+        each = ast.comprehension(target=target, iter=every, ifs=[syntax.dotted("p.requires_grad")], is_async=0)
+        return ast.ListComp(elt=syntax.name("p"), generators=[each])
+
+    def buffers(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
+        """Return ``list(model.buffers())``."""
+        return syntax.call("list", syntax.method(variable, "buffers"))
+
+    def random(self) -> tuple[str, ...]:
+        """Return the variables that the source of random numbers is made from."""
+        return "seed", "device", "dtype"
+
+    def metric_path(self, name: str) -> str:
+        """Return what a built-in metric is called."""
+        return resolve_function("metric", name, {}).path
+
+    def metric(self, path: ast.expr, mode: str) -> tuple[ast.expr, ...]:
+        """Return what a running metric is made from, behind the clock."""
+        return path, syntax.name("device")
+
+    def unknown_options(self, optimizer: OptimizerDecl) -> frozenset[str]:
+        """Return ``fused`` where it is for the library's own classes to choose."""
+        is_direct = optimizer.builtin and optimizer.rule in self.direct
+        return frozenset() if is_direct or optimizer.options.get("fused") != "auto" else frozenset({"fused"})
+
+    def made(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
+        """Yield the conversion of a model to the type of the step."""
+        yield syntax.perform(syntax.method(made, "to", syntax.name("dtype")))
+
+    def finished(self, made: str) -> ast.expr:
+        """Return all models, on the device and in training mode."""
+        moved = syntax.method(syntax.method(syntax.name("model"), "to", syntax.name("device")), "train")
+        target = ast.Tuple(elts=[ast.Name(id=each, ctx=ast.Store()) for each in ("name", "model")], ctx=ast.Store())
+        each = ast.comprehension(target=target, iter=syntax.method(syntax.name(made), "items"), ifs=[], is_async=0)
+        return ast.DictComp(key=syntax.name("name"), value=moved, generators=[each])
+
+    def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
+        """Yield the lines that free models from gradients nobody takes, where any is taken at all."""
+        for model in draft.program.models if needs.differentiated else ():
+            if needs.differentiated.isdisjoint((model.name, *model.tied)):
+                variable = syntax.name(draft.names.model(model.name))
+                frozen = syntax.perform(syntax.method(variable, "requires_grad_", syntax.constant(False)))
+                comment = "no gradient is ever taken for it"
+                yield Line(statement=frozen, comment=comment, op=model.name, place=model.place)
+
+    def table_lines(self, draft: Draft) -> Iterator[Code]:
+        """Yield ``FUNCTIONS = {...}``."""
+        table = function_table(draft, lambda function: syntax.name(draft.names.function(function.name)))
+        yield Line(statement=syntax.assign("FUNCTIONS", table))
+
+    def start_lines(self, needs: Needs) -> Iterator[Line]:
+        """Yield the line that keys the draws of the step."""
+        if needs.random:
+            keyed = syntax.call("random.start", syntax.name("mode"), syntax.name("number"))
+            yield Line(statement=syntax.perform(keyed), comment="keys the step's draws")
+
+
+TORCH = TorchDialect()

@@ -1,0 +1,1 @@
+"""What building a step has in common on every framework: loading, telling errors, users' classes, learning."""

@@ -1,0 +1,146 @@
+"""Diagnosis: an error raised inside an emitted module, told in the words of the spec."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast, runtime_checkable
+
+from compiler.program import Gradient
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from runtime.building.attribution import (
+    find_arguments,
+    find_frames,
+    find_instructions,
+    find_op,
+    find_span,
+    name_subject,
+)
+from runtime.building.loaded import Loaded
+from runtime.frames import describe, raised_in
+from runtime.step import StepError
+
+T = TypeVar("T")
+
+
+class Framework(ABC):
+    """What is particular to a framework where an error of a step is told."""
+
+    @abstractmethod
+    def describe(self, value: object) -> str | None:
+        """Return type and shape of a tensor, ``float32 [8, 2]``; None for what is none."""
+
+    @abstractmethod
+    def interpret(self, error: BaseException) -> tuple[str, tuple[str, ...], str]:
+        """Return message, notes and help of an operation's error."""
+
+    @abstractmethod
+    def find_unused(self, error: BaseException, loss: object, models: Mapping[str, object]) -> tuple[str, ...]:
+        """Return the parameters that a loss does not reach, where that is what a gradient failed on."""
+
+    def find_op(self, error: BaseException, loaded: Loaded[object]) -> str:
+        """Return the op that an error comes from; empty where no line of the module tells."""
+        return find_op(error, loaded)
+
+    def raised_in(self, error: BaseException) -> tuple[str, ...]:
+        """Return a note with the user's frames of an error; none where it went through no code of the user's."""
+        return raised_in(error)
+
+    def quote(self, error: BaseException) -> str:
+        """Return an error's type and the first line of its text."""
+        return describe(error)
+
+
+@runtime_checkable
+class Finding(Protocol):
+    """What the checks of a debug build raise."""
+
+    code: str
+    op: str
+    message: str
+    notes: tuple[str, ...]
+    remedy: str
+
+
+def call_checked(loaded: Loaded[T], spec: GraphSpec, framework: Framework, function: str, *arguments: object) -> T:
+    """Call one of the module's functions; raise StepError with its place in the spec where it fails."""
+    try:
+        return loaded.call(function, *arguments)
+    except Exception as error:
+        found = diagnose(error, cast("Loaded[object]", loaded), spec, framework)
+    raise StepError([found], spec.texts())
+
+
+def diagnose(error: Exception, loaded: Loaded[object], spec: GraphSpec, framework: Framework) -> Diagnostic:
+    """Return what to tell the user of an error raised inside the emitted module.
+
+    GS210 where the user's own code raised, with the user's frames; GS211 where an operation of the step failed; GS212
+    where a loss does not reach all it is differentiated by; GS261 and GS262 from the checks of a debug build.
+    """
+    if isinstance(error, Finding):
+        span = find_span(spec, error.op)
+        return Diagnostic(code=error.code, message=error.message, span=span, notes=error.notes, help=error.remedy)
+    op = framework.find_op(error, loaded)
+    return _Failure(error=error, loaded=loaded, spec=spec, framework=framework, op=op).tell()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """An error of one op, model or input of a step; ``op`` is empty where nobody knows."""
+
+    error: Exception
+    loaded: Loaded[object]
+    spec: GraphSpec
+    framework: Framework
+    op: str
+
+    def tell(self) -> Diagnostic:
+        """Return what to tell the user."""
+        subject, span = name_subject(self.spec, self.op), find_span(self.spec, self.op)
+        message, notes, help = self.framework.interpret(self.error)
+        raised = self.framework.raised_in(self.error)
+        if raised:
+            message = f"{subject} raised {self.framework.quote(self.error)}"
+            help = help or "the error comes from your code: the last line under `raised in`"
+            return Diagnostic(
+                code="GS210", message=message, span=span, notes=(*self._name_arguments(), *raised), help=help
+            )
+        path = self._find_misused()
+        if path is not None:
+            span, help = self.spec.span("models", self.op, "args"), f"compare `args` with what {path} takes"
+        unused = self._name_unused()
+        code, message = "GS212" if unused else "GS211", f"{subject} failed: {message}"
+        return Diagnostic(code=code, message=message, span=span, notes=unused or notes, help=help)
+
+    def _find_misused(self) -> str | None:
+        """Return the class of a model whose constructor does not take what the spec gives it."""
+        model = self.spec.models.get(self.op)
+        path = None if model is None else model.class_path(self.loaded.program.backend)
+        if path is None or not isinstance(self.error, TypeError):
+            return None
+        return path if f"{path.partition(':')[2]}.__init__()" in str(self.error) else None
+
+    def _name_arguments(self) -> tuple[str, ...]:
+        """Return a note with the shapes and types of what the op was called with."""
+        given = {
+            name: f"{name}: {described}"
+            for frame in find_frames(self.error, self.loaded)
+            for _, name, value in find_arguments(frame, self.op, self.loaded)
+            if (described := self.framework.describe(value)) is not None
+        }
+        return (f"called with {', '.join(given.values())}",) if given else ()
+
+    def _name_unused(self) -> tuple[str, ...]:
+        """Return a note with the parameters that a loss does not reach, where that is what a gradient failed on."""
+        instructions = find_instructions(self.loaded.program)
+        found = [each for each in instructions if isinstance(each, Gradient) and each.op == self.op]
+        for frame in find_frames(self.error, self.loaded):
+            for gradient in found[:1]:
+                loss = frame.f_locals.get(self.loaded.emitted.names.value(gradient.loss))
+                known = cast("Mapping[str, object]", self.loaded.names["MODELS"])
+                models = {name: known[name] for name in gradient.models}
+                if unused := self.framework.find_unused(self.error, loss, models):
+                    return (f"'{gradient.loss}' does not depend on {', '.join(unused)}",)
+        return ()

@@ -1,0 +1,70 @@
+"""Forwards: the part of a program that a look at user classes needs, and sizes read off results of two runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.program import Dimension, Emit, Evaluate, Forward, Function, Instruction, Program, Random
+from runtime.effects import find_definitions, find_uses
+
+
+def find_forwards(program: Program, known: frozenset[str]) -> Program:
+    """Return the program of the forwards alone, with the pure ops between them, as far as the known models reach.
+
+    Its functions return every result, so that types can be read off; nothing in it writes a weight.
+    """
+    modes = tuple(
+        replace(mode, gates=(), functions=tuple(_find_forwards(each, program, known) for each in mode.functions))
+        for mode in program.modes
+    )
+    models = tuple(model for model in program.models if model.name in known)
+    return replace(program, models=models, optimizers=(), modes=modes)
+
+
+def _find_forwards(function: Function, program: Program, known: frozenset[str]) -> Function:
+    """Return a function's forwards, pure ops and draws whose inputs are all known."""
+    defined = {entry.name for entry in program.inputs}
+    kept: list[Instruction] = []
+    for instruction in function.instructions:
+        is_known = isinstance(instruction, (Evaluate, Random)) or (
+            isinstance(instruction, Forward) and instruction.model in known
+        )
+        if is_known and defined.issuperset(find_uses(instruction)):
+            kept.append(instruction)
+            defined.update(find_definitions(instruction))
+    values = tuple(value for each in kept for value in find_definitions(each))
+    return replace(function, gated=(), instructions=(*kept, Emit(op="", values=values)))
+
+
+def find_known(program: Program) -> frozenset[str]:
+    """Return the models whose structure is known: all but layers whose input sizes are still open."""
+    return frozenset(model.name for model in program.models if model.kind != "layers" or model.layers)
+
+
+def evaluating(program: Program) -> Program:
+    """Return a program with every forward in evaluation: no statistics are written, nothing is dropped."""
+    modes = tuple(
+        replace(mode, functions=tuple(_evaluate(function) for function in mode.functions)) for mode in program.modes
+    )
+    return replace(program, modes=modes)
+
+
+def _evaluate(function: Function) -> Function:
+    """Return a function with every forward in evaluation."""
+    instructions = tuple(
+        replace(each, train=False, draws=False) if isinstance(each, Forward) else each for each in function.instructions
+    )
+    return replace(function, instructions=instructions)
+
+
+def find_dimension(one: int, other: int, small: int, large: int, batch: str) -> Dimension:
+    """Return a fixed size, or one that grows with the batch: ``batch``, ``4*batch``, ``2*batch-1``.
+
+    ``one`` was seen at the batch size ``small``, ``other`` at ``large``.
+    """
+    factor, rest = divmod(other - one, large - small)
+    if factor == 0 and rest == 0:
+        return one
+    offset = one - factor * small
+    product = batch if factor == 1 else f"{factor}*{batch}"
+    return f"{product}{offset:+d}" if offset else product

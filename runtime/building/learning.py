@@ -1,0 +1,203 @@
+"""Learning: user classes are run once without training, and the plan is compiled again with what was seen."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, Literal, TypeVar
+
+from compiler import Observations, Observed, Plan, compile_step
+from compiler.facts import find_root
+from compiler.program import Forward, ModelDecl, Program
+from compiler.shapes import TensorType
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.models import Traits
+from runtime.building.attribution import find_instructions, find_span
+from runtime.building.forwards import find_forwards, find_known
+
+Trait = Literal["buffers", "rng", "batch_coupled"]
+TRAITS: tuple[Trait, ...] = ("buffers", "rng", "batch_coupled")
+WORDS: Mapping[Trait, str] = {"buffers": "buffers", "rng": "random draws", "batch_coupled": "coupled samples"}
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What was seen of a run: types of values, and which models (``net``, or ``net.method``) ran and drew numbers."""
+
+    types: Mapping[str, TensorType]
+    ran: frozenset[str]
+    drawing: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+
+class Observer(ABC, Generic[M]):
+    """How a framework makes the models of a plan, and sees what they do."""
+
+    @abstractmethod
+    def make(self, plan: Plan, known: frozenset[str], given: Mapping[str, M]) -> Mapping[str, M]:
+        """Return the known models, each with all its variables; those in ``given`` are made already."""
+
+    @abstractmethod
+    def look(self, plan: Plan, program: Program, models: Mapping[str, M]) -> Sight:
+        """Run a program of forwards alone; raise StepError where it fails. Nothing is changed by it."""
+
+    @abstractmethod
+    def has_buffers(self, model: M) -> bool:
+        """Return whether a model has variables that no gradient trains."""
+
+    @abstractmethod
+    def is_coupled(self, model: M) -> bool:
+        """Return whether a model normalises over the batch in training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned(Generic[M]):
+    """The plan compiled with what was seen, the models made on the way, and what there is to tell.
+
+    ``seen`` are the traits that were really seen; ``traits`` has also those that are declared, or assumed for want of a
+    look.
+    """
+
+    plan: Plan
+    models: Mapping[str, M]
+    traits: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
+    seen: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
+    notes: tuple[str, ...] = ()
+
+
+def learn(plan: Plan, given: Mapping[str, M], observer: Observer[M]) -> Learned[M]:
+    """Observe user classes, and layers behind them in as many rounds as it takes; nothing to see: the plan as it is.
+
+    Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
+    """
+    learned = Learned(plan=plan, models=given)
+    known: frozenset[str] = frozenset()
+    while _has_unknowns(learned.plan.program) and find_known(learned.plan.program) != known:
+        known = find_known(learned.plan.program)
+        learned = _look(learned, known, observer)
+    unresolved = tuple(_find_unresolved(learned.plan))
+    if unresolved:
+        raise SpecError(unresolved, plan.spec.texts())
+    return replace(learned, notes=(*_tell(plan, learned), *learned.notes))
+
+
+def _has_unknowns(program: Program) -> bool:
+    """Return whether a program names a class, or layers whose sizes are not known."""
+    return any(model.kind == "class" or _is_unresolved(model) for model in program.models)
+
+
+def _is_unresolved(model: ModelDecl) -> bool:
+    """Return whether the sizes of a model's layers are not known."""
+    return model.kind == "layers" and not model.layers
+
+
+def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> Learned[M]:
+    """Run the forwards of the known models, and compile again with what was seen."""
+    plan = learned.plan
+    models = observer.make(plan, known, learned.models)
+    sight = observer.look(plan, find_forwards(plan.program, known), models)
+    kin = {name: _find_kin(plan, name, models) for name in _find_classes(plan, known)}
+    seen = {
+        name: Observed(
+            buffers=observer.has_buffers(models[name]),
+            rng=not alike.isdisjoint(sight.drawing),
+            batch_coupled=observer.is_coupled(models[name]),
+        )
+        for name, alike in kin.items()
+    }
+    traits = {name: _complete(plan, name, kin[name], sight, each) for name, each in seen.items()}
+    false = [problem for name, each in traits.items() for problem in _find_false_traits(plan, name, each)]
+    if false:
+        raise SpecError(false, plan.spec.texts())
+    again = _compile_again(plan, Observations(models=traits, outputs=dict(sight.types)))
+    return Learned(plan=again, models=models, traits=traits, seen=seen, notes=sight.notes)
+
+
+def _find_classes(plan: Plan, known: frozenset[str]) -> tuple[str, ...]:
+    """Return the known models that are declared by a class."""
+    return tuple(name for name, model in plan.spec.models.items() if model.class_ is not None and name in known)
+
+
+def _find_kin(plan: Plan, name: str, models: Mapping[str, M]) -> frozenset[str]:
+    """Return the names of all models that are like a class, its own among them."""
+    return frozenset(each for each in models if each in plan.spec.models and find_root(plan.spec, each) == name)
+
+
+def _complete(plan: Plan, name: str, kin: frozenset[str], sight: Sight, seen: Observed) -> Observed:
+    """Return the traits a class is compiled with: seen, declared, and draws that nobody could watch."""
+    declared = plan.spec.models[name].traits or Traits()
+    unwatched = not sight.ran.issuperset(_find_called(plan.program, kin))
+    return Observed(
+        buffers=seen.buffers or declared.buffers is True,
+        rng=seen.rng or declared.rng is True or (unwatched and declared.rng is None),
+        batch_coupled=seen.batch_coupled or declared.batch_coupled is True,
+    )
+
+
+def _find_called(program: Program, models: frozenset[str]) -> frozenset[str]:
+    """Return those of some models that a program calls; calls of a method count apart."""
+    calls = [each for each in find_instructions(program) if isinstance(each, Forward)]
+    return frozenset(
+        each.model if each.method is None else f"{each.model}.{each.method}" for each in calls if each.model in models
+    )
+
+
+def _has(observed: Observed, trait: Trait) -> bool:
+    """Return whether a trait was seen."""
+    return {"buffers": observed.buffers, "rng": observed.rng, "batch_coupled": observed.batch_coupled}[trait]
+
+
+def _declares(plan: Plan, name: str, trait: Trait) -> bool | None:
+    """Return what a model declares of a trait; None where it says nothing."""
+    traits = plan.spec.models[name].traits or Traits()
+    return {"buffers": traits.buffers, "rng": traits.rng, "batch_coupled": traits.batch_coupled}[trait]
+
+
+def _find_false_traits(plan: Plan, name: str, seen: Observed) -> Iterator[Diagnostic]:
+    """Yield a problem for every trait declared false that was seen to be true."""
+    for trait in TRAITS:
+        if _declares(plan, name, trait) is False and _has(seen, trait):
+            yield Diagnostic(
+                code="GS206",
+                message=f"model '{name}' declares `{trait}: false`, but it has {WORDS[trait]}",
+                span=plan.spec.span("models", name, "traits", trait),
+                help=f"write `{trait}: true`, or leave it out: build finds out",
+            )
+
+
+def _compile_again(plan: Plan, observed: Observations) -> Plan:
+    """Return the plan compiled with what was seen, under the same policy."""
+    return compile_step(plan.spec, plan.program.backend, plan.program.order, observed, pace=plan.pace)
+
+
+def _tell(before: Plan, learned: Learned[M]) -> Iterator[str]:
+    """Yield a sentence per class about what it has, and whether that changed the plan."""
+    for name in learned.traits:
+        yield f"observed of '{name}': {', '.join(_tell_trait(learned, name, trait) for trait in TRAITS)}"
+    if learned.traits:
+        same = before.program.modes == learned.plan.program.modes
+        yield "the plan stays as it was" if same else "the plan was compiled again with what was observed, and changed"
+
+
+def _tell_trait(learned: Learned[M], name: str, trait: Trait) -> str:
+    """Return what was found of one trait, and how it is known where it was not seen."""
+    word = WORDS[trait]
+    if _has(learned.seen[name], trait):
+        return word
+    if not _has(learned.traits[name], trait):
+        return f"no {word}"
+    return f"{word} ({'declared' if _declares(learned.plan, name, trait) else 'assumed'})"
+
+
+def _find_unresolved(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a problem for every model of layers whose sizes no run could find out."""
+    for model in plan.program.models:
+        if _is_unresolved(model):
+            yield Diagnostic(
+                code="GS214",
+                message=f"the sizes of model '{model.name}' could not be found out",
+                span=find_span(plan.spec, model.name),
+                help="declare the shapes of all inputs, with `batch` as the only free size",
+            )

@@ -1,0 +1,95 @@
+"""The user's code: classes and functions imported as allowed, models that the caller gives, parameters they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
+from typing import TypeVar
+
+from compiler.cells import find_parameter_cells
+from compiler.program import Program
+from graphspec.diagnostics import Diagnostic, Span, SpecError
+from graphspec.graph import GraphSpec
+from graphspec.suggestions import closest
+from runtime.backend import BuildRequest
+from runtime.building.attribution import find_span
+from runtime.emission.imports import find_user_paths
+from runtime.imports import resolve
+
+M = TypeVar("M")
+
+
+def import_users(program: Program, spec: GraphSpec, request: BuildRequest) -> None:
+    """Import every class and function of the user's that a program needs, each only if it is allowed.
+
+    Raises SpecError with every import that failed.
+    """
+    problems: list[Diagnostic] = []
+    for path, name in find_user_paths(program, frozenset(request.models)).items():
+        try:
+            span = _find_import(spec, path, name, program.backend)
+            resolve(path, request.allow, directory=request.directory, span=span, texts=spec.texts())
+        except SpecError as error:
+            problems.extend(_with_way_out(each, name, request) for each in error.diagnostics)
+    if problems:
+        raise SpecError(problems, spec.texts())
+
+
+def _find_import(spec: GraphSpec, path: str, name: str, backend: str) -> Span | None:
+    """Return where a model, its optimizer or an op names what is to be imported."""
+    model, op = spec.models.get(name), spec.ops.get(name)
+    if model is not None and model.class_path(backend) == path:
+        return spec.span("models", name, "class")
+    if model is not None and model.like is None:
+        return spec.span("models", name, "optimizer", "class")
+    if op is not None:
+        return spec.span("ops", name, *(("optimizer", "class") if op.kind == "update" else (op.kind,)))
+    return find_span(spec, name)
+
+
+def _with_way_out(problem: Diagnostic, name: str, request: BuildRequest) -> Diagnostic:
+    """Return a refused import with the other remedy, where the caller gives models: to give this one too."""
+    if not request.models or problem.code != "GS201":
+        return problem
+    return replace(problem, help=f"{problem.help}; or give a module for it: `models={{'{name}': ...}}`")
+
+
+def check_given(
+    given: Mapping[str, object], program: Program, spec: GraphSpec, kinds: type[M] | tuple[type[M], ...], expected: str
+) -> dict[str, M]:
+    """Return the given models; raise SpecError (GS208) for names the spec lacks and for what is none of ``kinds``."""
+    known = [model.name for model in program.models]
+    problems: list[Diagnostic] = []
+    models: dict[str, M] = {}
+    for name, model in given.items():
+        if name not in known:
+            near = closest(name, known)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            message = f"a model {name!r} is given, but the spec has {', '.join(known)}{meant}"
+            problems.append(Diagnostic(code="GS208", message=message))
+        elif not isinstance(model, kinds):
+            message = f"model '{name}' is given as {type(model).__name__}, expected {expected}"
+            problems.append(Diagnostic(code="GS208", message=message, span=find_span(spec, name)))
+        else:
+            models[name] = model
+    if problems:
+        raise SpecError(problems, spec.texts())
+    return models
+
+
+def find_undeclared_ties(models: Mapping[str, Mapping[str, object]], spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem (GS213) for every two models that share a parameter the spec does not say they share.
+
+    ``models`` has the parameters of every model by name.
+    """
+    cells = find_parameter_cells(spec)
+    for (one, first), (other, second) in combinations(models.items(), 2):
+        if set(cells.get(one, ())) & set(cells.get(other, ())):
+            continue
+        shared = {id(parameter): name for name, parameter in first.items()}
+        tied = [name for name, parameter in second.items() if id(parameter) in shared]
+        if tied:
+            message = f"models '{one}' and '{other}' share the parameter '{tied[0]}', which the spec does not say"
+            help = f"declare it: `traits: {{ties: [{one}.{shared[id(second[tied[0]])]}]}}`"
+            yield Diagnostic(code="GS213", message=message, span=find_span(spec, other), help=help)

@@ -1,0 +1,174 @@
+"""Emission of ``build``: models, lists of tensors, optimizers, randomness and gates, each resolved once."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from compiler.program import Gate, ModelDecl, Plain, Program
+from runtime.emission import syntax
+from runtime.emission.dialect import Dialect, Draft, Global
+from runtime.emission.flow import DRAWING_LAYERS, has_layer
+from runtime.emission.measuring import construct_metric, registration
+from runtime.emission.names import Names
+from runtime.emission.needs import Needs, are_tied, find_metrics, find_needs
+from runtime.emission.optimizers import construct_optimizer
+from runtime.emission.text import Block, Code, Line
+
+WIDEST = 100
+"""Characters of names per ``global`` statement, which has no way to be broken over lines."""
+
+
+def emit_build(draft: Draft) -> Block:
+    """Return ``def build(seed=0, device="cpu", dtype=torch.float32, models=None):``."""
+    program, dialect = draft.program, draft.dialect
+    header = syntax.define(
+        "build",
+        syntax.parameter("seed", syntax.constant(program.seed)),
+        syntax.parameter("device", syntax.constant("cpu")),
+        syntax.parameter("dtype", syntax.dotted(dialect.dtype)),
+        syntax.parameter("models", syntax.constant(None)),
+        *dialect.build_parameters(),
+    )
+    assigned = tuple(_globals(draft))
+    made = syntax.call("make_models", *(syntax.name(each) for each in ("seed", "device", "dtype")), _given())
+    making: tuple[Code, ...] = (
+        Line(statement=syntax.perform(syntax.call("MODELS.update", made))),
+        *(_assignment(each) for each in assigned),
+        *_attach_lines(program, draft.names),
+        *dialect.last_lines(draft, find_needs(program)),
+        *_registration(program, draft.names),
+        *registration(draft),
+    )
+    body = (*_global_lines(assigned), *dialect.place(making))
+    return Block(header=Line(statement=header), body=body, doc=dialect.build_doc)
+
+
+def _given() -> ast.expr:
+    """Return ``models or {}``."""
+    return ast.BoolOp(op=ast.Or(), values=[syntax.name("models"), syntax.dictionary({})])
+
+
+def _global_lines(assigned: tuple[Global, ...]) -> Iterator[Line]:
+    """Yield the ``global`` statements."""
+    line: list[str] = []
+    for name in (each.name for each in assigned):
+        if line and len(", ".join((*line, name))) > WIDEST:
+            yield Line(statement=ast.Global(names=line))
+            line = []
+        line = [*line, name]
+    if line:
+        yield Line(statement=ast.Global(names=line))
+
+
+def _assignment(entry: Global) -> Line:
+    """Return ``name = value``."""
+    op, place = entry.place
+    return Line(statement=syntax.assign(entry.name, entry.value), comment=entry.comment, op=op, place=place)
+
+
+def _globals(draft: Draft) -> Iterator[Global]:
+    """Yield every global variable in the order of its making."""
+    program, names, dialect, needs = draft.program, draft.names, draft.dialect, find_needs(draft.program)
+    if needs.clock:
+        yield Global(name="clock", value=syntax.call("Clock"))
+    yield from dialect.first_globals(needs)
+    for model in program.models:
+        yield from _model_globals(model, names, needs, dialect)
+    for models in needs.joint:
+        parts = [syntax.spread(syntax.name(names.parameters(model))) for model in models]
+        every = syntax.listing(parts)
+        yield Global(name=names.joint(models), value=syntax.call("once", every) if are_tied(models, program) else every)
+    for covers, model in needs.parts:
+        part = _places(covers, model, names) if are_tied(covers, program) else _slice(covers, model, names)
+        yield Global(name=names.part(covers, model), value=part)
+    for optimizer in program.optimizers:
+        value = construct_optimizer(optimizer, draft)
+        yield Global(name=names.optimizer(optimizer.name), value=value, place=(optimizer.name, optimizer.place))
+    if needs.random:
+        kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"
+        yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
+    if needs.gates:
+        yield Global(name="gates", value=syntax.call("Gates", syntax.name("clock"), _gates(program)))
+    for mode, metric in find_metrics(program):
+        value, place = construct_metric(mode, metric, draft), (metric.op, metric.place)
+        yield Global(name=names.metric(mode, metric.op), value=value, place=place)
+    if names.checks:
+        yield Global(name=names.checks, value=syntax.call("Checks", syntax.name("MODELS"), syntax.name("OPTIMIZERS")))
+
+
+def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialect) -> Iterator[Global]:
+    """Yield a model, and the lists of its tensors that some instruction uses."""
+    place = (model.name, model.place)
+    variable = syntax.name(names.model(model.name))
+    read = syntax.item(syntax.name("MODELS"), syntax.constant(model.name))
+    yield Global(name=names.model(model.name), value=read, place=place)
+    if model.name in needs.parameters:
+        is_open = model.kind == "class" and model.name in needs.differentiated
+        yield Global(name=names.parameters(model.name), value=dialect.parameters(model, variable, chosen=is_open))
+    if model.name in needs.weights:
+        yield Global(name=names.weights(model.name), value=dialect.parameters(model, variable, chosen=False))
+    if model.name in needs.buffers:
+        yield Global(name=names.buffers(model.name), value=dialect.buffers(model, variable))
+    if model.name in needs.taps:
+        layers = [syntax.constant(layer) for layer in needs.taps[model.name]]
+        yield Global(name=names.taps(model.name), value=syntax.call("watch", variable, *layers))
+    if model.name in needs.drawing:
+        yield from dialect.drawing(model, names)
+
+
+def _places(covers: tuple[str, ...], model: str, names: Names) -> ast.expr:
+    """Return the places of a model's gradients in a set over several models that share parameters."""
+    lists = names.parameters(model), names.joint(covers)
+    return syntax.call("places", *map(syntax.name, lists))
+
+
+def _slice(covers: tuple[str, ...], model: str, names: Names) -> ast.expr:
+    """Return the slice of a model's gradients in a set over several models."""
+    lists = [syntax.name(names.parameters(each)) for each in covers]
+    index = covers.index(model)
+    before = [syntax.call("len", each) for each in lists[:index]]
+    upto = [*before, syntax.call("len", lists[index])]
+    return syntax.call("slice", _total(before), _total(upto))
+
+
+def _total(terms: Sequence[ast.expr]) -> ast.expr:
+    """Return the sum of terms."""
+    if not terms:
+        return syntax.constant(0)
+    total: ast.expr = terms[0]
+    for term in terms[1:]:
+        total = syntax.binary(total, ast.Add(), term)
+    return total
+
+
+def _attach_lines(program: Program, names: Names) -> Iterator[Line]:
+    """Yield the lines that let the dropout layers of built-in models draw keyed numbers."""
+    for model in program.models:
+        if model.kind == "layers" and has_layer(model.layers, DRAWING_LAYERS) and find_needs(program).random:
+            attached = syntax.call("random.attach", syntax.name(names.model(model.name)))
+            yield Line(statement=syntax.perform(attached), op=model.name, place=model.place)
+
+
+def _registration(program: Program, names: Names) -> Iterator[Line]:
+    """Yield the line that lists the optimizers by name."""
+    if program.optimizers:
+        listed = {each.name: syntax.name(names.optimizer(each.name)) for each in program.optimizers}
+        yield Line(statement=syntax.perform(syntax.call("OPTIMIZERS.update", syntax.dictionary(listed))))
+
+
+def _gates(program: Program) -> ast.expr:
+    """Return the gates by mode."""
+    return syntax.dictionary(
+        {mode.mode: syntax.listing(_gate(gate) for gate in mode.gates) for mode in program.modes if mode.gates}
+    )
+
+
+def _gate(gate: Gate) -> ast.expr:
+    """Return one gate, fields at their defaults left out."""
+    fields: dict[str, Plain] = {"clock": gate.clock, "every": gate.every, "start": gate.start, "until": gate.until}
+    fields["follows"] = gate.follows
+    plain = {field.name: field.default for field in dataclasses.fields(Gate)}
+    given = {key: syntax.literal(value) for key, value in fields.items() if value != plain[key]}
+    return syntax.call("Gate", syntax.constant(gate.op), **given)

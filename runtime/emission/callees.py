@@ -1,0 +1,39 @@
+"""Calls of built-in functions and constructions of built-in layers, as the table of the library says."""
+
+from __future__ import annotations
+
+import ast
+
+from compiler.program import Evaluate, LayerDecl, Plain
+from runtime.emission import syntax
+from runtime.emission.dialect import Dialect
+from runtime.emission.scope import Scope
+
+
+def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> ast.expr:
+    """Return the call of a built-in function on its operands."""
+    call = scope.dialect.call(instruction, scope)
+    first, *rest = [syntax.sequence(operands)] if call.gathered else operands
+    between = [syntax.literal(value) for value in call.first]
+    after = [syntax.literal(value) for value in call.positional]
+    keywords = {name: syntax.literal(value) for name, value in call.keywords.items()}
+    return syntax.call(call.path, first, *between, *rest, *after, **keywords)
+
+
+def options_of(instruction: Evaluate) -> dict[str, Plain]:
+    """Return the options of a built-in function, how a loss is reduced among them."""
+    reduced = {} if instruction.reduction is None else {"reduction": instruction.reduction}
+    return {**instruction.options, **reduced}
+
+
+def layer_stack(layers: tuple[LayerDecl, ...], dialect: Dialect, **options: ast.expr) -> ast.expr:
+    """Return ``nn.Sequential(...)``: parameters are named by the index of their layer."""
+    return syntax.call(dialect.stack, *(_layer(layer, dialect) for layer in layers), **options)
+
+
+def _layer(layer: LayerDecl, dialect: Dialect) -> ast.expr:
+    """Return the construction of one layer; a container takes the layers inside it."""
+    made = dialect.layer(layer)
+    arguments = [syntax.literal(value) for value in (*made.first, *made.positional)]
+    keywords = {name: syntax.literal(value) for name, value in made.keywords.items()}
+    return syntax.call(made.path, *(_layer(each, dialect) for each in layer.layers), *arguments, **keywords)

@@ -1,0 +1,138 @@
+"""Lines of a debug build: behind every instruction a check of what it made or wrote, the instructions as they are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from compiler.cells import is_optimizer
+from compiler.program import (
+    Apply,
+    Assign,
+    Blend,
+    CellVersion,
+    Emit,
+    Evaluate,
+    Forward,
+    Function,
+    Gradient,
+    InputDecl,
+    Instruction,
+    InstructionBase,
+    Random,
+    Release,
+    Transform,
+)
+from runtime.effects import find_definitions, find_uses
+from runtime.emission import syntax
+from runtime.emission.paths import find_through
+from runtime.emission.scope import Lowered, Scope, line_of, parameter_list
+from runtime.emission.text import Line
+
+WRITERS: Mapping[type[InstructionBase], str] = {Apply: "update", Blend: "ema", Assign: "copy"}
+"""What the ops are called that write."""
+
+
+def start_lines(scope: Scope) -> Iterator[Line]:
+    """Yield the line that begins a step."""
+    if scope.names.checks:
+        yield Line(statement=_perform(scope, "start"))
+
+
+def input_lines(entry: InputDecl, scope: Scope) -> Iterator[Line]:
+    """Yield the check of an input."""
+    if scope.names.checks:
+        statement = _perform(scope, "given", syntax.constant(entry.name), syntax.name(scope.names.value(entry.name)))
+        yield Line(statement=statement, op=entry.name, place=entry.place)
+
+
+def instrument(instruction: Instruction, lowered: Lowered, function: Function, scope: Scope) -> Lowered:
+    """Return the code of an instruction with its checks, where the build is one for debugging."""
+    if not scope.names.checks:
+        return lowered
+    before = tuple(line_of(instruction, each) for each in _before(instruction, function, scope))
+    after = tuple(line_of(instruction, each) for each in _after(instruction, scope))
+    return replace(lowered, code=(*before, *lowered.code, *after))
+
+
+def _before(instruction: Instruction, function: Function, scope: Scope) -> Iterator[ast.stmt]:
+    """Yield the check before a gradient, and that of what is returned."""
+    match instruction:
+        case Gradient():
+            through = find_through(function, instruction, scope.program)
+            path = syntax.dictionary({op: _texts(reads) for op, reads in through.items()})
+            named = syntax.constant(instruction.op), syntax.constant(instruction.loss)
+            yield _perform(scope, "before_gradient", *named, _value(instruction.loss, scope), path)
+        case Emit():
+            yield _perform(scope, "returned", _values(instruction.values, scope))
+        case _:
+            return
+
+
+def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
+    """Yield the check of what an instruction made or wrote."""
+    op = syntax.constant(instruction.op)
+    match instruction:
+        case Forward() | Evaluate() | Random() | Transform():
+            yield _defined(instruction, scope)
+        case Gradient():
+            made = _values(find_definitions(instruction), scope)
+            models = instruction.models
+            parameters = [syntax.name(parameter_list(models, scope))] if models else []
+            yield _perform(scope, "differentiated", op, syntax.constant(instruction.loss), made, *parameters)
+        case Apply() | Blend() | Assign():
+            used = _values(dict.fromkeys(find_uses(instruction)), scope)
+            kind = syntax.constant(WRITERS[type(instruction)])
+            reads = _texts(_shown(instruction.reads))
+            yield _perform(scope, "written", op, kind, used, reads, _texts(map(str, instruction.writes)))
+        case Release() | Emit():
+            return
+
+
+def _defined(instruction: Forward | Evaluate | Random | Transform, scope: Scope) -> ast.stmt:
+    """Return the check of an op's results, and of the statistics that a forward writes."""
+    made = _values(find_definitions(instruction), scope)
+    used = _values(dict.fromkeys(find_uses(instruction)), scope)
+    cells = {"reads": _shown(instruction.reads), "writes": tuple(map(str, instruction.writes))}
+    texts = {key: _texts(each) for key, each in cells.items() if each}
+    named = syntax.constant(instruction.op), syntax.constant(_name_kind(instruction))
+    return _perform(scope, "defined", *named, made, used, **texts)
+
+
+def _name_kind(instruction: Forward | Evaluate | Random | Transform) -> str:
+    """Return how a report calls an op: ``forward net``, ``loss mse``, ``random normal``."""
+    match instruction:
+        case Forward():
+            return f"forward {instruction.model}"
+        case Evaluate():
+            return f"{instruction.family} {instruction.function.name}"
+        case Random():
+            return f"random {instruction.distribution}"
+        case Transform():
+            return f"transform {instruction.function.name}"
+
+
+def _shown(cells: tuple[CellVersion, ...]) -> tuple[str, ...]:
+    """Return the versions of models that are read; an optimizer always reads its own slots."""
+    return tuple(str(each) for each in cells if not is_optimizer(each.cell))
+
+
+def _perform(scope: Scope, check: str, *arguments: ast.expr, **keywords: ast.expr) -> ast.stmt:
+    """Return ``checks.defined(...)``."""
+    return syntax.perform(syntax.call(f"{scope.names.checks}.{check}", *arguments, **keywords))
+
+
+def _value(name: str, scope: Scope) -> ast.expr:
+    """Return the variable of a value."""
+    return syntax.name(scope.names.value(name))
+
+
+def _values(names: Iterable[str], scope: Scope) -> ast.expr:
+    """Return the variables of values by name: ``{"fake": fake}``."""
+    return syntax.dictionary({name: _value(name, scope) for name in names})
+
+
+def _texts(texts: Iterable[str]) -> ast.expr:
+    """Return a tuple of texts."""
+    return syntax.sequence(syntax.constant(each) for each in texts)

@@ -1,0 +1,66 @@
+"""Emission of ``step``: it counts the step, decides what fires, and calls the function of that active set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from compiler.program import Function
+from runtime.emission import syntax
+from runtime.emission.dialect import Dialect, Draft
+from runtime.emission.needs import Needs, find_needs
+from runtime.emission.text import Block, Code, Line
+
+
+def emit_dispatch(draft: Draft) -> Iterator[Code]:
+    """Yield the table of functions, and ``def step(batch, mode="train")``."""
+    program, dialect, needs = draft.program, draft.dialect, find_needs(draft.program)
+    yield from dialect.table_lines(draft)
+    default = program.modes[0].mode
+    header = syntax.define("step", syntax.parameter("batch"), syntax.parameter("mode", syntax.constant(default)))
+    body = (*_start_lines(needs, dialect), *dialect.start_lines(needs), *_call_lines(needs, dialect))
+    modes = ", ".join(each.mode for each in program.modes)
+    doc = f"Take one step of a mode ({modes}) with a batch of tensors by name; return its outputs."
+    yield Block(header=Line(statement=header), body=body, doc=doc)
+
+
+def _start_lines(needs: Needs, dialect: Dialect) -> Iterator[Line]:
+    """Yield the lines that start the step and find out what fires."""
+    mode = syntax.name("mode")
+    if needs.clock:
+        started = syntax.call("clock.start", mode)
+        is_numbered = dialect.is_numbered(needs)
+        yield Line(statement=syntax.assign("number", started) if is_numbered else syntax.perform(started))
+    if needs.gates:
+        yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode)))
+
+
+def _call_lines(needs: Needs, dialect: Dialect) -> Iterator[Line]:
+    """Yield the call of the step's function."""
+    mode = syntax.name("mode")
+    key = syntax.sequence([mode, syntax.name("fired")]) if needs.gates else mode
+    function = syntax.item(syntax.name("FUNCTIONS"), key)
+    called = syntax.call(function, syntax.name("batch"), *dialect.step_arguments(needs))
+    yield from _counted(called) if needs.clock else (Line(statement=syntax.give(called)),)
+
+
+def _counted(called: ast.expr) -> Iterator[Line]:
+    """Yield the call of the step's function and the lines that count the step, if it came to its end."""
+    yield Line(statement=syntax.assign("outputs", called))
+    finished = syntax.perform(syntax.call("clock.finish"))
+    yield Line(statement=finished, comment="counts the step: one that fails leaves no trace")
+    yield Line(statement=syntax.give(syntax.name("outputs")))
+
+
+def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.expr:
+    """Return the functions by mode, or by mode and what fires where something is gated."""
+    gated = find_needs(draft.program).gates
+    keys: list[ast.expr | None] = []
+    values: list[ast.expr] = []
+    for mode in draft.program.modes:
+        for function in mode.functions:
+            fired = tuple(gate.op for gate in mode.gates if gate.op in function.gated)
+            name = syntax.constant(mode.mode)
+            keys.append(syntax.sequence([name, syntax.literal(fired)]) if gated else name)
+            values.append(use(function))
+    return ast.Dict(keys=keys, values=values)

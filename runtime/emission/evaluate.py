@@ -1,0 +1,91 @@
+"""Lowering of pure functions: calls, losses and metrics."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import reduce
+
+from compiler.program import Evaluate, Ref
+from runtime.effects import is_running
+from runtime.emission import syntax
+from runtime.emission.callees import builtin_call
+from runtime.emission.flow import carries
+from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
+
+OPERATORS: Mapping[str, ast.operator] = {
+    "add": ast.Add(),
+    "sub": ast.Sub(),
+    "mul": ast.Mult(),
+    "div": ast.Div(),
+    "matmul": ast.MatMult(),
+}
+"""Calls that are Python operators on tensors."""
+
+
+def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
+    """Return the call of a function, times its weight; where a graph would be recorded for nothing, without one."""
+    targets = [scope.names.value(value) for value in instruction.outputs]
+    value = _weighted(instruction, _value(instruction, scope))
+    statement = syntax.assign(targets[0] if len(targets) == 1 else targets, value)
+    lines = with_notes(instruction, [line_of(instruction, statement)])
+    if instruction.graph or not scope.flow.recorded:
+        return Lowered(code=lines)
+    if is_running(instruction):
+        return Lowered(code=lines, graph="either")  # it sees to that itself
+    needless = carries(instruction.arguments, scope.flow.carrying) and instruction.function.name != "stop"
+    return Lowered(code=lines, graph="without" if needless else "either")
+
+
+def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
+    """Return the call, an operator where there is one."""
+    function = instruction.function
+    if is_running(instruction):
+        metric = scope.names.metric(scope.mode, instruction.op)
+        given = *scope.dialect.leading(), *positional(instruction.arguments, scope)
+        return syntax.call(metric, *given, **keywords(instruction.arguments, scope))
+    if not function.builtin:
+        return _user_call(instruction, scope)
+    operands = positional(instruction.arguments, scope)
+    if instruction.family == "call":
+        if function.name == "stop":
+            return scope.dialect.detach(operands[0]) if _has_graph(instruction, scope) else operands[0]
+        if scope.dialect.has_operators(instruction, scope):
+            operated = _operate(function.name, operands)
+            if operated is not None:
+                return operated
+    return builtin_call(instruction, operands, scope)
+
+
+def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
+    """Return operands joined by the operator of Python that a call is; None where it is none."""
+    if name == "neg":
+        return ast.UnaryOp(op=ast.USub(), operand=operands[0])
+    operator = OPERATORS.get(name)
+    return None if operator is None else reduce(lambda left, right: syntax.binary(left, operator, right), operands)
+
+
+def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
+    """Return the call of a user's function; a loss may come as (sum, count) and then stands for their quotient."""
+    options = {key: syntax.literal(value) for key, value in instruction.options.items()}
+    if instruction.reduction is not None:
+        options["reduction"] = syntax.constant(instruction.reduction)
+    callee = syntax.dotted(scope.names.imported(instruction.function.name))
+    operands, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
+    called = syntax.call(callee, *operands, **named, **options)
+    if len(instruction.outputs) > 1:
+        return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
+    return syntax.call("mean_of", called) if instruction.family == "loss" else called
+
+
+def _has_graph(instruction: Evaluate, scope: Scope) -> bool:
+    """Return whether a value that is stopped carries a graph at all."""
+    operand = instruction.arguments[0].operand
+    return isinstance(operand, Ref) and operand.name in scope.flow.carrying and not operand.detach
+
+
+def _weighted(instruction: Evaluate, value: ast.expr) -> ast.expr:
+    """Return ``weight * value``."""
+    if instruction.weight is None or instruction.weight == 1:
+        return value
+    return syntax.binary(syntax.constant(instruction.weight), ast.Mult(), value)

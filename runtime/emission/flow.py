@@ -1,0 +1,141 @@
+"""What is known before a line is printed: which values carry a graph, which become leaves, which modes models need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compiler.program import (
+    Apply,
+    Argument,
+    Assign,
+    Blend,
+    Emit,
+    Evaluate,
+    Forward,
+    Function,
+    Gradient,
+    Instruction,
+    LayerDecl,
+    ModelDecl,
+    Program,
+    Random,
+    Ref,
+    Release,
+    Transform,
+)
+from runtime.effects import find_definitions, find_functions
+
+MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
+"""Built-in layers that behave differently in training and evaluation."""
+DRAWING_LAYERS = frozenset({"dropout"})
+"""Built-in layers that draw random numbers."""
+CONSTANT_CALLS = frozenset({"stop", "argmax", "one_hot"})
+"""Built-in calls whose results never carry a graph."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Values of a function that carry a graph, and those made leaves because something is differentiated by them."""
+
+    carrying: frozenset[str]
+    leaves: frozenset[str]
+    siblings: frozenset[str]
+    """Values that are differentiated by, carry a graph, and were made together with others."""
+    recorded: bool
+    """Some instruction records a graph; where none does the whole function runs without."""
+
+
+def find_flow(function: Function) -> Flow:
+    """Return what carries a graph in a function. Too many is safe: it costs a detach, never a wrong number."""
+    leaves = frozenset(_find_leaves(function))
+    carrying = set(leaves)
+    for instruction in function.instructions:
+        if is_recorded(instruction) and _passes_graph(instruction, carrying):
+            carrying.update(find_definitions(instruction))
+    recorded = any(is_recorded(each) or isinstance(each, Gradient) for each in function.instructions)
+    siblings = frozenset(_find_siblings(function))
+    return Flow(carrying=frozenset(carrying), leaves=leaves, siblings=siblings, recorded=recorded)
+
+
+def is_recorded(instruction: Instruction) -> bool:
+    """Return whether an instruction runs with a graph that its results carry on."""
+    match instruction:
+        case Forward():
+            return instruction.graph and not instruction.stop
+        case Evaluate():
+            is_constant = instruction.function.builtin and instruction.function.name in CONSTANT_CALLS
+            return instruction.graph and not is_constant
+        case Gradient():
+            return instruction.create_graph
+        case Transform():
+            return True
+        case Random() | Apply() | Blend() | Assign() | Release() | Emit():
+            return False
+
+
+def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
+    """Return whether a recorded instruction's results carry a graph, given what did before it."""
+    match instruction:
+        case Forward():
+            return not instruction.frozen or carries(instruction.arguments, carrying)
+        case Evaluate():
+            return carries(instruction.arguments, carrying)
+        case Transform():
+            return not carrying.isdisjoint(instruction.inputs)
+        case _:
+            return True
+
+
+def carries(arguments: tuple[Argument, ...], carrying: set[str] | frozenset[str]) -> bool:
+    """Return whether a graph enters a call through one of its arguments."""
+    operands = (argument.operand for argument in arguments)
+    return any(isinstance(each, Ref) and not each.detach and each.name in carrying for each in operands)
+
+
+def _find_leaves(function: Function) -> Iterator[str]:
+    """Yield the values that are differentiated by and come without a graph: inputs, draws, results of no_grad."""
+    recorded = {value for each in function.instructions if is_recorded(each) for value in find_definitions(each)}
+    for instruction in function.instructions:
+        if isinstance(instruction, Gradient):
+            yield from (value for value in instruction.values if value not in recorded)
+
+
+def _find_siblings(function: Function) -> Iterator[str]:
+    """Yield the values that are differentiated by and were recorded as one of several results."""
+    targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.values}
+    for instruction in function.instructions:
+        made = find_definitions(instruction)
+        if len(made) > 1 and is_recorded(instruction):
+            yield from (value for value in made if value in targets)
+
+
+def find_differentiated(program: Program) -> frozenset[str]:
+    """Return the models that some gradient is taken for; no other model's weights ever need one."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    return frozenset(model for each in instructions if isinstance(each, Gradient) for model in each.models)
+
+
+def is_modal(model: ModelDecl) -> bool:
+    """Return whether training and evaluation differ for a model: for a class that is assumed."""
+    match model.kind:
+        case "class":
+            return True
+        case "parameter":
+            return False
+        case "layers":
+            return has_layer(model.layers, MODAL_LAYERS)
+
+
+def has_layer(layers: tuple[LayerDecl, ...], kinds: frozenset[str]) -> bool:
+    """Return whether one of the layers, or of those inside containers, is of one of the kinds."""
+    return any(layer.kind in kinds or has_layer(layer.layers, kinds) for layer in layers)
+
+
+def find_modes(function: Function) -> dict[str, bool]:
+    """Return, by model, the mode (train or not) of its first forward in a function."""
+    modes: dict[str, bool] = {}
+    for instruction in function.instructions:
+        if isinstance(instruction, Forward):
+            modes.setdefault(instruction.model, instruction.train)
+    return modes

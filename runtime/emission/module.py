@@ -1,0 +1,132 @@
+"""Emission of the whole module: imports, models, ``build``, one function per active set, ``step``, support code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from compiler.program import Program
+from runtime.effects import find_functions
+from runtime.emission import syntax
+from runtime.emission.building import emit_build
+from runtime.emission.construction import emit_models
+from runtime.emission.dialect import Dialect, Draft
+from runtime.emission.dispatch import emit_dispatch
+from runtime.emission.imports import find_user_paths, import_lines, user_imports
+from runtime.emission.measuring import epoch_function, register_lines
+from runtime.emission.names import Names, choose_names
+from runtime.emission.support import Support, select_support
+from runtime.emission.text import Block, Code, Line, Source, plain, print_code
+
+GAP = Source(text="\n")
+"""Two blank lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitted:
+    """An emitted module: its text, the names in it, and for each line of an op the op and its place in the spec."""
+
+    text: str
+    places: Mapping[int, tuple[str, str]]
+    names: Names
+
+
+def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = (), *, debug: bool = False) -> Emitted:
+    """Return the source of a program; models in ``provided`` are given to ``build``, their class is not imported.
+
+    With ``debug`` every instruction is followed by checks of what it made or wrote.
+    """
+    given = frozenset(provided)
+    library = dialect.library()
+    # Which support code is used shows in the first text, and only that takes names from the spec: where the support
+    # code that is not used took some too, the text is written again.
+    careful = _draft(program, dialect, library.definitions, debug=debug)
+    parts = tuple(_emit_parts(careful, given))
+    used = frozenset(name for part in parts for name in _find_names(part))
+    support = select_support(sorted(used), library)
+    draft = _draft(program, dialect, (each.name for each in support.definitions), debug=debug)
+    parts = parts if draft.names == careful.names else tuple(_emit_parts(draft, given))
+    page = print_code(
+        (
+            Source(text=_docstring(draft, given)),
+            *import_lines(used, support, user_imports(program, draft.names, given), dialect),
+            Source(text=""),
+            *parts,
+            *_support_code(support, dialect),
+        )
+    )
+    return Emitted(text=page.text, places=page.places, names=draft.names)
+
+
+def _draft(program: Program, dialect: Dialect, taken: Iterable[str], *, debug: bool) -> Draft:
+    """Return a draft whose names are neither those of the framework nor ``taken``."""
+    names = choose_names(program, (*dialect.reserved, *taken), wishes=dialect.wishes(program), debug=debug)
+    return Draft(program=program, names=names, dialect=dialect)
+
+
+def _emit_parts(draft: Draft, provided: frozenset[str]) -> Iterator[Code]:
+    """Yield the module's own code: registers, models, ``build``, functions and ``step``, blank lines between."""
+    yield from _registers(draft.dialect)
+    yield from register_lines(draft.program)
+    yield from (GAP, emit_models(draft, provided), GAP, emit_build(draft))
+    for function in find_functions(draft.program):
+        yield from (GAP, draft.dialect.function(function, draft))
+    for part in emit_dispatch(draft):
+        yield from (GAP, part)
+    yield from epoch_function(draft.program)
+
+
+def _registers(dialect: Dialect) -> Iterator[Line]:
+    """Yield the dictionaries that ``build`` fills."""
+    others = ((name, "object", "object") for name in dialect.registers())
+    for name, key, kind in (("MODELS", "str", dialect.model_type), ("OPTIMIZERS", "str", "object"), *others):
+        annotation = syntax.item(syntax.name("dict"), ast.Tuple(elts=[syntax.name(key), syntax.dotted(kind)]))
+        target = ast.Name(id=name, ctx=ast.Store())
+        yield Line(statement=ast.AnnAssign(target=target, annotation=annotation, value=syntax.dictionary({}), simple=1))
+
+
+def _find_names(code: Code) -> Iterator[str]:
+    """Yield every name that a piece of code uses."""
+    match code:
+        case Line():
+            yield from (node.id for node in ast.walk(code.statement) if isinstance(node, ast.Name))
+        case Block():
+            yield from _find_names(code.header)
+            for entry in code.body:
+                yield from _find_names(entry)
+        case Source():
+            return
+
+
+def _support_code(support: Support, dialect: Dialect) -> Iterator[Code]:
+    """Yield the support code, behind a line that says what it is."""
+    if support.definitions:
+        yield Source(text=f"\n\n# Support code: everything above that is not {dialect.framework}'s own.")
+    for definition in support.definitions:
+        yield Source(text="\n\n" + definition.source)
+
+
+def _docstring(draft: Draft, provided: frozenset[str]) -> str:
+    """Return the module's docstring: what it is, how it was made, how to use it."""
+    program, quotes, framework = draft.program, '"' * 3, draft.dialect.framework
+    users = dict.fromkeys(path.partition(":")[0] for path in find_user_paths(program, provided))
+    needs = f"It needs {framework}, and {', '.join(users)}:" if users else f"It needs {framework} alone:"
+    models = ", ".join(sorted(provided))
+    build = f'build(seed={program.seed}, device="cpu"' + (f", models={{...}})  # {models}" if models else ")")
+    batch = ", ".join(f'"{entry.name}": {draft.names.value(entry.name)}' for entry in program.inputs)
+    modes = ", ".join(mode.mode for mode in program.modes)
+    made = f"made by stepgraph (order: {program.order})"
+    return "\n".join(
+        (
+            f"{quotes}{plain(program.name)}: a training step in {draft.dialect.title}, {made}.",
+            "",
+            needs,
+            "",
+            f"    {build}",
+            f"    outputs = step({{{batch}}})    # modes: {modes}",
+            "",
+            "Comments give the version of the weights an instruction reads or writes, counted within the step.",
+            quotes,
+        )
+    )

@@ -1,0 +1,87 @@
+"""What a lowering needs to know beside its instruction, and what it hands back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from compiler.program import Argument, InstructionBase, Operand, Program, Ref
+from runtime.emission import syntax
+from runtime.emission.dialect import Dialect
+from runtime.emission.flow import Flow
+from runtime.emission.names import Names
+from runtime.emission.text import Code, Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The surroundings of an instruction: the program, the names, and what is known of the function it stands in."""
+
+    program: Program
+    names: Names
+    dialect: Dialect
+    flow: Flow
+    differentiated: frozenset[str]
+    """The models that some gradient is taken for; the others' weights never require one."""
+    switches: Mapping[str, bool]
+    """By op of a forward: the mode (train or not) to switch its model to right before."""
+    mode: str
+    tapes: Mapping[int, str] = field(default_factory=dict[int, str])
+    """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
+    floating: frozenset[str] = frozenset()
+    """The values that are known to be floating, of the type of the step; where nothing is known, few."""
+
+
+LONGEST_NOTE = 60
+"""Characters of a note that may stand beside a line; what explains more stands above it."""
+Graph = Literal["without", "either", "with"]
+"""Whether code must run without a graph, may, or must run with one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """The code of one instruction; neighbours that run ``without`` a graph share one ``no_grad`` block."""
+
+    code: tuple[Code, ...]
+    graph: Graph = "with"
+
+
+def line_of(
+    instruction: InstructionBase, statement: ast.stmt, *, comment: str = "", above: tuple[str, ...] = ()
+) -> Line:
+    """Return a statement of an instruction, with the place it comes from."""
+    return Line(statement=statement, comment=comment, above=above, op=instruction.op, place=instruction.place)
+
+
+def with_notes(instruction: InstructionBase, lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Return the lines with the instruction's notes: beside the first where they are short, else above it."""
+    first, *rest = lines
+    comment = "; ".join(text for text in (first.comment, *instruction.notes) if text)
+    if len(comment) <= LONGEST_NOTE:
+        return (replace(first, comment=comment), *rest)
+    return (replace(first, above=instruction.notes), *rest)
+
+
+def operand(value: Operand, scope: Scope) -> ast.expr:
+    """Return an operand; a use that passes no gradient back is detached where there is a graph to detach from."""
+    if not isinstance(value, Ref):
+        return syntax.constant(value.value)
+    use = syntax.name(scope.names.value(value.name))
+    return scope.dialect.detach(use) if value.detach and value.name in scope.flow.carrying else use
+
+
+def positional(arguments: tuple[Argument, ...], scope: Scope) -> list[ast.expr]:
+    """Return the positional arguments of a call."""
+    return [operand(argument.operand, scope) for argument in arguments if argument.name is None]
+
+
+def keywords(arguments: tuple[Argument, ...], scope: Scope) -> dict[str, ast.expr]:
+    """Return the keyword arguments of a call."""
+    return {each.name: operand(each.operand, scope) for each in arguments if each.name is not None}
+
+
+def parameter_list(models: tuple[str, ...], scope: Scope) -> str:
+    """Return the name of the list of the parameters of one or several models."""
+    return scope.names.parameters(models[0]) if len(models) == 1 else scope.names.joint(models)

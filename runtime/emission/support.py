@@ -1,0 +1,157 @@
+"""Support code: definitions of the library and all they depend on, copied as source text into the emitted module."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SHARED = "runtime.support"
+"""The package with support code for any framework."""
+EXCLUDED = frozenset({"__init__", "table"})
+"""Modules of a library that are no support code."""
+
+Imported = tuple[str, str | None, str | None]
+"""An import: (module, name taken from it or None, ``as`` name or None)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A top-level function, class or constant of the library: its source, and the names it uses."""
+
+    name: str
+    module: str
+    source: str
+    uses: frozenset[str]
+    order: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """All definitions by name, and by module what its names stand for."""
+
+    package: str
+    definitions: Mapping[str, Definition]
+    imports: Mapping[str, Mapping[str, Imported]]
+
+    def owns(self, module: str) -> bool:
+        """Return whether a module is part of the library, or of what is shared by all."""
+        return module.startswith((f"{self.package}.", f"{SHARED}."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """What an emitted module copies: imports first, then the definitions in an order in which they can be run."""
+
+    imports: tuple[Imported, ...]
+    definitions: tuple[Definition, ...]
+
+
+@functools.cache
+def read_library(package: str, root: Path = ROOT) -> Library:
+    """Return a library and what is shared by all, read from their source files, without importing them."""
+    folders = [root.joinpath(*each.split(".")) for each in (package, SHARED)]
+    paths = sorted((path for folder in folders for path in folder.glob("*.py")), key=lambda path: path.stem)
+    trees = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    modules = {stem: (text, ast.parse(text)) for stem, text in trees.items() if stem not in EXCLUDED}
+    ordered = _sort_modules({stem: tree for stem, (_, tree) in modules.items()})
+    found = [each for stem in ordered for each in _definitions(stem, *modules[stem])]
+    definitions = {
+        each.name: Definition(name=each.name, module=each.module, source=each.source, uses=each.uses, order=position)
+        for position, each in enumerate(found)
+    }
+    imports = {stem: dict(_imports(tree)) for stem, (_, tree) in modules.items()}
+    return Library(package=package, definitions=definitions, imports=imports)
+
+
+def select_support(wanted: Iterable[str], library: Library) -> Support:
+    """Return the support code of the wanted names: with everything they use, and the imports of all of it."""
+    selected: dict[str, Definition] = {}
+    pending = [name for name in wanted if name in library.definitions]
+    imports: set[Imported] = set()
+    while pending:
+        definition = library.definitions[pending.pop()]
+        if definition.name in selected:
+            continue
+        selected[definition.name] = definition
+        imports.update(_imports_of(definition, library))
+        pending.extend(name for name in definition.uses if name in library.definitions)
+    ordered = sorted(selected.values(), key=lambda definition: definition.order)
+    return Support(imports=tuple(sorted(imports, key=str)), definitions=tuple(ordered))
+
+
+def _imports_of(definition: Definition, library: Library) -> Iterator[Imported]:
+    """Yield the imports a definition uses, those of library names excepted: they are copied instead."""
+    known = library.imports[definition.module]
+    for name in definition.uses:
+        if name in known and not library.owns(known[name][0]):
+            yield known[name]
+
+
+def _sort_modules(trees: Mapping[str, ast.Module]) -> list[str]:
+    """Return the modules so that each comes after those it imports."""
+    ordered: list[str] = []
+
+    def visit(stem: str) -> None:
+        """Append a module behind what it imports."""
+        if stem not in ordered and stem in trees:
+            for module, _, _ in dict(_imports(trees[stem])).values():
+                visit(module.rpartition(".")[2])
+            ordered.append(stem)
+
+    for stem in trees:
+        visit(stem)
+    return ordered
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, Imported]]:
+    """Yield (local name, import) of a module's imports."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                yield alias.asname or alias.name.partition(".")[0], (alias.name, None, alias.asname)
+        elif isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
+            for alias in statement.names:
+                yield alias.asname or alias.name, (statement.module or "", alias.name, alias.asname)
+
+
+def _definitions(stem: str, text: str, tree: ast.Module) -> Iterator[Definition]:
+    """Yield the definitions of a module in source order, each with the comments above and a docstring below it."""
+    lines = text.split("\n")
+    for position, statement in enumerate(tree.body):
+        name = _defined_name(statement)
+        if name is None:
+            continue
+        following = tree.body[position + 1] if position + 1 < len(tree.body) else None
+        end = following.end_lineno if following is not None and _is_text(following) else statement.end_lineno
+        source = "\n".join(lines[_first_line(statement, lines) : end])
+        uses = frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name)) - {name}
+        yield Definition(name=name, module=stem, source=source, uses=uses, order=0)
+
+
+def _defined_name(statement: ast.stmt) -> str | None:
+    """Return the name a top-level statement defines, None for imports and docstrings."""
+    match statement:
+        case ast.FunctionDef() | ast.ClassDef():
+            return statement.name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case _:
+            return None
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Return whether a statement is a bare string: the docstring of the constant before it."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _first_line(statement: ast.stmt, lines: list[str]) -> int:
+    """Return the 0-based line at which a definition starts, decorators and the comments above included."""
+    decorators = statement.decorator_list if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
+    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
+    while first > 0 and lines[first - 1].startswith("#"):
+        first -= 1
+    return first

@@ -1,0 +1,84 @@
+"""Lowering of writes: optimizer steps, weight averages and copies."""
+
+from __future__ import annotations
+
+import ast
+
+from compiler.program import Apply, ApplyPart, Assign, Blend
+from runtime.emission import syntax
+from runtime.emission.needs import are_tied, find_needs, follows_buffers
+from runtime.emission.scope import Lowered, Scope, line_of, with_notes
+from runtime.emission.versions import write_comment
+
+
+def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
+    """Return one optimizer step per part; the reason why they stand here comes before the first."""
+    lines = [
+        line_of(instruction, syntax.perform(_apply(part, scope)), comment=write_comment(instruction, part.models))
+        for part in instruction.parts
+    ]
+    return Lowered(code=with_notes(instruction, lines))
+
+
+def _apply(part: ApplyPart, scope: Scope) -> ast.expr:
+    """Return the step of one optimizer on its share of a gradient set."""
+    gradients = syntax.name(scope.names.value(part.gradients))
+    if part.covers == part.models:
+        share: ast.expr = gradients
+    else:
+        shares = [_share(gradients, part, model, scope) for model in part.models]
+        share = shares[0] if len(shares) == 1 else syntax.sequence(syntax.spread(each) for each in shares)
+    return syntax.method(syntax.name(scope.names.optimizer(part.optimizer)), "apply", share)
+
+
+def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: Scope) -> ast.expr:
+    """Return a model's gradients out of a set over several models."""
+    place = syntax.name(scope.names.part(part.covers, model))
+    return (
+        syntax.call("taken", gradients, place)
+        if are_tied(part.covers, scope.program)
+        else syntax.item(gradients, place)
+    )
+
+
+def lower_blend(instruction: Blend, scope: Scope) -> Lowered:
+    """Return the average of the weights, then what happens to the buffers."""
+    comment = _follow_comment(instruction, instruction.source, instruction.target)
+    target, source = (_weights(each, scope) for each in (instruction.target, instruction.source))
+    decay = syntax.constant(instruction.decay)
+    lines = [line_of(instruction, syntax.perform(syntax.call("blend", target, source, decay)), comment=comment)]
+    if follows_buffers(instruction, scope.program):
+        buffers = _buffers(instruction, scope)
+        is_copied = instruction.buffers == "copy"
+        follow = syntax.call("copy_into", *buffers) if is_copied else syntax.call("blend_buffers", *buffers, decay)
+        lines.append(line_of(instruction, syntax.perform(follow)))
+    return Lowered(code=with_notes(instruction, lines))
+
+
+def lower_assign(instruction: Assign, scope: Scope) -> Lowered:
+    """Return the copy of a model's weights and buffers into another."""
+    comment = _follow_comment(instruction, instruction.source, instruction.target)
+    weights = [_weights(each, scope) for each in (instruction.target, instruction.source)]
+    lines = [line_of(instruction, syntax.perform(syntax.call("copy_into", *weights)), comment=comment)]
+    if follows_buffers(instruction, scope.program):
+        copied = syntax.call("copy_into", *_buffers(instruction, scope))
+        lines.append(line_of(instruction, syntax.perform(copied)))
+    return Lowered(code=with_notes(instruction, lines))
+
+
+def _weights(model: str, scope: Scope) -> ast.expr:
+    """Return the list of all of a model's parameters."""
+    has_own = model in find_needs(scope.program).weights
+    return syntax.name(scope.names.weights(model) if has_own else scope.names.parameters(model))
+
+
+def _buffers(instruction: Blend | Assign, scope: Scope) -> list[ast.expr]:
+    """Return the lists of the target's and the source's buffers."""
+    return [syntax.name(scope.names.buffers(each)) for each in (instruction.target, instruction.source)]
+
+
+def _follow_comment(instruction: Blend | Assign, source: str, target: str) -> str:
+    """Return ``sampler@0 -> @1, reads generator@1``."""
+    read = next((cell for cell in instruction.reads if cell.cell == f"{source}.params"), None)
+    reads = "" if read is None else f"reads {source}@{read.version}"
+    return ", ".join(text for text in (write_comment(instruction, (target,)), reads) if text)

@@ -1,0 +1,125 @@
+"""Contents: what of an executed module is changed by training, and how each of it is read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, Protocol, cast
+
+from compiler.program import ModeProgram
+from runtime.holding.faults import Fault
+from runtime.holding.stored import Stored
+from runtime.state import Array, Plain, Tree
+from runtime.support.clocks import Clock, Gates
+
+BY_TREE = frozenset({"rmsprop", "adadelta", "adamax", "nadam"})
+"""Built-in rules whose slots are kept as one tree, with the updates of every parameter among them, and not until the
+first update: PyTorch's own classes run them. A state is the same on every backend."""
+STEP = "step"
+"""The slot that counts updates: it follows from how often the optimizer was applied."""
+MOST_STEPS = 1 << 24
+"""Where the counts of that slot stay: in float32 one more makes no difference from there on."""
+MOMENTUM = "momentum_buffer"
+"""The slot of SGD that begins with the first update."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """Something that is no tensor of the module's own: at ``path`` of the counters, read and written as a whole.
+
+    ``kind`` is what it is: a count, a set of names, the slots of an optimizer, or another tree that may hold tensors;
+    ``foreign``: the user's code takes it and may refuse.
+    """
+
+    path: tuple[str, ...]
+    read: Callable[[], Tree]
+    write: Callable[[Tree], None]
+    kind: Literal["count", "names", "slots", "tree"] = "tree"
+    known: frozenset[str] = frozenset()
+    """Of the slots of an optimizer: the names of its parameters."""
+    check: Callable[[Plain, Mapping[str, Array]], Iterable[Fault]] | None = None
+    """What else is wrong with a value, given the arrays of its state."""
+    foreign: bool = False
+    optional: bool = False
+    """A state may be without it, and have others of its section: which clocks and metrics there are may change between
+    runs. It is then ``fresh``."""
+    fresh: Tree = None
+
+    @property
+    def name(self) -> str:
+        """Return the path as one name."""
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """All that training changes, as it is now: tensors by name, which are written in place, and everything else."""
+
+    tensors: Mapping[str, Stored] = field(default_factory=dict[str, Stored])
+    items: tuple[Item, ...] = ()
+
+
+class Holder(Protocol):
+    """A module whose state is read and restored."""
+
+    @property
+    def backend(self) -> str:
+        """Return the framework it is of."""
+        ...
+
+    def applied(self) -> Mapping[str, int]:
+        """Return how often every optimizer was applied."""
+        ...
+
+    def contents(self, applied: Mapping[str, int]) -> Contents:
+        """Return the contents; ``applied`` says how often the optimizers are to be applied."""
+        ...
+
+
+def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None) -> Iterator[Item]:
+    """Yield the steps of every mode, what gates counted, and the averages that stand in for their models."""
+    for mode in modes:
+        yield _count_item(("steps", mode.mode), clock.steps, mode.mode)
+        for gate in mode.gates:
+            if gates is not None and gate.clock == "writes":  # the others follow from the number of the step
+                yield _count_item(("gates", mode.mode, gate.op), gates.counts[mode.mode], gate.op)
+    if gates is not None and gates.watched:
+        read, write = partial(_read_averaged, gates), partial(_set_averaged, gates)
+        yield Item(path=("averaged",), kind="names", read=read, write=write, optional=True, fresh=[])
+
+
+def metric_item(mode: str, op: str, read: Callable[[], Tree], write: Callable[[Tree], None]) -> Item:
+    """Return the state of a running metric; without one it starts anew, and is written None."""
+    return Item(path=("metrics", mode, op), read=read, write=write, foreign=True, optional=True)
+
+
+def applied_item(cell: str, read: Callable[[], int], write: Callable[[int], None]) -> Item:
+    """Return how often an optimizer was applied; ``write`` also sets what follows from it."""
+    return Item(path=("applied", cell), kind="count", read=read, write=lambda count: write(cast("int", count)))
+
+
+def groups_item(cell: str, read: Callable[[], Tree], write: Callable[[Tree], None]) -> Item:
+    """Return what steps changed in the options of an optimizer, and what it keeps for no parameter."""
+    return Item(path=("groups", cell), read=read, write=write, foreign=True)
+
+
+def _count_item(path: tuple[str, ...], counts: dict[str, int], key: str) -> Item:
+    """Return an entry of a dictionary of counts."""
+    write = partial(_set_count, counts, key)
+    return Item(path=path, kind="count", read=partial(counts.get, key, 0), write=write, optional=True, fresh=0)
+
+
+def _set_count(counts: dict[str, int], key: str, count: Tree) -> None:
+    """Set an entry of a dictionary of counts."""
+    counts[key] = cast("int", count)
+
+
+def _read_averaged(gates: Gates) -> Tree:
+    """Return which averages stand in for their models."""
+    return [*sorted(gates.averaged)]
+
+
+def _set_averaged(gates: Gates, ops: Tree) -> None:
+    """Set which averages stand in for their models."""
+    gates.averaged = gates.watched.intersection(cast("list[str]", ops))

@@ -1,0 +1,96 @@
+"""Clocks: the steps of every mode, and which gated ops fire in one."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Counter(Protocol):
+    """What counts something in a step, and keeps it once the step is finished."""
+
+    def keep(self) -> None:
+        """Keep what was counted."""
+
+
+class Clock:
+    """The steps of every mode. A step counts when it is finished: one that fails leaves no trace."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, int] = {}  # finished so far, by mode
+        self.mode, self.step = "", 0  # of the step that runs, from 1
+        self.pending: list[Counter] = []  # what counted something in the step that runs
+
+    def start(self, mode: str) -> int:
+        """Start a step of a mode, forgetting one that failed; return its number."""
+        self.pending.clear()
+        self.mode, self.step = mode, self.steps.get(mode, 0) + 1
+        return self.step
+
+    def finish(self) -> None:
+        """Count the step that runs, and let everything that counted in it keep that."""
+        self.steps[self.mode] = self.step
+        for counter in self.pending:
+            counter.keep()
+        self.pending.clear()
+
+
+@dataclass(frozen=True)
+class Gate:
+    """When an op fires: every so many steps, or every so many of the steps in which what it follows fired.
+
+    On the clock ``writes`` a step counts when every group of ``follows`` has an op that fired. Steps are counted from
+    1; ``start`` and ``until`` are inclusive. With a start, the first step that counts is due. On the clock ``averaged``
+    an op fires from the first time on that another gate of it did.
+    """
+
+    op: str
+    clock: str = "steps"
+    every: int = 1
+    start: int | None = None
+    until: int | None = None
+    follows: tuple[tuple[str, ...], ...] = ()
+
+
+class Gates:
+    """The gates of every mode, each after those it follows, with what was counted in the finished steps."""
+
+    def __init__(self, clock: Clock, gates: Mapping[str, Sequence[Gate]]) -> None:
+        self.clock, self.gates = clock, gates
+        self.counts = {mode: {gate.op: 0 for gate in listed} for mode, listed in gates.items()}
+        self.watched = {gate.op for listed in gates.values() for gate in listed if gate.clock == "averaged"}
+        self.averaged: set[str] = set()  # ops that have fired since the start, of those watched
+        self.fired: dict[str, tuple[str, ...]] = {}  # in the last finished step, by mode
+        self.found: tuple[dict[str, int], tuple[str, ...]] = {}, ()  # in the step that runs: counts, and what fires
+
+    def fire(self, mode: str) -> tuple[str, ...]:
+        """Return the gated ops that fire in the step that the clock has started."""
+        step, counts = self.clock.step, dict(self.counts.get(mode, {}))
+        fired: list[str] = []
+        for gate in self.gates.get(mode, ()):
+            if (gate.start or 0) <= step <= (gate.until or step):
+                if gate.clock == "averaged":
+                    due = gate.op in self.averaged
+                elif gate.clock == "steps":
+                    due = (step - (gate.start or gate.every)) % gate.every == 0
+                elif self.follows(gate, fired, counts):
+                    counts[gate.op] += 1
+                    due = (counts[gate.op] - (1 if gate.start else 0)) % gate.every == 0
+                else:
+                    due = False
+                if due:
+                    fired.append(gate.op)
+        self.found = counts, tuple(fired)
+        self.clock.pending.append(self)
+        return tuple(fired)
+
+    def keep(self) -> None:
+        """Keep what was counted in the step that is finished."""
+        mode = self.clock.mode
+        self.counts[mode], self.fired[mode] = self.found
+        self.averaged |= self.watched.intersection(self.fired[mode])
+
+    def follows(self, gate: Gate, fired: Sequence[str], gated: Container[str]) -> bool:
+        """Return whether every group a gate follows has an op that fires: one that just did, or one without a gate."""
+        return all(any(op in fired or op not in gated for op in group) for group in gate.follows)

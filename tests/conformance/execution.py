@@ -1,0 +1,47 @@
+"""Emitted steps of TensorFlow, executed without the checks that ``build`` makes beforehand: eagerly, or as graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import tensorflow as tf
+
+from compiler import Plan
+from runtime.api import emit
+from runtime.backends.tensorflow.library.modules import named_buffers, named_parameters
+from tests.conformance.users import make_models
+from tests.properties.execution import execute
+
+
+class TensorFlowExecution:
+    """A plan that runs on the CPU in float64."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.names = execute(emit(plan))
+        self.names["build"](seed=plan.spec.seed, device="cpu", dtype=tf.float64, models=make_models(plan.spec))
+        self.models: Mapping[str, object] = self.names["MODELS"]
+
+    def state(self) -> Mapping[str, Mapping[str, np.ndarray]]:
+        """Return copies of all parameters and buffers."""
+        return {
+            name: {key: each.numpy().copy() for key, each in {**named_parameters(one), **named_buffers(one)}.items()}
+            for name, one in self.models.items()
+        }
+
+    def step(self, batch: Mapping[str, np.ndarray], mode: str = "train") -> Mapping[str, np.ndarray]:
+        """Take one step, and return its outputs."""
+        found = self.names["step"]({name: tf.constant(value) for name, value in batch.items()}, mode)
+        return {name: value.numpy() for name, value in found.items()}
+
+
+@contextmanager
+def running(*, eagerly: bool) -> Iterator[None]:
+    """Run the functions of TensorFlow inside as Python, or as graphs."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(eagerly)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)

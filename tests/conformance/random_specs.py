@@ -1,0 +1,194 @@
+"""Random specs on both backends, and against the oracle: ``python -m tests.conformance.random_specs COUNT``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+
+from compiler import Plan, compile_step
+from graphspec.diagnostics import SpecError
+from graphspec.load import load
+from tests.conformance.execution import TensorFlowExecution, running
+from tests.oracle.optimizers import DegenerateError
+from tests.properties.agreement import (
+    HUGE,
+    batches,
+    codes_of,
+    find_difference,
+    hangs_on_rounding,
+    is_single,
+    is_vague,
+    run_oracle,
+)
+from tests.properties.execution import Execution
+from tests.properties.plans import PACE
+from tests.properties.specs import random_spec
+
+STEPS, FIRST = 20, 3
+"""How many steps are taken, and how many of them the oracle takes too."""
+TOLERANCE = 1e-10
+"""Relative to the greatest element, at least 1."""
+SINGLE = 1e-6
+"""Of what is of single precision on both backends: accuracy, and what comes behind nadam."""
+LAST_BITS = 2.0**-51
+OURS, THEIRS = "tests.properties.users:", "tests.conformance.users:"
+
+Values = Mapping[str, np.ndarray]
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What came of many specs."""
+
+    agreed: int = 0
+    as_graphs: int = 0
+    degenerate: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    mismatches: list[str] = field(default_factory=list)
+
+
+def try_specs(seeds: Iterable[int], graphs: int = 10) -> Tally:
+    """Compare random specs on both backends; one in ``graphs`` runs as graphs, the others eagerly."""
+    tally = Tally()
+    for seed in seeds:
+        try:
+            plans = plans_of(seed)
+        except SpecError as error:
+            tally.rejected[codes_of(error)] += 1
+            continue
+        is_graph = seed % graphs == 0
+        try:
+            with running(eagerly=not is_graph):
+                found = compare(plans["torch"], plans["tensorflow"])
+        except DegenerateError as error:
+            tally.degenerate[str(error)] += 1
+            continue
+        tally.agreed += not found
+        tally.as_graphs += is_graph and not found
+        tally.mismatches += [f"seed {seed}: {found}"] * bool(found)
+    return tally
+
+
+def plans_of(seed: int) -> Mapping[str, Plan]:
+    """Return the plans of a random spec; raise SpecError where it has none."""
+    text = json.dumps(per_backend({**random_spec(Random(seed)), "rng": "portable"}))
+    return {name: compile_step(load(text + "\n"), name, pace=PACE) for name in ("torch", "tensorflow")}
+
+
+def per_backend(value: object) -> object:
+    """Return a document whose user's code is there for both backends."""
+    match value:
+        case dict():
+            return {key: per_backend(each) for key, each in value.items()}
+        case list():
+            return [per_backend(each) for each in value]
+        case str() if value.startswith(OURS):
+            return {"torch": value, "tensorflow": value.replace(OURS, THEIRS)}
+        case _:
+            return value
+
+
+def compare(theirs: Plan, ours: Plan) -> str:
+    """Return the first difference of TensorFlow from PyTorch in twenty steps, or from the oracle in a few."""
+    tensorflow = run(TensorFlowExecution(ours), ours)
+    torch = run(Execution(theirs), theirs)
+    single = is_single(theirs.spec)
+    apart = find_apart(tensorflow, torch, SINGLE if single else TOLERANCE)
+    if not is_tame(torch):
+        raise DegenerateError("not finite, or too large")
+    if apart:
+        other = run(disturbed(Execution(theirs)), theirs)
+        if find_apart(other, torch, SINGLE if single else TOLERANCE):
+            raise DegenerateError("PyTorch itself says something else of weights with other last bits")
+        return f"from PyTorch: {apart}"
+    return against_oracle(theirs, tensorflow)
+
+
+def against_oracle(plan: Plan, found: Sequence[tuple[Values, Mapping[str, Values]]]) -> str:
+    """Return the first difference of the first steps from the oracle, which shares no code with either backend."""
+    told = plan.spec, Execution(plan).shapes(), ["train"] * FIRST
+    meant = run_oracle(*told)
+    mismatch = find_difference(complete(found[:FIRST], meant), meant, is_single(plan.spec))
+    if mismatch and (hangs_on_rounding(*told, meant) or is_vague(*told)):
+        raise DegenerateError("the oracle itself says something else of weights with other last digits")
+    return mismatch and f"from the oracle: {mismatch}"
+
+
+def complete(found: Sequence, meant: Sequence) -> list:
+    """Return what was found with what a framework lists once and the oracle under two names."""
+    return [
+        (outputs, {model: {**wanted_state[model], **one} for model, one in state.items()})
+        for (outputs, state), (_, wanted_state) in zip(found, meant, strict=True)
+    ]
+
+
+def run(execution: Execution | TensorFlowExecution, plan: Plan) -> list[tuple[Values, Mapping[str, Values]]]:
+    """Return the outputs of twenty steps of training and two of evaluation, and the state after each."""
+    modes = ["train"] * STEPS + ["eval"] * 2 * any(program.mode == "eval" for program in plan.program.modes)
+    pairs = zip(modes, batches(plan.spec), strict=False)
+    return [(execution.step(batch, mode), execution.state()) for mode, batch in pairs]
+
+
+def disturbed(execution: Execution) -> Execution:
+    """Change the last bits of all weights."""
+    noise = np.random.default_rng(1)
+    for model in execution.models.values():
+        for value in model.parameters():
+            value.data *= 1 + LAST_BITS * float(noise.choice([-1, 1]))
+    return execution
+
+
+def is_tame(record: Sequence[tuple[Values, Mapping[str, Values]]]) -> bool:
+    """Return whether all numbers are finite and not huge."""
+    arrays = [array for _, each in flat(record) for array in each.values()]
+    return all(np.isfinite(array).all() and np.abs(array).max(initial=0) < HUGE for array in arrays)
+
+
+def find_apart(found: Sequence, meant: Sequence, tolerance: float) -> str:
+    """Return the first value that two runs do not have in common."""
+    for (number, ours), (_, theirs) in zip(flat(found), flat(meant), strict=True):
+        lacking = {name for name in theirs.keys() - ours.keys() if not name.endswith(".second.weight")}
+        if lacking or ours.keys() - theirs.keys():
+            return f"step {number}: {sorted(lacking or ours.keys() - theirs.keys())} on one backend alone"
+        for name, value in ours.items():
+            error = np.abs(value - theirs[name]).max(initial=0) / max(1.0, np.abs(theirs[name]).max(initial=0))
+            if not error <= tolerance:
+                return f"step {number}: {name} is off by {error:.1e}"
+    return ""
+
+
+def flat(record: Sequence[tuple[Values, Mapping[str, Values]]]) -> Iterator[tuple[int, Values]]:
+    """Yield outputs and state of every step by name, with its number."""
+    for number, (outputs, state) in enumerate(record, 1):
+        yield (
+            number,
+            {**outputs, **{f"{model}.{name}": each for model, one in state.items() for name, each in one.items()}},
+        )
+
+
+def main() -> None:
+    """Compare as many as wished, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--graphs", type=int, default=10, help="one in so many runs as graphs")
+    wanted = parser.parse_args()
+    tally = Tally()
+    for seed in range(wanted.first, wanted.first + wanted.count):
+        one = try_specs([seed], wanted.graphs)
+        tally.agreed, tally.as_graphs = tally.agreed + one.agreed, tally.as_graphs + one.as_graphs
+        tally.degenerate += one.degenerate
+        tally.rejected += one.rejected
+        tally.mismatches += one.mismatches
+        print(*one.mismatches, sep="\n", end="\n" * bool(one.mismatches), flush=True)
+    print(tally)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""A spec that every backend runs: what it is, what its batches are like, and whose code it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from compiler import Pace, Plan, compile_step
+from graphspec.graph import GraphSpec
+from graphspec.load import load
+from tests.conformance.names import Names
+
+ROWS = 6
+BACKENDS = ("torch", "tensorflow")
+
+Batch = Mapping[str, np.ndarray]
+MakeModels = Callable[[], Mapping[str, object]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scenario:
+    """A spec with all that is needed to take the same steps of it on every backend."""
+
+    name: str
+    source: Path | str
+    """The file of the spec, or its text."""
+    settings: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """How many whole numbers there are to draw from, by input; else 2."""
+    models: Mapping[str, MakeModels] = field(default_factory=dict)
+    """What makes the models that are handed to ``build``, by backend."""
+    names: Names = field(default_factory=dict)
+    """What PyTorch calls a parameter of such a model, or of a class, by what TensorFlow calls it."""
+    left_out: tuple[str, ...] = ()
+    """What begins so in a state is not compared: what optimizers of one's own keep is theirs."""
+    order: str = "fewest"
+    rows: int = ROWS
+
+    def plan(self, backend: str) -> Plan:
+        """Return the plan, with random numbers that are the same on every backend."""
+        spec = load(self.source, [*self.settings, "rng=portable"])
+        return compile_step(spec, backend, self.order, pace=Pace(epoch=4, batch=self.rows, run=20))
+
+    def batches(self, spec: GraphSpec) -> Iterator[Batch]:
+        """Yield batches of normal and of whole numbers, the same every time."""
+        generator = np.random.default_rng(11)
+        while True:
+            yield {name: self._draw(name, spec, generator) for name in spec.inputs}
+
+    def _draw(self, name: str, spec: GraphSpec, generator: np.random.Generator) -> np.ndarray:
+        declared = spec.inputs[name].shape
+        shape = [
+            size if isinstance(size, int) else self.rows for size in (("batch", 4) if declared is None else declared)
+        ]
+        dtype = spec.inputs[name].dtype
+        if dtype in ("float32", "float64", "float16"):  # a step in float64 is given the numbers of one in float32
+            return generator.normal(size=shape).astype("float32").astype(dtype)
+        return generator.integers(0, self.classes.get(name, 2), size=shape).astype(dtype)

@@ -1,0 +1,135 @@
+"""The list of all that every backend runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from tests.conformance.case import Case
+from tests.conformance.programs import actor_critic, byol, cyclegan, gan, one_loss
+from tests.conformance.scenario import ROWS, MakeModels, Scenario
+
+ROOT = Path(__file__).parents[2]
+DIGITS = {"label": 10, "few_label": 10}
+CODE = {
+    "byol": ("views",),
+    "custom": ("zoo", "keras_zoo"),
+    "mean-teacher": ("partly",),
+}
+"""The modules beside an example that its step needs."""
+KERAS_ZOO = {
+    "encoder.body.1.kernel": "encoder.body.1.weight",
+    "encoder.body.1.bias": "encoder.body.1.bias",
+    "encoder.mean.kernel": "encoder.mean.weight",
+    "encoder.log_variance.kernel": "encoder.log_variance.weight",
+    "decoder.body.0.kernel": "decoder.body.0.weight",
+    "decoder.body.1.kernel": "decoder.body.2.weight",
+    "decoder.body.1.bias": "decoder.body.2.bias",
+}
+
+
+SETTINGS = {"byol": ("ops.step.optimizer.eps=1e-4",)}
+"""Gradients of a bias before BatchNorm are rounding alone: divided by their own size they would be whole steps."""
+
+
+def examples() -> tuple[Scenario, ...]:
+    """Return every example as it is."""
+    return tuple(
+        Scenario(
+            name=path.stem,
+            source=path,
+            allow=CODE.get(path.stem, ()),
+            classes=DIGITS,
+            names=KERAS_ZOO if path.stem == "custom" else {},
+            settings=SETTINGS.get(path.stem, ()),
+            rows=24 if path.stem == "byol" else ROWS,
+        )
+        for path in sorted((ROOT / "examples").glob("*/*.yaml"))
+    )
+
+
+def catalogue() -> tuple[Scenario, ...]:
+    """Return the specs of the catalogue."""
+    folder = ROOT / "tests" / "catalogue" / "specs"
+    return tuple(
+        Scenario(
+            name=path.stem,
+            source=path,
+            allow=("tests",),
+            left_out=("optimizers.critic.", "counters.groups.critic.") if path.stem == "clipped-critic" else (),
+        )
+        for path in sorted(folder.glob("*.yaml"))
+    )
+
+
+TIED = ("ties", "tie-alone")
+"""Specs whose models share a weight; they are handed to `build`."""
+CLASSES = {
+    "losses": {"label": 4, "grid": 4},
+    "reductions": {"label": 4},
+    "calls": {"label": 4, "places": 4},
+    "dense": {"word": 5, "words": 5},
+    "metrics": {"label": 3},
+    "types": {"whole": 9, "short": 9, "byte": 9},
+}
+
+
+def specs() -> tuple[Scenario, ...]:
+    """Return small specs that have every part of the language among them."""
+    folder = ROOT / "tests" / "conformance" / "specs"
+    return tuple(
+        Scenario(
+            name=path.stem,
+            source=path,
+            allow=("tests",),
+            classes=CLASSES.get(path.stem, {}),
+            models={"torch": tied_torch, "tensorflow": tied_tensorflow} if path.stem in TIED else {},
+            left_out=("optimizers.other.", "counters.groups.other.") if path.stem == "own-code" else (),
+        )
+        for path in sorted(folder.glob("*.yaml"))
+    )
+
+
+ADAM = "{name: adam, lr: 0.01, eps: 1e-4}"
+"""With so large an eps that a gradient of rounding alone stays one."""
+
+
+def programs() -> tuple[Scenario, ...]:
+    """Return the published programs; where one is built from given nets, so it is on TensorFlow."""
+    cases = (*gan.CASES, *cyclegan.CASES, *actor_critic.CASES, *byol.CASES, *one_loss.CASES)
+    return tuple(
+        Scenario(name=case.name, source=case.spec(ADAM), models=models_of(case) if case.given else {}, order="listed")
+        for case in cases
+    )
+
+
+def models_of(case: Case) -> Mapping[str, MakeModels]:
+    """Return what makes the models of a program that are given."""
+
+    def make_torch() -> Mapping[str, object]:
+        nets = case.loop(partial(torch.optim.SGD, lr=0.0)).nets
+        return {name: nets[name] for name in case.given}
+
+    def make_tensorflow() -> Mapping[str, object]:
+        from tests.conformance.modules import Chain
+
+        return {name: Chain(net) for name, net in make_torch().items()}
+
+    return {"torch": make_torch, "tensorflow": make_tensorflow}
+
+
+def tied_torch() -> Mapping[str, object]:
+    """Return two modules of PyTorch that share a weight."""
+    from tests.conformance.code_for_torch import make_tied
+
+    return make_tied()
+
+
+def tied_tensorflow() -> Mapping[str, object]:
+    """Return two modules of TensorFlow that share a weight."""
+    from tests.conformance.code_for_tensorflow import make_tied
+
+    return make_tied()

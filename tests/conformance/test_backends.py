@@ -1,0 +1,57 @@
+"""One list of specs, two backends: the same numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from graphspec.graph import GraphSpec
+from tests.conformance.distance import apart, distances, find_apart
+from tests.conformance.scenario import BACKENDS, Scenario
+from tests.conformance.scenarios import catalogue, examples, programs, specs
+from tests.conformance.training import train
+
+SCENARIOS = (*examples(), *specs(), *catalogue(), *programs())
+FLOOR = 1e-6
+"""Eight units in the last place of a float32 of size 1: sums are added up in another order, a few at a time."""
+
+
+def each(scenarios):
+    return pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.name)
+
+
+def rules(spec: GraphSpec) -> set[str | None]:
+    """Return the names of the optimizers of a spec."""
+    holders = (*spec.models.values(), *spec.ops.values())
+    cells = (getattr(holder, "optimizer", None) for holder in holders)
+    return {cell.name for cell in cells if cell is not None}
+
+
+@each(SCENARIOS)
+def test_twenty_steps_in_float64_are_the_same_on_both_backends(scenario: Scenario) -> None:
+    one, other = (train(scenario, backend) for backend in BACKENDS)
+    assert find_apart(one, other) == {}
+
+
+@each([one for one in (*examples(), *specs()) if not one.models])
+def test_float32_on_tensorflow_is_as_near_to_float64_as_on_pytorch(scenario: Scenario) -> None:
+    exact = train(scenario, "torch")
+    theirs, ours = (max(distances(exact, train(scenario, name, "float32")).values()) for name in BACKENDS)
+    assert ours <= max(4 * theirs, FLOOR)
+
+
+@each([one for one in (*examples(), *specs()) if not one.models and rules(one.plan("torch").spec) <= {"sgd"}])
+def test_the_first_step_of_sgd_in_float32_is_the_same_to_five_digits(scenario: Scenario) -> None:
+    one, other = (train(scenario, backend, "float32") for backend in BACKENDS)
+    for found, expected in ((other.outputs[0], one.outputs[0]), (other.first.arrays, one.first.arrays)):
+        assert max(apart(value, found[name]) for name, value in expected.items()) <= 1e-5
+
+
+def test_byol_as_it_is_hangs_on_the_last_bits_of_its_weights_on_each_backend_alike() -> None:
+    # Adam divides gradients of rounding alone by their own size: those of a bias before BatchNorm.
+    byol = replace(next(one for one in examples() if one.name == "byol"), settings=())
+    exact = train(byol, "torch")
+    itself = max(distances(exact, train(byol, "torch", jitter=2.0**-52)).values())
+    assert itself > 1e-10
+    assert max(distances(exact, train(byol, "tensorflow")).values()) <= 4 * itself

@@ -1,0 +1,32 @@
+"""The specs that both backends run say everything that the language of a step has."""
+
+from __future__ import annotations
+
+from graphspec.library import NOT_BUILT
+from tests.conformance.language import find_all, find_said
+from tests.conformance.scenarios import specs
+
+ELSEWHERE = {
+    "InputSpec.dtype = bfloat16": "NumPy has no such type: such a batch is one of the framework's own",
+    **{
+        f"optimizer {name}.fused": "PyTorch's kernels"
+        for name in ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "rmsprop")
+    },
+}
+
+
+def test_every_part_of_the_language_is_said_by_one_of_the_specs() -> None:
+    said = {part for one in specs() for part in find_said(one.plan("torch").spec)}
+    assert find_all() - said == ELSEWHERE.keys()
+
+
+def test_the_list_is_read_from_the_declarations() -> None:
+    found = find_all()
+    assert {
+        "loss nll",
+        "layer conv2d.dilation",
+        "optimizer sgd.momentum_form = lr_inside",
+        "op.until",
+        "in epochs",
+    } <= found
+    assert not {f"{family} {name}" for family, names in NOT_BUILT.items() for name in names} & found

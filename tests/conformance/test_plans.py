@@ -1,0 +1,111 @@
+"""Plans for TensorFlow: writes as early as its hazards allow, deferrals of the definition, the published format."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import jsonschema
+import pytest
+
+from compiler import Plan
+from graphspec.diagnostics import SpecError
+from schemas import __file__ as schemas
+from tests.oracle.meaning import Meaning, Versions
+from tests.oracle.order import Order, Pairs
+from tests.properties.plans import find_sequence, plan_of
+from tests.properties.specs import random_spec
+from tests.properties.test_order import deferred_in, derives_all, find_idle, find_live
+
+SEEDS = range(60)
+POLICIES = pytest.mark.parametrize("policy", ["fewest", "listed", "memory"])
+PRINT = """
+import hashlib
+from random import Random
+from runtime.api import emit
+from tests.properties.plans import plan_of
+from tests.properties.specs import random_spec
+plans = [plan_of(random_spec(Random(seed)), backend="tensorflow") for seed in (0, 1, 2)]
+print(hashlib.sha256("".join(plan.text("train") + emit(plan) for plan in plans).encode()).hexdigest())
+"""
+
+
+class TapeOrder(Order):
+    """The constraints where tapes keep what was read: no write waits for a pending gradient."""
+
+    def _kept_parameters(self) -> Pairs:
+        return set()
+
+    def _kept_buffers(self) -> Mapping[str, Pairs]:
+        return {}
+
+
+@cache
+def orders(seed: int, policy: str) -> tuple[tuple[Plan, Mapping, TapeOrder, Pairs], ...]:
+    """Return the functions of a random spec's train plan, with what the definition says of their order."""
+    try:
+        return tuple(describe(plan_of(random_spec(Random(seed)), policy, "tensorflow")))
+    except SpecError:
+        return ()
+
+
+def describe(plan: Plan) -> Iterator[tuple[Plan, Mapping, TapeOrder, Pairs]]:
+    """Yield every function with its order."""
+    meaning, train = Meaning(plan.spec, "train"), plan.program.mode("train")
+    ungated = set(meaning.present) - {gate.op for gate in train.gates}
+    for made, function in zip(train.functions, plan.to_json()["functions"], strict=True):
+        order = TapeOrder(Versions(meaning, meaning.firing(find_live(meaning, ungated | set(made.gated)))))
+        yield plan, function, order, order.constraints()
+
+
+@POLICIES
+def test_the_order_is_that_of_the_definition_and_no_write_is_later_than_it_must(policy):
+    seen = 0
+    for seed in SEEDS:
+        for plan, function, order, pairs in orders(seed, policy):
+            position = {name: index for index, name in enumerate(find_sequence(function))}
+            assert [(one, other) for one, other in pairs if position[one] > position[other]] == [], seed
+            assert list(find_idle(plan, function, order, pairs)) == [], seed
+            seen += 1
+    assert seen > 60
+
+
+@POLICIES
+def test_deferred_is_what_must_wait_and_nothing_waits_for_a_pending_gradient(policy):
+    for seed in SEEDS:
+        for plan, function, order, pairs in orders(seed, policy):
+            decisions = plan.graphs[function["name"]].decisions
+            assert not {reason.edge for one in decisions for reason in one.because} & {"backward-war", "buffer-war"}, (
+                seed
+            )
+            if derives_all(order):
+                assert deferred_in(plan, function) == order.find_late(find_sequence(function), pairs), seed
+
+
+def test_in_the_best_order_as_few_wait_as_in_any():
+    for seed in SEEDS:
+        for plan, function, order, pairs in orders(seed, "fewest"):
+            if derives_all(order) and 2 <= len(order.updates) <= 4:
+                assert len(deferred_in(plan, function)) == order.find_fewest(pairs), seed
+
+
+def test_plans_are_of_the_published_schema():
+    schema = json.loads((Path(schemas).parent / "plan.schema.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    for plan in {id(plan): plan for seed in SEEDS for plan, *_ in orders(seed, "fewest")}.values():
+        for program in plan.program.modes:
+            validator.validate(plan.to_json(program.mode))
+
+
+def test_hash_seeds_change_no_plan_and_no_source():
+    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("0", "1", "42")]
+    root = Path(__file__).parents[2]
+    found = [subprocess.check_output([sys.executable, "-c", PRINT], cwd=root, env=each) for each in environments]
+    assert len(found[0].strip()) == 64
+    assert len(set(found)) == 1

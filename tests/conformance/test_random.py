@@ -1,0 +1,32 @@
+"""Random specs give the same numbers on both backends, and those that the oracle says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.execution import TensorFlowExecution
+from tests.conformance.random_specs import Tally, compare, plans_of, running, try_specs
+
+COUNT, PARTS = 100, 5
+TRACED = 10
+"""One spec in so many runs as graphs: to trace one takes as long as twenty steps without."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_specs_agree_on_both_backends_and_with_the_oracle(part: int) -> None:
+    tally: Tally = try_specs(range(part, COUNT, PARTS), graphs=TRACED)
+    assert tally.mismatches == []
+    assert tally.agreed >= 0.8 * COUNT / PARTS
+
+
+def test_a_step_that_moves_a_weight_by_a_little_more_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans, step = plans_of(1), TensorFlowExecution.step
+
+    def drift(execution: TensorFlowExecution, batch: object, mode: str = "train") -> object:
+        weight = next(iter(execution.models.values())).parameters()[0]
+        weight.assign(weight + 1e-9)
+        return step(execution, batch, mode)
+
+    monkeypatch.setattr(TensorFlowExecution, "step", drift)
+    with running(eagerly=True):
+        assert "is off by" in compare(plans["torch"], plans["tensorflow"])

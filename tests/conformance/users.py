@@ -1,0 +1,102 @@
+"""The classes and functions of tests/properties/users.py for TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from graphspec.graph import GraphSpec
+from tests.oracle.initial import initial_state
+
+
+class Model(tf.Module):
+    """Named parameters of some shapes, all of them zeros until they are filled."""
+
+    def __init__(self, **shapes: tuple[int, ...]) -> None:
+        super().__init__()
+        for name, shape in shapes.items():
+            setattr(self, name, tf.Variable(tf.zeros(shape, tf.float64)))
+
+    def variables_by_name(self) -> dict[str, tf.Variable]:
+        """Return the parameters."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, tf.Variable)}
+
+
+class Coder(Model):
+    """tanh(W x + b)."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(weight=(size, size), bias=(size,))
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(tf.matmul(x, self.weight, transpose_b=True) + self.bias)
+
+
+class Reader(Model):
+    """The transposed W times x, every element scaled; W is another's."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(weight=(size, size), scale=(size,))
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(x, self.weight) * self.scale
+
+
+class Mirror(tf.Module):
+    """W tanh(W x) + b: two layers that share their weight."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.first, self.second = Model(weight=(size, size)), Model(bias=(size,))
+        self.second.weight = self.first.weight
+
+    def variables_by_name(self) -> dict[str, tf.Variable]:
+        """Return the parameters."""
+        return {"first.weight": self.first.weight, "second.bias": self.second.bias}
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        inner = tf.tanh(tf.matmul(x, self.first.weight, transpose_b=True))
+        return tf.matmul(inner, self.second.weight, transpose_b=True) + self.second.bias
+
+
+class Idler(Model):
+    """tanh(W x), with a parameter that it does not use."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(weight=(size, size), spare=(size,))
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(tf.matmul(x, self.weight, transpose_b=True))
+
+
+CLASSES: Mapping[str, type[Model | Mirror]] = {
+    f"{__name__}:{one.__name__}": one for one in (Coder, Reader, Mirror, Idler)
+}
+
+
+def bend(x: tf.Tensor, strength: float = 1.0) -> tf.Tensor:
+    """Return x / sqrt(1 + strength x^2)."""
+    return x * tf.math.rsqrt(1 + strength * tf.square(x))
+
+
+def gap(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Return the mean of log(1 + (x - y)^2)."""
+    return tf.reduce_mean(tf.math.log1p(tf.square(x - y)))
+
+
+def make_models(spec: GraphSpec) -> Mapping[str, Model | Mirror]:
+    """Return the models of classes with keyed initial weights, those tied that the spec says are."""
+    paths = {name: model.class_path("tensorflow") for name, model in spec.models.items()}
+    made = {name: CLASSES[path](**spec.models[name].args) for name, path in paths.items() if path}
+    for name, model in made.items():
+        traits = spec.models[name].traits
+        for tie in traits.ties if traits is not None else ():
+            other, _, parameter = tie.partition(".")
+            setattr(model, parameter, getattr(made[other], parameter))
+    for name, model in made.items():
+        variables = model.variables_by_name()
+        first = initial_state(spec, name, {key: tuple(each.shape) for key, each in variables.items()}, spec.seed)
+        for key, variable in variables.items():
+            variable.assign(first[key])
+    return made

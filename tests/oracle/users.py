@@ -1,0 +1,60 @@
+"""The meaning of the classes and functions of ``tests/properties/users.py``, as formulas of the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tests.oracle.numbers import Array, Numbers
+
+MODULE = "tests.properties.users"
+Tensors = Mapping[str, Array]
+
+
+def _row(array: Array) -> Array:
+    return array.reshape((array.shape[0], 1, -1))
+
+
+def coder(n: Numbers, p: Tensors, x: Array) -> Array:
+    """Return tanh(W x + b)."""
+    return n.apply("tanh", n.einsum("pbi,poi->pbo", x, p["weight"]) + _row(p["bias"]))
+
+
+def reader(n: Numbers, p: Tensors, x: Array) -> Array:
+    """Return the transposed W times x, every element scaled."""
+    return n.einsum("pbi,pio->pbo", x, p["weight"]) * _row(p["scale"])
+
+
+def mirror(n: Numbers, p: Tensors, x: Array) -> Array:
+    """Return W tanh(W x) + b."""
+    inner = n.apply("tanh", n.einsum("pbi,poi->pbo", x, p["first.weight"]))
+    return n.einsum("pbi,poi->pbo", inner, p["first.weight"]) + _row(p["second.bias"])
+
+
+def idler(n: Numbers, p: Tensors, x: Array) -> Array:
+    """Return tanh(W x)."""
+    return n.apply("tanh", n.einsum("pbi,poi->pbo", x, p["weight"]))
+
+
+CLASSES: Mapping[str, Callable[[Numbers, Tensors, Array], Array]] = {
+    f"{MODULE}:Coder": coder,
+    f"{MODULE}:Reader": reader,
+    f"{MODULE}:Mirror": mirror,
+    f"{MODULE}:Idler": idler,
+}
+INNER: Mapping[str, Mapping[str, str]] = {f"{MODULE}:Mirror": {"second.weight": "first.weight"}}
+"""By class: what one of its parts calls by another name than the part it shares it with."""
+
+
+def bend(n: Numbers, x: Array, strength: float = 1.0) -> Array:
+    """Return x / sqrt(1 + strength x^2)."""
+    return x / n.apply("sqrt", 1 + strength * x * x)
+
+
+def gap(n: Numbers, x: Array, y: Array) -> Array:
+    """Return the mean of log(1 + (x - y)^2)."""
+    found = n.apply("log", 1 + (x - y) * (x - y))
+    return n.mean(found, tuple(range(1, found.ndim)))
+
+
+CALLS: Mapping[str, Callable[..., Array]] = {f"{MODULE}:bend": bend}
+LOSSES: Mapping[str, Callable[..., Array]] = {f"{MODULE}:gap": gap}
