@@ -1,4 +1,4 @@
-"""A process that holds the lock of a folder: it says so in a line, forks a sleeping child if asked, and waits."""
+"""A process that holds the lock of a folder: it says so in a line, or forks a sleeping child that does, and waits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 from runtime.runs.lock import Lock
 
 with Lock(Path(sys.argv[1])):
-    child = os.fork() if "fork" in sys.argv else None
-    if child == 0:
+    if "fork" not in sys.argv:
+        print("held", flush=True)
+    elif os.fork() == 0:
+        print(os.getpid(), flush=True)  # by the child, so that it is through with the fork when the line is read
         time.sleep(60)
         os._exit(0)
-    print(child or "held", flush=True)
     sys.stdin.read()
