@@ -69,8 +69,7 @@ class TensorFlowEngine(Engine):
 
     def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
-        with tf.device(self.device):
-            outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
+        outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
         if self.counts:
             self.module.clock.start(mode)
             self.module.clock.finish()
