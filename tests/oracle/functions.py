@@ -199,7 +199,8 @@ def _mix(a: Array, b: Array, weight: Array) -> Array:
 
 
 def _logits(n: Numbers, x: Array, t: Array) -> Array:
-    return relu(n, x) - t * x + n.apply("log", 1 + n.apply("exp", -absolute(n, x)))
+    size = n.where(n.real(x) > 0, x, -x)  # not `absolute`, whose slope at 0 is 0: the sum has none of its kinks
+    return relu(n, x) - t * x + n.apply("log", 1 + n.apply("exp", -size))
 
 
 def _bce(n: Numbers, p: Array, t: Array) -> Array:

@@ -23,7 +23,8 @@ def gelu(n: Numbers, x: Array) -> Array:
 
 def elu(n: Numbers, x: Array, alpha: float = 1.0) -> Array:
     """Return x where it is positive, else alpha (exp(x) - 1)."""
-    return relu(n, x) - alpha * (1 - n.apply("exp", -relu(n, -x)))
+    below = n.where(n.real(x) > 0, 0 * x, x)  # not by `relu`, whose slope at 0 is 0: here it is alpha
+    return n.where(n.real(x) > 0, x, alpha * (n.apply("exp", below) - 1))
 
 
 ACTIVATIONS: Mapping[str, Activation] = {
