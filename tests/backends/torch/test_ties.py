@@ -82,3 +82,21 @@ LOOPS = {
 def test_a_shared_weight_takes_the_one_step_of_a_loop_by_hand(update):
     for ours, theirs in zip(trained(update), LOOPS[update](), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-14)
+
+
+def test_models_that_share_a_weight_go_on_from_a_checkpoint_bit_for_bit(tmp_path):
+    def make():
+        plan = compile_step(load(SPEC.replace("UPDATE", CLIPPED)))
+        return build(plan, models=tied_models(), allow=["shop"], dtype="float64", device="cpu")
+
+    whole, first, second = make(), make(), make()
+    given = [{"x": x, "y": y} for x, y in batches()]
+    for batch in given:
+        whole(batch)
+    first(given[0])
+    first.save(tmp_path / "kept")
+    second.load(tmp_path / "kept")
+    for batch in given[1:]:
+        second(batch)
+    assert [name for name, value in whole.tensors().items() if not value.equal(second.tensors()[name])] == []
+    assert second.models["a"].weight is second.models["b"].weight
