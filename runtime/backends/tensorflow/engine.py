@@ -12,12 +12,13 @@ import tensorflow as tf
 
 from compiler.program import InputDecl, Program
 from graphspec.graph import GraphSpec
-from runtime.backend import Engine, Signature
+from runtime.backend import Signature
 from runtime.backends.tensorflow import tensors
 from runtime.backends.tensorflow.execution import Loaded, call_checked
 from runtime.backends.tensorflow.exporting import ProgramPacker, pack_model
 from runtime.backends.tensorflow.module import Module
 from runtime.backends.tensorflow.setting import Setting
+from runtime.building.engine import ModuleEngine
 from runtime.holding.state import read_state, restore_state
 from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
@@ -25,7 +26,7 @@ from runtime.state import State
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorFlowEngine(Engine):
+class TensorFlowEngine(ModuleEngine[Module]):
     """An executed module after its ``build``."""
 
     loaded: Loaded
@@ -34,7 +35,6 @@ class TensorFlowEngine(Engine):
     dtype: tf.DType
     module: Module
     counts: bool
-    """The engine counts the steps: nothing in the module depends on their number."""
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting) -> TensorFlowEngine:
@@ -70,19 +70,8 @@ class TensorFlowEngine(Engine):
     def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
         outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
-        if self.counts:
-            self.module.clock.start(mode)
-            self.module.clock.finish()
+        self.count(mode)
         return outputs
-
-    def fired(self, mode: str) -> tuple[str, ...]:
-        """Return the gated ops that fired in the last step of a mode."""
-        gates = self.module.gates
-        return () if gates is None else gates.fired.get(mode, ())
-
-    def steps(self, mode: str) -> int:
-        """Return how many steps of a mode were finished."""
-        return self.module.clock.steps.get(mode, 0)
 
     def state(self) -> State:
         """Return everything that training changes, copied to the host."""
@@ -92,14 +81,6 @@ class TensorFlowEngine(Engine):
         """Make the step what it was when a state was read; nothing changes where something does not fit."""
         restore_state(self.module, state)
 
-    def reset(self, mode: str) -> None:
-        """Start a mode anew: its step number, what its gates counted, its running metrics."""
-        self.module.reset(mode)
-
-    def end_epoch(self, mode: str) -> None:
-        """Start the metrics of a mode anew that run for an epoch."""
-        self.module.end_epoch(mode)
-
     def tensors(self) -> dict[str, object]:
         """Return weights, buffers and optimizer slots by name."""
         return self.module.tensors()
@@ -107,10 +88,6 @@ class TensorFlowEngine(Engine):
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""
         return self.module.sizes()
-
-    def averaged(self) -> frozenset[str]:
-        """Return the averages that stand in for their models outside train mode."""
-        return self.module.averaged()
 
     def pack_model(self, model: str) -> PackedModel:
         """Return the parameters and buffers of a model as a safetensors file."""

@@ -12,13 +12,14 @@ import torch
 
 from compiler.program import InputDecl, Program
 from graphspec.graph import GraphSpec
-from runtime.backend import Engine, Signature
+from runtime.backend import Signature
 from runtime.backends.torch import tensors
 from runtime.backends.torch.execution import Loaded, call_checked
 from runtime.backends.torch.exporting import ProgramPacker, pack_model
 from runtime.backends.torch.module import Module
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.state import read_state, restore_state
+from runtime.building.engine import ModuleEngine
 from runtime.holding.naming import name_slots
 from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
@@ -28,7 +29,7 @@ Check = Callable[[Mapping[str, torch.Tensor], str], None]
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TorchEngine(Engine):
+class TorchEngine(ModuleEngine[Module]):
     """An executed module after its ``build``; ``late_check`` is the dry run where sizes were not known at build."""
 
     loaded: Loaded
@@ -38,7 +39,6 @@ class TorchEngine(Engine):
     late_check: Check | None
     module: Module
     counts: bool
-    """The engine counts the steps: nothing in the module depends on their number."""
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting, late_check: Check | None) -> TorchEngine:
@@ -81,19 +81,8 @@ class TorchEngine(Engine):
         else:
             with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is not meant for the step
                 outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
-        if self.counts:
-            self.module.clock.start(mode)
-            self.module.clock.finish()
+        self.count(mode)
         return outputs
-
-    def fired(self, mode: str) -> tuple[str, ...]:
-        """Return the gated ops that fired in the last step of a mode."""
-        gates = self.module.gates
-        return () if gates is None else gates.fired.get(mode, ())
-
-    def steps(self, mode: str) -> int:
-        """Return how many steps of a mode were finished."""
-        return self.module.clock.steps.get(mode, 0)
 
     def state(self) -> State:
         """Return everything that training changes, copied to the host."""
@@ -102,16 +91,6 @@ class TorchEngine(Engine):
     def restore(self, state: State) -> None:
         """Make the step what it was when a state was read; nothing changes where something does not fit."""
         restore_state(self.module, state)
-
-    def reset(self, mode: str) -> None:
-        """Start a mode anew: its step number, what its gates counted, its running metrics."""
-        self.module.reset(mode)
-
-    def end_epoch(self, mode: str) -> None:
-        """Start the metrics of a mode anew that run for an epoch."""
-        for metric in self.module.metrics(mode).values():
-            if metric.since == "epoch":
-                metric.reset()
 
     def tensors(self) -> dict[str, object]:
         """Return weights, buffers and optimizer slots by name."""
@@ -128,11 +107,6 @@ class TorchEngine(Engine):
         """Return the number of parameters of every model, shared ones counted once."""
         models = self.loaded.names["MODELS"].items()
         return {name: sum(each.numel() for each in model.parameters()) for name, model in models}
-
-    def averaged(self) -> frozenset[str]:
-        """Return the averages that stand in for their models outside train mode."""
-        gates = self.loaded.names.get("gates")
-        return frozenset() if gates is None else frozenset(gates.averaged)
 
     def pack_model(self, model: str) -> PackedModel:
         """Return the parameters and persistent buffers of a model as a safetensors file."""

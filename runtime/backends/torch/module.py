@@ -86,15 +86,6 @@ class Module:
         """Return the running metrics of a mode, by op."""
         return self.loaded.names.get("METRICS", {}).get(mode, {})
 
-    def reset(self, mode: str) -> None:
-        """Start a mode anew: its step number, what its gates counted, its running metrics."""
-        self.clock.steps.pop(mode, None)
-        if self.gates is not None:
-            self.gates.counts[mode] = dict.fromkeys(self.gates.counts.get(mode, ()), 0)
-            self.gates.fired.pop(mode, None)
-        for metric in self.metrics(mode).values():
-            metric.reset()
-
     def notes(self) -> Iterator[str]:
         """Yield what a checkpoint does not keep of the metrics."""
         metrics = {op: metric for mode in self.loaded.program.modes for op, metric in self.metrics(mode.mode).items()}
