@@ -18,8 +18,8 @@ from tests.properties.execution import execute
 class TensorFlowExecution:
     """A plan that runs on the CPU in float64."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.names = execute(emit(plan))
+    def __init__(self, plan: Plan, text: str | None = None) -> None:
+        self.names = execute(emit(plan) if text is None else text)
         self.names["build"](seed=plan.spec.seed, device="cpu", dtype=tf.float64, models=make_models(plan.spec))
         self.models: Mapping[str, object] = self.names["MODELS"]
 

@@ -77,8 +77,13 @@ def try_specs(seeds: Iterable[int], graphs: int = 10) -> Tally:
 
 def plans_of(seed: int) -> Mapping[str, Plan]:
     """Return the plans of a random spec; raise SpecError where it has none."""
+    return {name: plan_for(name, seed) for name in ("torch", "tensorflow")}
+
+
+def plan_for(backend: str, seed: int, order: str = "fewest") -> Plan:
+    """Return the plan of a random spec for a backend; raise SpecError where it has none."""
     text = json.dumps(per_backend({**random_spec(Random(seed)), "rng": "portable"}))
-    return {name: compile_step(load(text + "\n"), name, pace=PACE) for name in ("torch", "tensorflow")}
+    return compile_step(load(text + "\n"), backend, order, pace=PACE)
 
 
 def per_backend(value: object) -> object:

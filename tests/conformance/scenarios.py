@@ -31,10 +31,6 @@ KERAS_ZOO = {
 }
 
 
-SETTINGS = {"byol": ("ops.step.optimizer.eps=1e-4",)}
-"""Gradients of a bias before BatchNorm are rounding alone: divided by their own size they would be whole steps."""
-
-
 def examples() -> tuple[Scenario, ...]:
     """Return every example as it is."""
     return tuple(
@@ -44,7 +40,6 @@ def examples() -> tuple[Scenario, ...]:
             allow=CODE.get(path.stem, ()),
             classes=DIGITS,
             names=KERAS_ZOO if path.stem == "custom" else {},
-            settings=SETTINGS.get(path.stem, ()),
             rows=24 if path.stem == "byol" else ROWS,
         )
         for path in sorted((ROOT / "examples").glob("*/*.yaml"))

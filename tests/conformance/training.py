@@ -29,14 +29,9 @@ class Record:
 
 
 @cache
-def train(scenario: Scenario, backend: str, dtype: str = "float64", jitter: float = 0.0) -> Record:
-    """Take twenty steps, an epoch's end and the other modes amid them; return what came of it.
-
-    ``jitter`` changes the initial weights by a share of their size.
-    """
+def train(scenario: Scenario, backend: str, dtype: str = "float64") -> Record:
+    """Take twenty steps, an epoch's end and the other modes amid them; return what came of it."""
     step = built(scenario, backend, dtype)
-    if jitter:
-        step.restore(disturbed(step.state(), jitter))
     outputs, states = [], []
     for mode, batch in schedule(step, scenario):
         found = step(batch, mode)
@@ -89,15 +84,6 @@ def begin(state: State, foreign: set[str], names: Names) -> State:
         return start(name, value) if name.split(".")[1] in foreign else value
 
     return fill(state, names, draw)
-
-
-def disturbed(state: State, share: float) -> State:
-    """Return a state whose floats are a little larger or smaller, by turns."""
-    changes = {name: share * (-1) ** index for index, name in enumerate(state.arrays)}
-    floats = {name: value for name, value in state.arrays.items() if value.dtype.kind == "f"}
-    return replace(
-        state, arrays={**state.arrays, **{name: each * (1 + changes[name]) for name, each in floats.items()}}
-    )
 
 
 def start(name: str, value: np.ndarray) -> np.ndarray:

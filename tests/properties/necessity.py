@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from random import Random
@@ -13,7 +13,6 @@ from random import Random
 import numpy as np
 
 from compiler import Plan
-from compiler.program import Program
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import find_difference, run, run_oracle
@@ -71,36 +70,70 @@ class Undone:
         setattr(self, outcome, getattr(self, outcome) + 1)
 
 
+def plan_seed(seed: int, order: str) -> Plan:
+    """Return the plan of a random spec; raise SpecError where it has none."""
+    return plan_of(random_spec(Random(seed)), order)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where decisions are undone: how a seed is planned, and how a plan, or its text changed, is executed."""
+
+    plan: Callable[[int, str], Plan] = plan_seed
+    execute: Callable[..., Execution] = Execution
+    plan_for_torch: Callable[[int, str], Plan] = plan_seed
+    """The same spec for PyTorch, whose names the oracle goes by."""
+
+
+TORCH = Ground()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """A plan, and the steps that it gives."""
+
+    ground: Ground
 
     seed: int
     plan: Plan
     steps: Steps
     is_degenerate: bool
 
-    def try_without(self, program: Program, gated: tuple[str, ...]) -> str:
-        """Return what becomes of the steps with another program: an outcome, or nothing where they are the same."""
+    def try_without(self, text: str, gated: tuple[str, ...]) -> str:
+        """Return what becomes of the steps with another text: an outcome, or nothing where they are the same."""
         try:
-            wrong = run(Execution(self.plan, emit_changed(program)), self.plan.spec, TRAINING)
+            wrong = run(self.ground.execute(self.plan, text), self.plan.spec, TRAINING)
         except RuntimeError:
             return "raised"
         if self.is_degenerate:
             return "degenerate"
         if find_difference(wrong, self.steps):
             return "changed"
-        return "" if _is_met(self.plan, gated) else "unmet"
+        return "" if self._is_met(gated) else "unmet"
+
+    def _is_met(self, gated: tuple[str, ...]) -> bool:
+        """Return whether a function is one of those that the steps pick."""
+        names = self.ground.execute(self.plan).names
+        clock, gates = names.get("clock"), names.get("gates")
+        if gates is None:
+            return True
+        for _ in TRAINING:
+            clock.start("train")
+            fired = gates.fire("train")
+            clock.finish()
+            if fired == gated:
+                return True
+        return False
 
 
-def undo_deferrals(seeds: Iterable[int], order: str = "listed") -> Undone:
+def undo_deferrals(seeds: Iterable[int], order: str = "listed", ground: Ground = TORCH) -> Undone:
     """Write every deferred update right behind its gradient."""
     found = Undone()
-    for known in _find_known(seeds, order):
+    for known in find_known(seeds, order, ground):
         for function, write, program, excuse in find_deferred(known.plan):
             found.tried += 1
             models = [model for part in write.parts for model in part.models]
-            outcome = known.try_without(program, function.gated) or excuse
+            outcome = known.try_without(emit_changed(program), function.gated) or excuse
             outcome = outcome or ("" if _moves(known, models) else "still")
             if outcome:
                 found.count(outcome)
@@ -109,13 +142,13 @@ def undo_deferrals(seeds: Iterable[int], order: str = "listed") -> Undone:
     return found
 
 
-def undo_retains(seeds: Iterable[int], order: str = "fewest") -> Undone:
+def undo_retains(seeds: Iterable[int], order: str = "fewest", ground: Ground = TORCH) -> Undone:
     """Free the graph of every gradient that keeps it."""
     found = Undone()
-    for known in _find_known(seeds, order):
+    for known in find_known(seeds, order, ground):
         for function, gradient, program, excuse in find_kept(known.plan):
             found.tried += 1
-            outcome = known.try_without(program, function.gated) or excuse
+            outcome = known.try_without(emit_changed(program), function.gated) or excuse
             if outcome:
                 found.count(outcome)
             else:
@@ -123,15 +156,16 @@ def undo_retains(seeds: Iterable[int], order: str = "fewest") -> Undone:
     return found
 
 
-def _find_known(seeds: Iterable[int], order: str) -> Iterator[Known]:
+def find_known(seeds: Iterable[int], order: str, ground: Ground) -> Iterator[Known]:
     """Yield the plans of random specs with their steps; a spec that is rejected has none."""
     for seed in seeds:
         try:
-            plan = plan_of(random_spec(Random(seed)), order)
+            plan, plan_for_torch = ground.plan(seed, order), ground.plan_for_torch(seed, order)
         except SpecError:
             continue
-        steps = run(Execution(plan), plan.spec, TRAINING)
-        yield Known(seed=seed, plan=plan, steps=steps, is_degenerate=_is_degenerate(plan))
+        steps = run(ground.execute(plan), plan.spec, TRAINING)
+        is_degenerate = _is_degenerate(plan_for_torch)
+        yield Known(ground=ground, seed=seed, plan=plan, steps=steps, is_degenerate=is_degenerate)
 
 
 def _is_degenerate(plan: Plan) -> bool:
@@ -143,24 +177,9 @@ def _is_degenerate(plan: Plan) -> bool:
     return False
 
 
-def _is_met(plan: Plan, gated: tuple[str, ...]) -> bool:
-    """Return whether a function is one of those that the steps pick."""
-    names = Execution(plan).names
-    clock, gates = names.get("clock"), names.get("gates")
-    if gates is None:
-        return True
-    for _ in TRAINING:
-        clock.start("train")
-        fired = gates.fire("train")
-        clock.finish()
-        if fired == gated:
-            return True
-    return False
-
-
 def _moves(known: Known, models: list[str]) -> bool:
     """Return whether the models of an update move in every step."""
-    states = [Execution(known.plan).state(), *(state for _, state in known.steps)]
+    states = [known.ground.execute(known.plan).state(), *(state for _, state in known.steps)]
     moved = [
         max(np.abs(after[model][name] - before[model][name]).max(initial=0) for name in before[model])
         for before, after in pairwise(states)
@@ -186,7 +205,12 @@ def main() -> int:
     parser.add_argument("count", type=int, help="how many seeds, from 0")
     parser.add_argument("--only", choices=UNDO, help="deferrals or retains alone")
     options = parser.parse_args()
-    found = {name: measure(name, undo, options.count) for name, undo in UNDO.items() if options.only in (None, name)}
+    return report({name: undo for name, undo in UNDO.items() if options.only in (None, name)}, options.count)
+
+
+def report(wanted: Mapping[str, Callable[[Iterable[int]], Undone]], count: int) -> int:
+    """Print the figures of the first seeds; return 1 where something was needless."""
+    found = {name: measure(name, undo, count) for name, undo in wanted.items()}
     names = [one.name for one in fields(Undone)]
     print(f"| | {' | '.join(names)} |\n|---|{'---:|' * len(names)}")
     for name, total in found.items():

@@ -17,8 +17,12 @@ from tests.oracle.likeness import find_root
 
 
 def emit_changed(program: Program) -> str:
-    """Return a program as source text."""
-    return emit_module(program, TORCH).text
+    """Return a program as source text, for the backend that it is compiled for."""
+    if program.backend == "torch":
+        return emit_module(program, TORCH).text
+    from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
+
+    return emit_module(program, TENSORFLOW).text
 
 
 AMONG_WRITES = {"raw", "waw", "declared", "implied"}

@@ -1,0 +1,59 @@
+"""Undo the deferrals and the kept tapes of plans for TensorFlow: ``python -m tests.conformance.necessity COUNT``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Container, Iterable, Iterator
+from functools import partial
+
+from runtime.api import emit
+from tests.conformance.execution import TensorFlowExecution, running
+from tests.conformance.random_specs import plan_for
+from tests.properties.necessity import Ground, Undone, find_known, report, undo_deferrals
+
+TENSORFLOW = Ground(
+    plan=partial(plan_for, "tensorflow"),
+    execute=TensorFlowExecution,
+    plan_for_torch=partial(plan_for, "torch"),
+)
+PERSISTENT = "persistent=True, "
+
+
+def undo_tapes(seeds: Iterable[int]) -> Undone:
+    """Let every tape that is used more than once end at its first use."""
+    found = Undone()
+    for known in find_known(seeds, "fewest", TENSORFLOW):
+        gated = {function.name: function.gated for function in known.plan.program.mode("train").functions}
+        for function, text in without_persistence(emit(known.plan), gated):
+            found.tried += 1
+            outcome = known.try_without(text, gated[function])
+            if outcome:
+                found.count(outcome)
+            else:
+                found.needless.append(f"seed {known.seed}: a tape of {function}")
+    return found
+
+
+def without_persistence(text: str, functions: Container[str]) -> Iterator[tuple[str, str]]:
+    """Yield, for every tape that lasts, the function that it is in and the text in which it does not."""
+    for tape in re.finditer(PERSISTENT, text):
+        function = re.findall(r"^def (\w+)", text[: tape.start()], re.MULTILINE)[-1]
+        if function in functions:
+            yield function, text[: tape.start()] + text[tape.end() :]
+
+
+UNDO = {"deferrals": partial(undo_deferrals, ground=TENSORFLOW), "tapes": undo_tapes}
+
+
+def main() -> int:
+    """Print the figures of the first seeds; return 1 where something was needless."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.necessity", description=__doc__)
+    parser.add_argument("count", type=int, help="how many seeds, from 0")
+    with running(eagerly=True):
+        return report(UNDO, parser.parse_args().count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
