@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -65,9 +66,21 @@ def make_built(workload: Kind, *, xla: bool) -> Step:
 
 
 def make_graph(function: Callable[..., Mapping[str, Any]], sample: Batch, *, xla: bool) -> Step:
-    """Return a hand-written step as one graph, its batch size open."""
-    signature = {name: tf.TensorSpec((None, *each.shape[1:]), each.dtype) for name, each in sample.items()}
-    traced = tf.function(function, jit_compile=xla or None, autograph=False).get_concrete_function(**signature)
+    """Return a hand-written step as one graph, its batch size open; it is called without looking among traces first."""
+    traced = make_function(function, sample, xla=xla).get_concrete_function()
+    return lambda batch: traced(**batch)
+
+
+def make_function(function: Callable[..., Mapping[str, Any]], sample: Batch, *, xla: bool) -> Any:
+    """Return a hand-written step as a ``tf.function``, its batch size open."""
+    names = [name for name in signature(function).parameters if name in sample]
+    specs = [tf.TensorSpec((None, *sample[name].shape[1:]), sample[name].dtype, name=name) for name in names]
+    return tf.function(function, specs, jit_compile=xla or None, autograph=False)
+
+
+def make_called(function: Callable[..., Mapping[str, Any]], sample: Batch, *, xla: bool) -> Step:
+    """Return a hand-written step as loops call it."""
+    traced = make_function(function, sample, xla=xla)
     return lambda batch: traced(**batch)
 
 
@@ -76,6 +89,7 @@ def make_variants(workload: Kind, *, xla: bool) -> dict[str, Step]:
     states, sample = find_states(workload), workload.batches(1)[0]
     return {
         "Keras": make_graph(workload(states).idiom(), sample, xla=xla),
+        "tf.function": make_called(workload(states).expert(), sample, xla=xla),
         EXPERT: make_graph(workload(states).expert(), sample, xla=xla),
         "emitted step": make_emitted(workload, xla=xla),
         "built step": make_built(workload, xla=xla),

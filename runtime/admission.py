@@ -24,11 +24,10 @@ def find_needed(program: Program) -> Mapping[str, tuple[InputDecl, ...]]:
     }
 
 
-def check_mapping(batch: object) -> Iterator[Diagnostic]:
-    """Yield a problem for a batch that is no mapping of inputs by name."""
-    if not isinstance(batch, Mapping):
-        message = f"the batch is {type(batch).__name__}, expected a mapping from the names of inputs to arrays"
-        yield Diagnostic(code=CODE, message=message, help='pass a dictionary, as in `step({"x": array})`')
+def refuse_batch(batch: object) -> Diagnostic:
+    """Return the problem of a batch that is no mapping of inputs by name."""
+    message = f"the batch is {type(batch).__name__}, expected a mapping from the names of inputs to arrays"
+    return Diagnostic(code=CODE, message=message, help='pass a dictionary, as in `step({"x": array})`')
 
 
 def check_batch(

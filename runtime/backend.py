@@ -45,7 +45,10 @@ class Engine(ABC):
 
     @abstractmethod
     def fingerprint(self, value: object) -> object:
-        """Return what tells arrays of different shape or type apart, hashable and cheap; None for what is no array."""
+        """Return what tells arrays apart that are not admitted alike, hashable and cheap; None for what is no array.
+
+        Where :meth:`admit` returned the very object that it was given, so it does for others that are told alike.
+        """
 
     @abstractmethod
     def accepts(self, declared: InputDecl) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
 
 from compiler import Plan
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
-from runtime.admission import check_batch, check_mapping, find_needed
+from runtime.admission import check_batch, find_needed, refuse_batch
 from runtime.backend import Built
 from runtime.state import Plain, State
 
@@ -44,7 +44,8 @@ class Step:
         self._built = built
         self._needed = find_needed(built.plan.program)
         self._modes = {mode.mode: mode for mode in built.plan.program.modes}
-        self._admitted: set[tuple[object, ...]] = set()
+        self._admitted: dict[tuple[object, ...], bool] = {}
+        """What batches were like that fitted, and whether nothing had to be done to their tensors."""
         self._last: str | None = None
 
     @property
@@ -198,24 +199,33 @@ class Step:
         """Return a copy of an output on the host."""
         return self._built.engine.numpy(value)
 
-    def _admit(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
+    def _admit(self, batch: object, mode: str) -> Mapping[str, object]:
         """Return the inputs on the device; what a batch is like is checked when it is seen for the first time."""
         engine, needed = self._built.engine, self._needed.get(mode)
         if needed is None:
             raise self._unknown_mode(mode)
-        for found in check_mapping(batch):
-            raise StepError([found], self.spec.texts())
-        seen = (mode, *(engine.fingerprint(batch.get(entry.name)) for entry in needed))
-        if seen in self._admitted:
-            return {entry.name: engine.admit(batch[entry.name], entry) for entry in needed}
+        if not isinstance(batch, Mapping):
+            raise StepError([refuse_batch(batch)], self.spec.texts())
+        given = cast("Mapping[str, object]", batch)
+        seen = (mode, *[engine.fingerprint(given.get(entry.name)) for entry in needed])
+        is_ready = self._admitted.get(seen)
+        if is_ready:
+            return given
+        if is_ready is None:
+            self._check(given, mode)
+        ready = {entry.name: engine.admit(given[entry.name], entry) for entry in needed}
+        if is_ready is None:
+            engine.check(ready, mode)
+            self._admitted[seen] = all(ready[name] is given[name] for name in ready)
+        return ready
+
+    def _check(self, batch: Mapping[str, object], mode: str) -> None:
+        """Raise StepError (GS209) for a batch that does not fit."""
+        engine = self._built.engine
         given = {name: engine.describe(each) for name, each in batch.items()}
-        problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in needed}, self.spec))
+        problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in self._needed[mode]}, self.spec))
         if problems:
             raise self._dated(StepError(problems, self.spec.texts()), mode)
-        ready = {entry.name: engine.admit(batch[entry.name], entry) for entry in needed}
-        engine.check(ready, mode)
-        self._admitted.add(seen)
-        return ready
 
     def _require(self, mode: str) -> None:
         """Raise StepError (GS219) for a mode that the spec has no ops for."""

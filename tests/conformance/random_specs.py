@@ -35,7 +35,7 @@ STEPS, FIRST = 20, 3
 TOLERANCE = 1e-10
 """Relative to the greatest element, at least 1."""
 SINGLE = 1e-6
-"""Of what is of single precision on both backends: accuracy, and what comes behind nadam."""
+"""Of what is of single precision on both backends: accuracy."""
 LAST_BITS = 2.0**-51
 OURS, THEIRS = "tests.properties.users:", "tests.conformance.users:"
 

@@ -96,11 +96,14 @@ def adamax(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Steppe
 
 
 def nadam(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
-    """Dozat 2016 with PyTorch's schedule mu_t = b1 (1 - 0.5 * 0.96^(t momentum_decay))."""
+    """Dozat 2016 with PyTorch's schedule mu_t = b1 (1 - 0.5 * 0.96^(t momentum_decay)).
+
+    PyTorch keeps the product of all mu in float32, whatever the parameters are.
+    """
     g, (b1, b2) = decayed(w, g, o), o["betas"]
     m, v = _moments(g, s, o)
     mu, following = (b1 * (1 - 0.5 * 0.96 ** (n * o["momentum_decay"])) for n in (t, t + 1))
-    past = s.get("past", 1.0) * mu
+    past = float(np.float32(s.get("past", 1.0)) * np.float32(mu))
     mean = following * m / (1 - past * following) + (1 - mu) * g / (1 - past)
     return w - o["lr"] * mean / (np.sqrt(v / (1 - b2**t)) + o["eps"]), {"m": m, "v": v, "past": past}
 

@@ -107,10 +107,8 @@ def compare(spec: GraphSpec, plans: Sequence[Plan], tally: Tally) -> str:
 
 
 def is_single(spec: GraphSpec) -> bool:
-    """Return whether something in a spec is of single precision whatever the parameters are."""
-    metrics = {op.metric.name("torch") for op in spec.ops.values() if isinstance(op, MetricOp)}
-    cells = [holder.optimizer for holder in (*spec.models.values(), *spec.ops.values()) if hasattr(holder, "optimizer")]
-    return "accuracy" in metrics or any(cell is not None and cell.name == "nadam" for cell in cells)
+    """Return whether something in a spec is of single precision whatever the parameters are: accuracy."""
+    return any(op.metric.name("torch") == "accuracy" for op in spec.ops.values() if isinstance(op, MetricOp))
 
 
 def modes_of(plan: Plan) -> list[str]:

@@ -42,10 +42,12 @@ def _sizes(shape: tf.TensorShape) -> tuple[int, ...]:
 
 
 def fingerprint(value: object) -> object:
-    """Return what tells tensors and arrays of different shape or type apart; None for anything else."""
+    """Return what tells tensors and arrays apart of different shape, type or place; None for anything else."""
     match value:
-        case tf.Tensor() | tf.Variable():
-            return tuple(value.shape), value.dtype
+        case tf.Tensor():
+            return *value.shape.as_list(), value.dtype.name, value.device  # hashed in C: types and shapes are in Python
+        case tf.Variable():
+            return tuple(value.shape), value.dtype.name
         case np.ndarray():
             return value.shape, value.dtype
         case _:

@@ -37,9 +37,11 @@ def describe(value: object) -> Signature | None:
 
 
 def fingerprint(value: object) -> object:
-    """Return what tells tensors and arrays of different shape or type apart; None for anything else."""
+    """Return what tells tensors and arrays apart that are not taken alike; None for anything else."""
     match value:
-        case torch.Tensor() | np.ndarray():
+        case torch.Tensor():
+            return value.shape, value.dtype, value.device, value.requires_grad, value.is_inference()
+        case np.ndarray():
             return value.shape, value.dtype
         case _:
             return None

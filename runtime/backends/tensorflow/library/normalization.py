@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -15,7 +15,25 @@ def moments(x: tf.Tensor, axes: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
     ``tf.nn.moments`` takes the mean inside the variance for a constant: its second derivatives are wrong.
     """
     mean = tf.reduce_mean(x, axes, keepdims=True)
-    return mean, tf.reduce_mean(tf.math.squared_difference(x, mean), axes, keepdims=True)
+    return mean, variance(x, mean, axes)
+
+
+def variance(x: tf.Tensor, mean: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
+    """Return the mean square of what x deviates from its mean.
+
+    Its slope by the mean is a sum of deviations: zero, which need not be computed. The slope by x holds x and the mean,
+    so that it can be differentiated again.
+    """
+
+    @tf.custom_gradient
+    def spread(x: tf.Tensor, mean: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+        def slope(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            share = tf.cast(tf.size(mean), x.dtype) / tf.cast(tf.size(x), x.dtype)
+            return (2 * share) * seed * (x - mean), tf.zeros_like(mean)
+
+        return tf.reduce_mean(tf.math.squared_difference(x, mean), axes, keepdims=True), slope
+
+    return spread(x, mean)
 
 
 class Normalization(Layer):
