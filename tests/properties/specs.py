@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from tests.properties.additions import add_more
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
+from tests.properties.further import add_further
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
 from tests.properties.updates import add_updates
 from tests.properties.values import Values, add_losses, add_values
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hypothesis.strategies import SearchStrategy
 
 
@@ -53,6 +56,8 @@ class Draft:
         """The losses that a loss adds up."""
         self.slow: dict[str, str] = {}
         """Models that will follow another, by name."""
+        self.fields: dict[str, object] = {}
+        """Further fields of the document."""
         self._add_models()
 
     def chance(self, probability: float) -> bool:
@@ -158,6 +163,7 @@ class Draft:
         outputs = self.random.sample(values, self.random.randint(1, len(values)))
         seed, is_plain = self.random.randint(0, 99), self.chance(0.15)
         names, outputs = self._add_more(names, outputs)
+        names, outputs = self._add(add_further, names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,
@@ -167,14 +173,17 @@ class Draft:
             "inputs": {"x": shape, "y": shape, "label": {"shape": ["batch"], "dtype": "int64"}},
             "models": self.models,
             "ops": {name: self.ops[name] for name in names},
+            **self.fields,
         }
         return document if is_plain else {**document, "outputs": outputs}
 
     def _add_more(self, names: list[str], outputs: list[str]) -> tuple[list[str], list[str]]:
         """Add rarer things to a third; return the ops in their order, new ones anywhere, and the outputs."""
-        if not self.chance(0.35):
-            return names, outputs
-        add_more(self)
+        return self._add(add_more, names, outputs) if self.chance(0.35) else (names, outputs)
+
+    def _add(self, add: Callable[[Draft], None], names: list[str], outputs: list[str]) -> tuple[list[str], list[str]]:
+        """Add what a function adds; return the ops in their order, new ones anywhere, and the outputs."""
+        add(self)
         added = [name for name in self.ops if name not in names]
         for name in added:
             names.insert(self.random.randint(0, len(names)), name)
