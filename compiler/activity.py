@@ -6,17 +6,20 @@ admit, or it has no consumer at all and writes buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from compiler.absence import find_absent
 from compiler.causality import find_producers
+from compiler.cells import window_of
+from compiler.chains import is_update
 from compiler.diagnose import span_of
 from compiler.ir import Node
 from compiler.program import Gate, Mode
 from graphspec.diagnostics import Diagnostic
 from graphspec.durations import Duration
 from graphspec.graph import GraphSpec
-from graphspec.ops import EmaOp, LossOp, MetricOp, Op
+from graphspec.ops import EmaOp, LossOp, MetricOp, Op, UpdateOp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +33,15 @@ class Outputs:
 def find_gates(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Gate, ...]:
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
     gates: dict[str, Gate] = {}
-    present = frozenset(node.op for node in nodes.values())
+    present = frozenset(node.admission for node in nodes.values())
     pending = [node for node in nodes.values() if node.id == node.op]
     while pending:
-        found = {
-            node.op: gate for node in pending if (gate := _gate(spec, node, nodes, present - gates.keys())) is not None
-        }
+        ungated = present - gates.keys()
+        every = (gate for node in pending for gate in _gates(spec, node, nodes, ungated))
+        found = {gate.op: gate for gate in every if gate.op not in gates}
         if not found:
             break
         gates.update(found)
-        pending = [node for node in pending if node.op not in gates]
     return tuple(gates.values())
 
 
@@ -48,7 +50,7 @@ def find_live_gates(spec: GraphSpec, nodes: Mapping[str, Node], demanded: tuple[
     gates = find_gates(spec, nodes)
     by_op = {gate.op: gate for gate in gates}
     firing = find_firing(nodes, demanded, by_op, frozenset(by_op))
-    live = {nodes[name].op for name in firing}
+    live = {nodes[name].admission for name in firing}
     return tuple(gate for gate in gates if gate.op in live)
 
 
@@ -60,10 +62,11 @@ def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node]) -> Outp
     """
     producers = find_producers(nodes.values())
     if spec.outputs is not None:
-        written = tuple(value for value in spec.outputs if value in producers)
+        written = tuple(value for value in spec.outputs if value in producers or value in spec.state)
         metrics = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and name in nodes)
         measured = tuple(value for name in metrics for value in spec.ops[name].defines(name))
-        return Outputs(values=written, demanded=tuple(dict.fromkeys((*written, *measured))))
+        made = (value for value in written if value in producers)
+        return Outputs(values=written, demanded=tuple(dict.fromkeys((*made, *measured))))
     fed = _find_fed(nodes, producers)
     values: list[str] = []
     demanded: list[str] = []
@@ -80,22 +83,24 @@ def find_firing(
     """Return the ids of the nodes that run when exactly the gated ops ``fired`` are admitted."""
     producers = find_producers(nodes.values())
     consumed = {use.value for node in nodes.values() for use in node.uses}
-    admitted = {name for name, node in nodes.items() if node.op not in gates or node.op in fired}
-    roots = [producers[value] for value in demanded if producers[value] in admitted]
+    admitted = {name for name, node in nodes.items() if node.admission not in gates or node.admission in fired}
+    absent = find_absent(nodes, gates.keys() - fired)
+    roots = [producers[value] for value in demanded if producers[value] not in absent]
     for name in admitted:
         node = nodes[name]
         if node.eager or (node.writes and not consumed.intersection(node.defines)):
             roots.append(name)
-    return _reach(roots, nodes, producers)
+    return _reach(roots, nodes, producers, absent)
 
 
 def find_absent_problems(
     spec: GraphSpec, nodes: Mapping[str, Node], gates: Mapping[str, Gate], fired: frozenset[str], firing: frozenset[str]
 ) -> Iterator[Diagnostic]:
     """Yield E-ABSENT for every value that is used in a step in which its op does not fire."""
+    absent = find_absent(nodes, gates.keys() - fired)
     for name in nodes:
         node = nodes[name]
-        if name in firing and not node.eager and node.op in gates and node.op not in fired:
+        if name in firing and name in absent:
             users = [user.op for user in nodes.values() if user.id in firing and _uses_any(user, node)]
             if users:
                 yield Diagnostic(
@@ -109,11 +114,13 @@ def find_absent_problems(
 
 def _uses_any(user: Node, node: Node) -> bool:
     """Return whether a node uses a value of another."""
-    return any(use.value in node.defines for use in user.uses)
+    return any(use.value in node.defines and not use.optional for use in user.uses)
 
 
-def _reach(roots: list[str], nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozenset[str]:
-    """Return the roots and everything their values are made from."""
+def _reach(
+    roots: list[str], nodes: Mapping[str, Node], producers: Mapping[str, str], absent: Container[str] = ()
+) -> frozenset[str]:
+    """Return the roots and everything their values are made from; what is absent is left out where it may be."""
     reached: set[str] = set()
     pending = list(roots)
     while pending:
@@ -121,14 +128,26 @@ def _reach(roots: list[str], nodes: Mapping[str, Node], producers: Mapping[str, 
         if name in reached:
             continue
         reached.add(name)
-        pending.extend(producers[use.value] for use in nodes[name].uses if use.value in producers)
+        made = ((producers[use.value], use.optional) for use in nodes[name].uses if use.value in producers)
+        pending.extend(maker for maker, is_optional in made if not (is_optional and maker in absent))
     return frozenset(reached)
 
 
 def _find_fed(nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozenset[str]:
-    """Return the ops whose values some write of the mode is made from."""
-    writes = [name for name, node in nodes.items() if node.eager]
+    """Return the ops whose values some update of the mode is made from."""
+    writes = [name for name, node in nodes.items() if is_update(node)]
     return frozenset(nodes[name].op for name in _reach(writes, nodes, producers))
+
+
+def _gates(spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str]) -> Iterator[Gate]:
+    """Yield the gate of one op, if it has one; of an update that accumulates, that of its gradients and its own."""
+    gate, op = _gate(spec, node, nodes, ungated), spec.ops[node.op]
+    if not isinstance(op, UpdateOp) or op.window == 1:
+        yield from () if gate is None else (gate,)
+        return
+    gathered = window_of(node.op)
+    yield from () if gate is None else (replace(gate, op=gathered),)
+    yield Gate(op=node.op, clock="writes", every=op.window, follows=((gathered,),))
 
 
 def _gate(spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str]) -> Gate | None:
@@ -157,10 +176,9 @@ def _follows(op: Op, node: Node, nodes: Mapping[str, Node]) -> tuple[tuple[str, 
     groups: list[tuple[str, ...]] = []
     if isinstance(op.every, str):
         groups.append((op.every,))
-    sources = {read.cell for read in node.reads if not read.streaming} if node.eager else set[str]()
-    if sources:
+    if node.follows:
         writers = (other for other in nodes.values() if other.eager and other.id != node.id)
-        groups.append(tuple(other.op for other in writers if any(write.cell in sources for write in other.writes)))
+        groups.append(tuple(other.op for other in writers if any(write.cell in node.follows for write in other.writes)))
     return tuple(groups)
 
 

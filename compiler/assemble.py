@@ -6,25 +6,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from compiler.ir import Node, StepGraph
-from compiler.passes.release import find_releases
-from compiler.program import (
+from compiler.cells import state_of
+from compiler.instructions import (
     Apply,
-    Argument,
     Assign,
     Blend,
-    CellVersion,
+    Collect,
     Emit,
     Evaluate,
     Forward,
-    Function,
+    Gather,
     Gradient,
     Instruction,
     Random,
-    Ref,
     Release,
+    Schedule,
+    Store,
     Transform,
 )
+from compiler.ir import Node, StepGraph
+from compiler.operands import Argument, CellVersion, Ref
+from compiler.passes.release import find_releases
+from compiler.program import Function
 
 SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 """Decisions worth a comment in generated code; the rest is visible in the code itself."""
@@ -40,8 +43,8 @@ def assemble(graph: StepGraph, name: str) -> Function:
         if values:
             instructions.append(Release(op=node.op, values=values))
     defined = {value for node in graph.nodes.values() for value in node.defines}
-    returned = tuple(value for value in graph.outputs if value in defined)
-    instructions.append(Emit(op="outputs", values=returned))
+    returned = tuple(value for value in graph.outputs if value in defined or value in graph.states)
+    instructions.append(Emit(op="outputs", reads=tuple(_last_versions(returned, graph)), values=returned))
     return Function(
         mode=graph.mode, name=name, active=graph.active, gated=graph.gated, instructions=tuple(instructions)
     )
@@ -68,10 +71,28 @@ def _finish(node: Node, graph: StepGraph) -> Instruction:
         case Gradient():
             created = node.id in flags.created
             return replace(base, retain_graph=node.id in flags.retained, create_graph=created)
-        case Random() | Transform() | Apply() | Blend() | Assign() | Release() | Emit():
+        case (
+            Random()
+            | Schedule()
+            | Transform()
+            | Gather()
+            | Collect()
+            | Apply()
+            | Blend()
+            | Assign()
+            | Store()
+            | Release()
+            | Emit()
+        ):
             return base
         case _:
             assert_never(base)
+
+
+def _last_versions(returned: tuple[str, ...], graph: StepGraph) -> Iterator[CellVersion]:
+    """Yield the states that are returned, at the version that the step leaves."""
+    for cell in (state_of(value) for value in returned if value in graph.states):
+        yield CellVersion(cell=cell, version=len(graph.writers.get(cell, ())))
 
 
 def _versions(node: Node, graph: StepGraph, mode: str) -> tuple[CellVersion, ...]:

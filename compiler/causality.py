@@ -23,7 +23,7 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...
     for node in nodes.values():
         edges.extend(_data_edges(node, producers))
         edges.extend(_implied_edges(node, writers))
-        if node.id == node.op:
+        if node.id == node.op or _is_bare_reader(node):
             edges.extend(_declared_edges(spec, node, nodes))
     return tuple(edges)
 
@@ -95,11 +95,19 @@ def _data_edges(node: Node, producers: Mapping[str, str]) -> Iterator[Edge]:
             yield Edge(before=producer, after=node.id, hazard=Hazard.DATA, why=why)
 
 
+def _is_bare_reader(node: Node) -> bool:
+    """Return whether a node of an op only looks at cells, as a clip by weights does: it sees what the op sees.
+
+    Penalties are part of a gradient, which is taken where its forwards are.
+    """
+    return bool(node.reads) and not node.writes and node.penalizes is None
+
+
 def _declared_edges(spec: GraphSpec, node: Node, nodes: Mapping[str, Node]) -> Iterator[Edge]:
     """Yield an edge from every op named by ``after``, and from the update named by ``every``.
 
-    An op's ``after`` holds back the node that carries its name: of an update the write, not the gradient, whose value
-    is fixed by the versions its forwards read.
+    An op's ``after`` holds back the node that carries its name, and what else of it reads cells: of an update the write
+    and a clip by weights; not the gradient and its penalties, fixed by the versions that its forwards read.
     """
     op = spec.ops[node.op]
     for name in op.after or ():

@@ -17,6 +17,11 @@ def is_buffers(cell: str) -> bool:
     return cell.endswith(".buffers")
 
 
+def is_state(cell: str) -> bool:
+    """Return whether a cell holds a declared state."""
+    return cell.endswith(".state")
+
+
 def is_optimizer(cell: str) -> bool:
     """Return whether a cell holds an optimizer's slots."""
     return cell.endswith(".optimizer")
@@ -25,6 +30,16 @@ def is_optimizer(cell: str) -> bool:
 def optimizer_cell(name: str) -> str:
     """Return the cell of an optimizer's slots and step count."""
     return f"{name}.optimizer"
+
+
+def window_of(update: str) -> str:
+    """Return the cell of the gradients that an update has gathered; the gate of the steps that it gathers from too."""
+    return f"{update}.window"
+
+
+def state_of(name: str) -> str:
+    """Return the cell of a declared state."""
+    return f"{name}.state"
 
 
 def parameters_of(model: str) -> str:

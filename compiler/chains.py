@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.causality import find_producers
-from compiler.ir import StepGraph
+from compiler.cells import is_optimizer
+from compiler.ir import Node, StepGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,12 @@ class Chain:
 def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
     """Return the chain of every update, in listed order."""
     producers = find_producers(graph.nodes.values())
-    return {name: _find_chain(graph, name, producers) for name, node in graph.nodes.items() if node.eager and node.uses}
+    return {name: _find_chain(graph, name, producers) for name, node in graph.nodes.items() if is_update(node)}
+
+
+def is_update(node: Node) -> bool:
+    """Return whether a node applies gradients: it steps an optimizer."""
+    return any(is_optimizer(write.cell) for write in node.writes)
 
 
 def _find_chain(graph: StepGraph, update: str, producers: Mapping[str, str]) -> Chain:

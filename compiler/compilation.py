@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
+from compiler.absence import drop_absent, find_lazy
 from compiler.activity import Outputs, find_absent_problems, find_firing, find_live_gates, find_outputs
 from compiler.assemble import assemble
 from compiler.backends import TABLES
@@ -15,19 +16,24 @@ from compiler.checks.availability import check_backend
 from compiler.checks.context import Scene
 from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.order import find_unordered_problems
+from compiler.checks.terms import check_terms, find_idle
 from compiler.clocks import enumerate_patterns, keep_firing, sort_gates
-from compiler.declarations import declare_inputs, declare_models, declare_optimizers
+from compiler.declarations import declare_inputs, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
-from compiler.facts import ModelFacts, describe_models, find_used_models
+from compiler.facts import ModelFacts, describe_models, find_used_models, find_used_states
+from compiler.gathering import find_gathering
 from compiler.ir import Node, StepGraph
 from compiler.observations import Observations
 from compiler.ops import lower_op
 from compiler.ops.context import Lowering
+from compiler.ops.regularization import penalize_once
 from compiler.pace import Pace, complete_pace
+from compiler.patterns import check_patterns, find_known_names
 from compiler.pipeline import ANALYSES, DECISIONS, Context, Hook, run_passes
 from compiler.plan import Plan
 from compiler.policies import POLICIES
 from compiler.program import Gate, Mode, ModeProgram, Program
+from compiler.scheduled import check_scheduled, declare_scheduled
 from compiler.schedules import check_schedules
 from compiler.structure import Structure, find_structure, find_uncalled
 from compiler.swaps import find_swaps, find_uses, map_models
@@ -62,14 +68,14 @@ def compile_step(
     known = complete_pace(spec, pace)
     timed = apply_pace(spec, known)
     context = Context(spec=timed.spec, table=TABLES[backend], policy=POLICIES[order])
-    compilation = _Compilation(context=context, models=describe_models(spec, observed), hook=hook)
-    compilation.report(check_backend(spec, backend))
+    compilation = _Compilation(context=context, models=describe_models(spec, observed), hook=hook, pace=known)
+    compilation.report((*check_backend(spec, backend), *check_terms(spec, backend)))
     compilation.stop_on_errors()
     compilation.check_document()
     modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
     structure = compilation.find_structure(observed)
     compilation.report(check_dead(spec, compilation.live))
-    compilation.report((*timed.problems, *check_schedules(timed.spec, known)))
+    compilation.report((*timed.problems, *check_schedules(timed.spec, known), *check_scheduled(timed.spec, known)))
     compilation.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
     compilation.stop_on_errors()
     compilation.report(find_uncalled(spec, compilation.lowered, compilation.models))
@@ -84,13 +90,16 @@ def compile_step(
         models=declare_models(spec, compilation.models, structure, backend),
         optimizers=declare_optimizers(timed.spec, backend, known),
         modes=modes,
+        states=declare_states(spec),
     )
+    compilation.report(check_patterns(spec, find_known_names(program)))
+    compilation.stop_on_errors()
     return Plan(
         spec=spec,
         program=program,
         graphs=compilation.graphs,
         warnings=compilation.warnings(),
-        notes=(*_assumptions(compilation.models), *_unused(spec)),
+        notes=(*_assumptions(compilation.models), *_unused(spec), *find_idle(spec)),
         pace=known,
         types=structure.types,
     )
@@ -103,6 +112,7 @@ class _Compilation:
     context: Context
     models: Mapping[str, ModelFacts]
     hook: Hook | None
+    pace: Pace
     problems: dict[Diagnostic, None] = field(default_factory=dict[Diagnostic, None])
     graphs: dict[str, StepGraph] = field(default_factory=dict[str, StepGraph])
     live: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
@@ -148,7 +158,10 @@ class _Compilation:
             models=self.models,
             reaches=reaches,
             sets=find_gradient_sets(spec.ops, spec.models),
+            lazy=find_lazy(spec),
+            gathering=find_gathering(spec),
             averages=averages,
+            scheduled=declare_scheduled(spec, self.pace),
         )
         everything = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
         nodes = {name: node for name, node in everything.items() if mode in reaches[node.op].modes}
@@ -163,7 +176,7 @@ class _Compilation:
         scene = self.lower(mode)
         outputs = find_outputs(scene.spec, mode, scene.nodes)
         gates = sort_gates(find_live_gates(scene.spec, scene.nodes, outputs.demanded))
-        always = frozenset(node.op for node in scene.nodes.values()).difference(gate.op for gate in gates)
+        always = frozenset(node.admission for node in scene.nodes.values()).difference(gate.op for gate in gates)
         patterns = self._find_patterns(gates, always)
         every = (*keep_firing(gates, patterns, always), *(Gate(op=swap.op, clock="averaged") for swap in swaps))
         graphs: list[StepGraph] = []
@@ -234,13 +247,16 @@ def _select(
     scene: Scene, mode: Mode, firing: frozenset[str], fired: frozenset[str], gates: tuple[Gate, ...], outputs: Outputs
 ) -> StepGraph:
     """Return the graph of the nodes that fire; what stands between them stays in the closure."""
-    nodes = {name: node for name, node in scene.nodes.items() if name in firing}
+    present = {value for name in firing for value in scene.nodes[name].defines}
+    nodes = {name: drop_absent(node, present) for name, node in scene.nodes.items() if name in firing}
+    nodes = penalize_once(nodes, scene.causality)
     return StepGraph(
         mode=mode,
-        active=tuple(name for name, node in nodes.items() if node.eager),
+        active=tuple(name for name, node in nodes.items() if node.eager and name == node.op),
         gated=tuple(gate.op for gate in gates if gate.op in fired),
         outputs=outputs.values,
         nodes=nodes,
+        states=frozenset(scene.spec.state),
         causality=scene.causality,
         ordering=restrict_ordering(scene.ordering, nodes),
     )
@@ -281,9 +297,11 @@ def _assumptions(models: Mapping[str, ModelFacts]) -> Iterator[str]:
 
 
 def _unused(spec: GraphSpec) -> Iterator[str]:
-    """Yield a sentence for every model that no op uses."""
+    """Yield a sentence for every model and every state that no op uses."""
     used = find_used_models(spec)
     yield from (f"no op uses model '{name}': it is not built" for name in spec.models if name not in used)
+    known = find_used_states(spec)
+    yield from (f"no op uses state '{name}': it is not built" for name in spec.state if name not in known)
 
 
 def _require(name: str, known: Mapping[str, object], what: str) -> None:

@@ -1,4 +1,4 @@
-"""Declarations of a program: inputs, models and optimizers, with everything resolved."""
+"""Declarations of a program: inputs, states, models and optimizers, with everything resolved."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from typing import Literal
 
 from compiler.cells import find_tied
 from compiler.diagnose import place_in
-from compiler.facts import ModelFacts, find_used_models
+from compiler.facts import ModelFacts, find_used_models, find_used_states
 from compiler.graph import sort
+from compiler.group import GroupDecl
+from compiler.operands import Plain, ScheduleDecl
 from compiler.ops.context import freeze_options
 from compiler.optimizers import OptimizerCell, find_optimizers, find_tempo
 from compiler.pace import Pace, Tempo
-from compiler.program import (
-    Initializer,
-    InputDecl,
-    ModelDecl,
-    OptimizerDecl,
-    Plain,
-    ScheduleDecl,
-    TensorDecl,
-)
+from compiler.program import Initializer, InputDecl, ModelDecl, OptimizerDecl, StateDecl, TensorDecl
 from compiler.schedules import declare_schedule
 from compiler.structure import Structure
 from graphspec.graph import GraphSpec
+from graphspec.groups import GroupSpec
 from graphspec.models import ModelSpec, ParameterSpec
 from graphspec.schedules import ScheduleSpec
 
@@ -33,6 +28,22 @@ def declare_inputs(spec: GraphSpec) -> tuple[InputDecl, ...]:
     return tuple(
         InputDecl(name=name, shape=declared.shape, dtype=declared.dtype, place=_place(spec, "inputs", name))
         for name, declared in spec.inputs.items()
+    )
+
+
+def declare_states(spec: GraphSpec) -> tuple[StateDecl, ...]:
+    """Return every state that some op uses."""
+    used = find_used_states(spec)
+    return tuple(
+        StateDecl(
+            name=name,
+            shape=declared.shape,
+            dtype=declared.dtype,
+            initializer=_initializer(declared.init),
+            place=_place(spec, "state", name),
+        )
+        for name, declared in spec.state.items()
+        if name in used
     )
 
 
@@ -90,7 +101,19 @@ def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, bac
         initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
         tied=find_tied(spec, facts.name),
         trained=facts.updated,
+        weights=own.weights if own is not None else None,
+        groups=tuple(map(_declare_group, own.groups if own is not None else ())),
         place=_place(spec, "ops" if own is None else "models", facts.name),
+    )
+
+
+def _declare_group(group: GroupSpec) -> GroupDecl:
+    """Return a group with its defaults."""
+    return GroupDecl(
+        match=group.match,
+        lr_scale=1.0 if group.lr_scale is None else group.lr_scale,
+        weight_decay=group.weight_decay,
+        frozen=group.frozen,
     )
 
 
@@ -109,7 +132,7 @@ def _parameters(parameter: ParameterSpec | None) -> tuple[TensorDecl, ...]:
 
 
 def _initializer(init: str | float) -> Initializer:
-    """Return how a `parameter:` starts."""
+    """Return how a `parameter:` or a state starts."""
     match init:
         case "zeros":
             return Initializer(kind="zeros")
@@ -117,8 +140,8 @@ def _initializer(init: str | float) -> Initializer:
             return Initializer(kind="ones")
         case "normal":
             return Initializer(kind="normal", bound=1.0)
-        case "uniform":
-            return Initializer(kind="uniform", bound=1.0)
+        case "uniform" | "unit_normal":
+            return Initializer(kind=init, bound=1.0)
         case _:
             return Initializer(kind="constant", bound=float(init))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from compiler.chains import is_update
 from compiler.diagnose import place_in
+from compiler.instructions import Instruction
 from compiler.ir import Edge, Hazard, Node, StepGraph
+from compiler.operands import CellVersion
 from compiler.phrases import cells_of, describe, kind_of
-from compiler.program import CellVersion, Instruction
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -47,7 +49,7 @@ def _explain_node(graph: StepGraph, node: Node) -> Iterator[str]:
     for decision in graph.decisions:
         if decision.node == node.id:
             yield f"{decision.code}: {decision.text}"
-    if node.eager and node.uses and not any(d.node == node.id and d.code == "DEFER" for d in graph.decisions):
+    if is_update(node) and not any(d.node == node.id and d.code == "DEFER" for d in graph.decisions):
         yield f"{node.label} follows its gradient at once: no later instruction reads what it overwrites"
     yield from _explain_versions(graph, node)
     yield from _explain_position(graph, node)

@@ -48,6 +48,12 @@ def find_used_models(spec: GraphSpec) -> frozenset[str]:
     return frozenset(used)
 
 
+def find_used_states(spec: GraphSpec) -> frozenset[str]:
+    """Return the states that some op reads or writes, or that are returned."""
+    named = {reference.name for op in spec.ops.values() for reference in op.references()}
+    return frozenset(spec.state).intersection((*named, *(spec.outputs or ())))
+
+
 def describe_models(spec: GraphSpec, observed: Observations | None) -> Mapping[str, ModelFacts]:
     """Return the facts of every model, hidden shadows of ``ema`` without ``into`` included."""
     cells = find_parameter_cells(spec)

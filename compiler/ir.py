@@ -12,16 +12,22 @@ from enum import Enum
 from typing import Literal
 
 from compiler.graph import Causality
-from compiler.program import CellVersion, Instruction, Mode
+from compiler.instructions import Instruction
+from compiler.operands import CellVersion
+from compiler.program import Mode
 from graphspec.diagnostics import Diagnostic, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A value read by a node; ``differentiable`` where a gradient may flow back through it."""
+    """A value read by a node; ``differentiable`` where a gradient may flow back through it.
+
+    ``optional``: the node does without it in steps in which nothing defines it.
+    """
 
     value: str
     differentiable: bool = True
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +37,13 @@ class Read:
     ``saved``: where the node is differentiated, autograd keeps the cell itself (not a copy) until the gradient ran.
     ``streaming``: the node reads the newest version there is when it runs, whatever happened before it (train-mode
     statistics, an optimizer stepping its own parameters); otherwise it reads the version of its causal past.
+    ``constant``: for every gradient what is read is a constant.
     """
 
     cell: str
     saved: bool = False
     streaming: bool = False
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +83,21 @@ class Node:
     differentiable: bool = True
     """False where the results are constants for every gradient (``stop``, argmax, a draw)."""
     eager: bool = False
-    """A write that stands at its earliest legal place (apply, ema, copy), rather than on demand."""
+    """A write that stands at its earliest legal place (apply, ema, copy, assign), rather than on demand."""
     defer: Literal["auto", "end", "never"] = "auto"
     """Where a write wants to stand: as early as it may, at the end of the step, or right after its gradient."""
+    penalizes: str | None = None
+    """The model whose penalties the node adds to a gradient set: once per step, whichever of its updates fire."""
     follows: frozenset[str] = frozenset()
     """Cells after all of whose writers the node comes, whether it reads them or not (an average and its source)."""
     place: str = ""
+    gate: str = ""
+    """The gate that admits it, where that is another than its op's."""
+
+    @property
+    def admission(self) -> str:
+        """Return the gate that admits the node, if there is one of that name."""
+        return self.gate or self.op
 
 
 class Hazard(Enum):
@@ -189,6 +206,8 @@ class StepGraph:
     flags: GraphFlags = GraphFlags()
     decisions: tuple[Decision, ...] = ()
     problems: tuple[Diagnostic, ...] = ()
+    states: frozenset[str] = frozenset()
+    """The declared states; one among the outputs is returned as the step leaves it."""
     spans: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
     """Op -> where it is declared."""
 

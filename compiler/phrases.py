@@ -6,23 +6,25 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from compiler.cells import is_optimizer
-from compiler.program import (
+from compiler.instructions import (
     Apply,
-    Argument,
     Assign,
     Blend,
-    CellVersion,
-    Constant,
+    Collect,
     Emit,
     Evaluate,
     Forward,
+    Gather,
     Gradient,
     Instruction,
-    Plain,
     Random,
     Release,
+    Schedule,
+    Store,
     Transform,
 )
+from compiler.operands import Argument, CellVersion, Constant, Ref, Scheduled, Setting
+from compiler.terms import tell_penalty, tell_projection
 
 
 def kind_of(instruction: Instruction) -> str:
@@ -38,35 +40,61 @@ def describe(instruction: Instruction) -> str:
             results = (*instruction.outputs, *(value for value, _ in instruction.taps))
             return f"{', '.join(results)} = {instruction.model}{method}({_arguments(instruction.arguments)})"
         case Evaluate():
-            name = instruction.function.name.split(":")[-1]
-            call = f"{name}({_arguments(instruction.arguments, instruction.options)})"
-            weight = "" if instruction.weight is None else f"{instruction.weight:g} * "
-            return f"{', '.join(instruction.outputs)} = {weight}{call}"
+            return _describe_evaluation(instruction)
         case Random():
-            size = f"like {instruction.like}" if instruction.shape is None else _shape(instruction.shape)
-            return f"{instruction.output} ~ {instruction.distribution} {size}"
+            return _describe_draw(instruction)
+        case Schedule():
+            return f"{instruction.output} = {instruction.number.schedule.kind} schedule"
         case Gradient():
             targets = ", ".join((*instruction.models, *instruction.values))
             outputs = ((instruction.output,) if instruction.output else ()) + instruction.value_outputs
             return f"{', '.join(outputs)} = gradient of {instruction.loss} for {targets}"
         case Transform():
             name = instruction.function.name.split(":")[-1]
-            return f"{instruction.output} = {name}({', '.join(instruction.inputs)}{_options(instruction.options)})"
+            used = ", ".join((*instruction.inputs, *map(tell_penalty, instruction.penalties)))
+            return f"{instruction.output} = {name}({used}{_options(instruction.options)})"
         case Apply():
-            return "; ".join(
-                f"{', '.join(part.models)} <- {part.optimizer}.optimizer({part.gradients})"
-                for part in instruction.parts
-            )
+            return _describe_step(instruction)
+        case Gather():
+            counted = " for every row" if instruction.reduce == "mean" else ""
+            return f"{instruction.window} window <- + {instruction.gradients}{counted}"
+        case Collect():
+            return f"{instruction.output} = all of {instruction.window} window"
         case Blend():
             return (
-                f"{instruction.target} <- lerp({instruction.target}, {instruction.source}, {1 - instruction.decay:g})"
+                f"{instruction.target} <- lerp({instruction.target}, {instruction.source}, {_taken(instruction.decay)})"
             )
         case Assign():
             return f"{instruction.target} <- {instruction.source}"
+        case Store():
+            value = instruction.value
+            return f"{instruction.state} <- {value.value if isinstance(value, Constant) else value.name}"
         case Release() | Emit():
             return ", ".join(instruction.values)
         case _:
             assert_never(instruction)
+
+
+def _describe_evaluation(instruction: Evaluate) -> str:
+    """Return the call of a function, and what its result is multiplied with."""
+    name = instruction.function.name.split(":")[-1]
+    call = f"{name}({_arguments(instruction.arguments, instruction.options)})"
+    weight = "" if instruction.weight is None else f"{_number(instruction.weight)} * "
+    times = "" if instruction.times == 1 else f"{instruction.times} * "
+    return f"{', '.join(instruction.outputs)} = {times}{weight}{call}"
+
+
+def _describe_step(instruction: Apply) -> str:
+    """Return which optimizers step which models, and what is done to the weights then."""
+    steps = (f"{', '.join(part.models)} <- {part.optimizer}.optimizer({part.gradients})" for part in instruction.parts)
+    return "; ".join((*steps, *map(tell_projection, instruction.projections)))
+
+
+def _describe_draw(instruction: Random) -> str:
+    """Return what is drawn, of which size, and which of its numbers change."""
+    size = f"like {instruction.like}" if instruction.shape is None else _shape(instruction.shape)
+    options = {key: each for key, each in instruction.options.items() if isinstance(each, Scheduled)}
+    return f"{instruction.output} ~ {instruction.distribution} {size}{_options(options)}"
 
 
 def flags_of(instruction: Instruction) -> tuple[str, ...]:
@@ -84,9 +112,7 @@ def flags_of(instruction: Instruction) -> tuple[str, ...]:
             named = {"retain_graph": instruction.retain_graph, "create_graph": instruction.create_graph}
         case _:
             named = dict[str, bool]()
-    detached = [
-        argument.operand for argument in arguments_of(instruction) if not isinstance(argument.operand, Constant)
-    ]
+    detached = [argument.operand for argument in arguments_of(instruction) if isinstance(argument.operand, Ref)]
     return (
         *(name for name, is_set in named.items() if is_set),
         *(f"{ref.name} detached" for ref in detached if ref.detach),
@@ -113,10 +139,22 @@ def _models(versions: Iterable[CellVersion]) -> list[CellVersion]:
     return [at for at in versions if not is_optimizer(at.cell)]
 
 
-def _arguments(arguments: tuple[Argument, ...], options: Mapping[str, Plain] | None = None) -> str:
+def _arguments(arguments: tuple[Argument, ...], options: Mapping[str, Setting] | None = None) -> str:
     """Return arguments as in a call."""
     shown = [(f"{argument.name}=" if argument.name else "") + _operand(argument) for argument in arguments]
     return ", ".join(shown) + _options(options or {})
+
+
+def _number(number: float | Scheduled) -> str:
+    """Return a number, or the name of one that changes."""
+    return str(number) if isinstance(number, Scheduled) else f"{number:g}"
+
+
+def _taken(decay: float | Scheduled) -> str:
+    """Return what an average takes of the new weights."""
+    if not isinstance(decay, Scheduled):
+        return f"{1 - decay:g}"
+    return decay.name if decay.complement else f"1 - {decay.name}"
 
 
 def _operand(argument: Argument) -> str:
@@ -125,9 +163,16 @@ def _operand(argument: Argument) -> str:
     return f"{operand.value}" if isinstance(operand, Constant) else operand.name
 
 
-def _options(options: Mapping[str, Plain]) -> str:
+def _options(options: Mapping[str, Setting]) -> str:
     """Return options as keyword arguments, with a leading comma."""
-    return "".join(f", {name}={value}" for name, value in options.items())
+    return "".join(f", {name}={_setting(value)}" for name, value in options.items())
+
+
+def _setting(value: Setting) -> str:
+    """Return an option; a number that changes by its name."""
+    if isinstance(value, tuple) and any(isinstance(each, Scheduled) for each in value):
+        return f"({', '.join(map(str, value))})"
+    return f"{value}"
 
 
 def _shape(shape: Iterable[int | str]) -> str:

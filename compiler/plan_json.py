@@ -5,27 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from compiler.diagnose import place_in
-from compiler.ir import Because, Decision
-from compiler.phrases import arguments_of, kind_of
-from compiler.program import (
+from compiler.grouping import GroupRow, find_groups
+from compiler.instructions import (
     Apply,
-    Argument,
     Assign,
     Blend,
-    Constant,
+    Collect,
     Emit,
     Evaluate,
     Forward,
-    Function,
+    Gather,
     Gradient,
     Instruction,
-    OptimizerDecl,
     Random,
     Release,
-    ScheduleDecl,
+    Schedule,
+    Store,
     Transform,
 )
-from compiler.timetable import find_schedules, tell_clock, tell_schedule
+from compiler.ir import Because, Decision
+from compiler.operands import Argument, Constant, Ref, Scheduled
+from compiler.phrases import arguments_of, kind_of
+from compiler.program import Function
+from compiler.terms import tell_penalty, tell_projection
+from compiler.timetable import Entry, find_schedules, tell_entry
 from graphspec.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
@@ -49,17 +52,26 @@ def export_plan(plan: Plan, mode: str) -> Object:
         "mode": mode,
         "order": program.order,
         "functions": [_export_function(function) for function in program.mode(mode).functions],
-        "schedules": [_export_schedule(*found) for found in find_schedules(program, mode)],
+        "groups": [_export_group(row) for row in find_groups(program, mode)],
+        "schedules": [_export_schedule(found) for found in find_schedules(program, mode)],
         "decisions": list(decisions.values()),
         "warnings": [_export_warning(plan, problem) for problem in plan.warnings],
     }
 
 
-def _export_schedule(optimizer: OptimizerDecl, option: str, schedule: ScheduleDecl) -> Object:
+def _export_schedule(entry: Entry) -> Object:
     """Return one schedule: whose it is, its kind and clock, and all of it in words."""
-    text = f"{tell_schedule(schedule)} (counts {tell_clock(schedule)})"
-    names: Object = {"optimizer": optimizer.name, "option": option}
-    return {**names, "kind": schedule.kind, "clock": schedule.clock, "text": text}
+    schedule = entry.schedule
+    names: Object = {entry.owner: entry.name, **({"option": entry.option} if entry.option else {})}
+    return {**names, "kind": schedule.kind, "clock": schedule.clock, "text": tell_entry(entry)}
+
+
+def _export_group(row: GroupRow) -> Object:
+    """Return one group: its model, pattern and parameters (null where a class names them), and what is different."""
+    group = row.group
+    names: Json = None if row.parameters is None else [*row.parameters]
+    found: Object = {"model": row.model, "match": group.match, "parameters": names}
+    return {**found, "lr_scale": group.lr_scale, "weight_decay": group.weight_decay, "frozen": group.frozen}
 
 
 def _export_function(function: Function) -> Object:
@@ -90,18 +102,29 @@ def _export_details(instruction: Instruction) -> Object:
             return _export_evaluate(instruction)
         case Random():
             return {"distribution": instruction.distribution, "outputs": [instruction.output]}
+        case Schedule():
+            return {"outputs": [instruction.output]}
         case Gradient():
             return _export_gradient(instruction)
         case Transform():
-            function = instruction.function.name
-            return {"function": function, "inputs": list(instruction.inputs), "outputs": [instruction.output]}
+            function, penalties = instruction.function.name, [tell_penalty(each) for each in instruction.penalties]
+            used: Object = {"function": function, "inputs": list(instruction.inputs), "penalties": [*penalties]}
+            return {**used, "outputs": [instruction.output]}
+        case Gather():
+            return {"window": instruction.window, "inputs": [instruction.gradients], "reduce": instruction.reduce}
+        case Collect():
+            return {"window": instruction.window, "outputs": [instruction.output]}
         case Apply():
             return _export_apply(instruction)
         case Blend():
             followed: Object = {"source": instruction.source, "target": instruction.target}
-            return {**followed, "decay": instruction.decay, "buffers": instruction.buffers}
+            decay = instruction.decay.name if isinstance(instruction.decay, Scheduled) else instruction.decay
+            return {**followed, "decay": decay, "buffers": instruction.buffers}
         case Assign():
             return {"source": instruction.source, "target": instruction.target}
+        case Store():
+            value = instruction.value
+            return {"state": instruction.state, "inputs": [value.value if isinstance(value, Constant) else value.name]}
         case Release() | Emit():
             return {"values": list(instruction.values)}
         case _:
@@ -137,7 +160,8 @@ def _export_apply(instruction: Apply) -> Object:
     """Return the fields of an optimizer's write."""
     optimizers: list[Json] = [part.optimizer for part in instruction.parts]
     inputs = dict.fromkeys(part.gradients for part in instruction.parts)
-    return {"optimizers": optimizers, "inputs": list(inputs)}
+    constraints: list[Json] = [tell_projection(each) for each in instruction.projections]
+    return {"optimizers": optimizers, "inputs": list(inputs), "constraints": constraints}
 
 
 def _export_gradient(instruction: Gradient) -> Object:
@@ -166,7 +190,7 @@ def _operand(argument: Argument) -> Json:
 def _detached(instruction: Instruction) -> list[Json]:
     """Return the inputs through which no gradient flows back."""
     operands = (argument.operand for argument in arguments_of(instruction))
-    return [operand.name for operand in operands if not isinstance(operand, Constant) and operand.detach]
+    return [operand.name for operand in operands if isinstance(operand, Ref) and operand.detach]
 
 
 def _export_decision(decision: Decision) -> Object:

@@ -40,16 +40,20 @@ KINDS: dict[str, Object] = {
     },
     "evaluate": {"function": TEXT, "inputs": INPUTS, "outputs": NAMES, "graph": FLAG, "detached": NAMES},
     "random": {"distribution": TEXT, "outputs": NAMES},
+    "schedule": {"outputs": NAMES},
     "gradient": {"loss": TEXT, "targets": NAMES, "outputs": NAMES, "retain_graph": FLAG, "create_graph": FLAG},
-    "transform": {"function": TEXT, "inputs": NAMES, "outputs": NAMES},
-    "apply": {"optimizers": NAMES, "inputs": NAMES},
+    "transform": {"function": TEXT, "inputs": NAMES, "penalties": NAMES, "outputs": NAMES},
+    "gather": {"window": TEXT, "inputs": NAMES, "reduce": {"enum": ["mean", "sum", "steps"]}},
+    "collect": {"window": TEXT, "outputs": NAMES},
+    "apply": {"optimizers": NAMES, "inputs": NAMES, "constraints": NAMES},
     "blend": {
         "source": TEXT,
         "target": TEXT,
-        "decay": {"type": "number"},
+        "decay": {"type": ["number", "string"]},
         "buffers": {"enum": ["copy", "average", "ignore"]},
     },
     "assign": {"source": TEXT, "target": TEXT},
+    "store": {"state": TEXT, "inputs": INPUTS},
     "release": {"values": NAMES},
     "emit": {"values": NAMES},
 }
@@ -62,7 +66,17 @@ def plan_schema() -> Object:
     reason = _record({"edge": {"enum": [*edges]}, "op": TEXT, "cell": TEXT, "through": NAMES, "place": TEXT})
     decision = _record({"code": TEXT, "subject": TEXT, "text": TEXT, "because": _list(reason)})
     function = _record({"name": TEXT, "active": NAMES, "instructions": _list({"oneOf": _instructions()})})
-    schedule = _record({"optimizer": TEXT, "option": TEXT, "kind": KIND, "clock": CLOCK, "text": TEXT})
+    schedule: Object = {"oneOf": [_schedule("optimizer", "option"), _schedule("op", "option"), _schedule("op")]}
+    group = _record(
+        {
+            "model": TEXT,
+            "match": TEXT,
+            "parameters": {"type": ["array", "null"], "items": TEXT, "description": "Null: named by a class."},
+            "lr_scale": {"type": "number"},
+            "weight_decay": {"type": ["number", "null"], "description": "Null: the optimizer's."},
+            "frozen": FLAG,
+        }
+    )
     document = _record(
         {
             "plan": {"const": 1},
@@ -71,6 +85,7 @@ def plan_schema() -> Object:
             "mode": MODES,
             "order": {"enum": [*POLICIES]},
             "functions": _list(function),
+            "groups": _list(group),
             "schedules": _list(schedule),
             "decisions": _list(decision),
             "warnings": _list(_record({"code": TEXT, "op": TEXT, "text": TEXT, "place": TEXT})),
@@ -82,6 +97,11 @@ def plan_schema() -> Object:
         "description": "The schedule of one mode of a compiled training step, and the decisions behind it.",
     }
     return {**title, **document}
+
+
+def _schedule(*names: str) -> Object:
+    """Return the schema of a schedule that belongs to an option of an optimizer, a field of an op, or an op."""
+    return _record({**dict.fromkeys(names, TEXT), "kind": KIND, "clock": CLOCK, "text": TEXT})
 
 
 def _instructions() -> list[Json]:

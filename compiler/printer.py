@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from compiler.grouping import find_groups, tell_group
+from compiler.instructions import Emit, Instruction, Release
 from compiler.phrases import cells_of, describe, flags_of, kind_of
-from compiler.program import Emit, Function, Instruction, Release
-from compiler.timetable import find_schedules, tell_clock, tell_moments, tell_schedule
+from compiler.program import Function
+from compiler.timetable import find_schedules, tell_entry, tell_moments
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -34,11 +36,12 @@ def print_plan(plan: Plan, mode: str) -> str:
 def _print_timetable(plan: Plan, mode: str) -> Iterator[str]:
     """Yield the schedules with their clocks, and the moments that the pace of the run gives, where there are any."""
     schedules = [
-        f"  {optimizer.name}.{option}: {tell_schedule(schedule)} (counts {tell_clock(schedule)})"
-        for optimizer, option, schedule in find_schedules(plan.program, mode)
+        f"  {'.'.join(part for part in (entry.name, entry.option) if part)}: {tell_entry(entry)}"
+        for entry in find_schedules(plan.program, mode)
     ]
     moments = [f"  {sentence}" for sentence in tell_moments(plan, mode)]
-    for title, entries in (("schedules", schedules), ("moments", moments)):
+    groups = [f"  {tell_group(row)}" for row in find_groups(plan.program, mode)]
+    for title, entries in (("groups", groups), ("schedules", schedules), ("moments", moments)):
         yield from ("", title, *entries) if entries else ()
 
 

@@ -51,7 +51,9 @@ def find_rhythm(spec: GraphSpec, name: str, within: frozenset[str] = NONE) -> Rh
     base = _find_base(spec, name, op, within | {name})
     every = 1 if isinstance(op.every, str) else op.every or 1
     start = None if op.start is None else int(op.start.count)
-    return None if base is None else base.thin(every, start, endless=op.until is None)
+    own = None if base is None else base.thin(every, start, endless=op.until is None)
+    window = op.window if isinstance(op, UpdateOp) else 1
+    return own if own is None or window == 1 else own.thin(window, None, endless=True)
 
 
 def find_writes(spec: GraphSpec, model: str, within: frozenset[str] = NONE) -> Rhythm | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from compiler.operands import ScheduleDecl
 from compiler.optimizers import find_optimizers, find_tempo
 from compiler.pace import Pace, PaceProblem, Tempo, exact
-from compiler.program import ScheduleDecl
 from graphspec.curves import LENGTHS, CurveSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.durations import Duration, Length
@@ -28,10 +28,13 @@ def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 try:
                     declare_schedule(value, tempo)
                 except PaceProblem as problem:
-                    place = (*cell.path, option)
-                    span = spec.span(*place, *problem.path, key="at" in problem.path) or spec.span(*place)
-                    notes = problem.notes(spec)
-                    yield Diagnostic(code="E-PACE", message=problem.message, span=span, notes=notes, help=problem.help)
+                    yield tell_pace(spec, problem, (*cell.path, option))
+
+
+def tell_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnostic:
+    """Return E-PACE for a schedule at a place that cannot be counted by its clock."""
+    span = spec.span(*place, *problem.path, key="at" in problem.path) or spec.span(*place)
+    return Diagnostic(code="E-PACE", message=problem.message, span=span, notes=problem.notes(spec), help=problem.help)
 
 
 def declare_schedule(schedule: ScheduleSpec, tempo: Tempo) -> ScheduleDecl:

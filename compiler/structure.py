@@ -10,29 +10,34 @@ from compiler.causality import find_producers
 from compiler.diagnose import span_of
 from compiler.facts import ModelFacts, find_used_models
 from compiler.graph import sort
-from compiler.ir import Node
-from compiler.layers import ResolvedLayers, resolve_layers
-from compiler.observations import Observations
-from compiler.program import (
+from compiler.instructions import (
     Apply,
-    Argument,
     Assign,
     Blend,
-    Constant,
+    Collect,
     Emit,
     Evaluate,
     Forward,
+    Gather,
     Gradient,
     Instruction,
     Random,
-    Ref,
     Release,
-    Shape,
+    Schedule,
+    Store,
     Transform,
 )
+from compiler.ir import Node
+from compiler.layers import ResolvedLayers, resolve_layers
+from compiler.observations import Observations
+from compiler.operands import Argument, Constant, Ref, Scheduled, Shape
 from compiler.shapes import UNKNOWN, ShapeProblem, TensorType, format_shape, infer_call
+from compiler.shapes.misfit import find_misfits
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.graph import GraphSpec
+
+SOME_NUMBER = 0.5
+"""What stands for a number that changes while training, where literals are looked at for their type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +89,11 @@ class _Walk:
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def __post_init__(self) -> None:
-        """Start from the declared inputs."""
+        """Start from the declared inputs and states."""
         for name, declared in self.spec.inputs.items():
             self.types[name] = TensorType(declared.shape, declared.dtype)
+        for name, held in self.spec.state.items():
+            self.types[name] = TensorType(held.shape, held.dtype)
 
     def visit(self, instruction: Instruction) -> None:
         """Infer the types of an instruction's values; gradient sets and writes have none."""
@@ -95,11 +102,15 @@ class _Walk:
                 self._visit_forward(instruction)
             case Random():
                 self._visit_random(instruction)
+            case Schedule():
+                self.types[instruction.output] = TensorType((), "float32")
             case Gradient():
                 self._visit_gradient(instruction)
             case Evaluate():
                 self._visit_evaluate(instruction)
-            case Transform() | Apply() | Blend() | Assign() | Release() | Emit():
+            case Store():
+                self._visit_store(instruction)
+            case Transform() | Gather() | Collect() | Apply() | Blend() | Assign() | Release() | Emit():
                 pass
             case _:
                 assert_never(instruction)
@@ -140,7 +151,10 @@ class _Walk:
         if not instruction.function.builtin:
             return
         operands = [self._operand(argument) for argument in instruction.arguments]
-        name, options = instruction.function.name, instruction.options
+        name = instruction.function.name
+        options = {
+            key: SOME_NUMBER if isinstance(each, Scheduled) else each for key, each in instruction.options.items()
+        }
         try:
             results = infer_call(name, operands, options, reduction=instruction.reduction)
         except ShapeProblem as problem:
@@ -148,6 +162,22 @@ class _Walk:
             self._report(problem, span, f"{instruction.family} '{instruction.op}'")
             return
         self.types.update(zip(instruction.outputs, results, strict=False))
+
+    def _visit_store(self, instruction: Store) -> None:
+        """Report a value that surely is of another shape or type than the state it is to become."""
+        state = self.types[instruction.state]
+        found = UNKNOWN if isinstance(instruction.value, Constant) else self.types.get(instruction.value.name, UNKNOWN)
+        for misfit in find_misfits(state, found):
+            self.problems.append(
+                Diagnostic(
+                    code="E-SHAPE",
+                    message=f"'{instruction.op}' writes a value of {misfit.what} {misfit.found} into "
+                    f"'{instruction.state}', which is of {misfit.what} {misfit.expected}",
+                    span=span_of(self.spec, instruction.op, "value"),
+                    label=f"expected {misfit.expected}",
+                    help=misfit.help,
+                )
+            )
 
     def _resolve(self, instruction: Forward, root: str, found: TensorType) -> ResolvedLayers | None:
         """Resolve the layers of a model for one call; the first call that can be resolved fixes the parameters."""
@@ -216,4 +246,6 @@ class _Walk:
     def _operand(self, argument: Argument) -> TensorType | Constant:
         """Return the type of an argument, or the constant it is."""
         operand = argument.operand
+        if isinstance(operand, Scheduled):
+            return Constant(value=SOME_NUMBER)
         return operand if isinstance(operand, Constant) else self.types.get(operand.name, UNKNOWN)

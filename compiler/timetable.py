@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from compiler.program import Apply, OptimizerDecl, Program, ScheduleDecl
+from compiler.instructions import Apply
+from compiler.operands import Scheduled, ScheduleDecl
+from compiler.program import Program
+from compiler.settings import find_scheduled
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
 
 
-def find_schedules(program: Program, mode: str) -> Iterator[tuple[OptimizerDecl, str, ScheduleDecl]]:
-    """Yield the schedules of the optimizers that a mode applies, with their options."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One schedule of a mode: of which optimizer or op, of which option or field of it, if not of all of it."""
+
+    owner: Literal["optimizer", "op"]
+    name: str
+    option: str
+    schedule: ScheduleDecl
+    counted: str = ""
+    """The optimizer whose updates an op's schedule counts."""
+
+
+def find_schedules(program: Program, mode: str) -> Iterator[Entry]:
+    """Yield the schedules of the optimizers that a mode applies, then those of its ops."""
     instructions = [each for function in program.mode(mode).functions for each in function.instructions]
     applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
     for optimizer in program.optimizers:
         for option, value in optimizer.options.items():
             if optimizer.name in applied and isinstance(value, ScheduleDecl):
-                yield optimizer, option, value
+                yield Entry(owner="optimizer", name=optimizer.name, option=option, schedule=value)
+    numbers = {each.name: each for instruction in instructions for each in find_scheduled(instruction)}
+    yield from map(_enter, numbers.values())
+
+
+def _enter(number: Scheduled) -> Entry:
+    """Return the entry of a number of an op."""
+    op, _, option = number.name.partition(".")
+    counted = number.optimizer or ""
+    return Entry(owner="op", name=op, option=option, schedule=number.schedule, counted=counted)
+
+
+def tell_entry(entry: Entry) -> str:
+    """Return a schedule and what it counts in words."""
+    of = f" by the optimizer of {entry.counted}" if entry.counted else ""
+    return f"{tell_schedule(entry.schedule)} (counts {tell_clock(entry.schedule)}{of})"
 
 
 def tell_schedule(schedule: ScheduleDecl) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, AllowInfNan, BeforeValidator, PlainValidator, Strict, WithJsonSchema
 
-from graphspec.declaration import not_built, problem
+from graphspec.declaration import problem
 from graphspec.names import NAME_PATTERN, is_name
 
 if TYPE_CHECKING:
@@ -32,9 +32,12 @@ def is_schedule(value: object) -> bool:
     return isinstance(value, dict) and "schedule" in value
 
 
+_READ_ONCE = "a schedule stands where a plain value is read once, before the first step"
+
+
 def _unscheduled(value: object) -> object:
     if is_schedule(value):
-        raise not_built("a schedule outside an optimizer's options")
+        raise problem("GS044", _READ_ONCE, help="write a number")
     return value
 
 
@@ -43,12 +46,12 @@ _Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
 def _unscheduled_arg(value: object) -> object:
     if is_schedule(value):
-        raise not_built("a schedule outside an optimizer's options", help="write a plain value", at="value")
+        raise problem("GS044", _READ_ONCE, help="write a plain value")
     return value
 
 
 Args = dict[str, Annotated[Value, BeforeValidator(_unscheduled_arg)]]
-"""Keyword arguments: plain values."""
+"""Keyword arguments that are read once: plain values."""
 
 Number = Annotated[_Finite, BeforeValidator(_unscheduled)]
 """A finite number."""

@@ -15,6 +15,7 @@ from graphspec.models import ModelSpec
 from graphspec.ops import EmaOp, Op
 from graphspec.ops.kinds import OpField
 from graphspec.run import RunSpec
+from graphspec.states import StateSpec
 
 if TYPE_CHECKING:
     from graphspec.diagnostics import Span
@@ -45,6 +46,8 @@ class GraphSpec(Declaration):
     """Constants, used elsewhere as `${name}`."""
     inputs: dict[str, InputSpec] = {}
     """The tensors of a batch."""
+    state: dict[str, StateSpec] = {}
+    """Tensors that outlive the step and that no optimizer trains; ops read them by name, `assign` writes them."""
     models: dict[str, ModelSpec] = {}
     """The models of the step."""
     ops: Ops
@@ -60,7 +63,6 @@ class GraphSpec(Declaration):
     rng: Literal["native", "portable"] = "native"
     """Whose random numbers: the backend's own, or the same on every backend."""
     precision: Annotated[None, BeforeValidator(_only_float32)] = None
-    state: NotBuilt = None
     parallel: NotBuilt = None
     micro_batches: NotBuilt = None
     phases: NotBuilt = None

@@ -7,13 +7,15 @@ from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import PlainValidator, WithJsonSchema, model_validator
 
-from graphspec.declaration import Declaration, not_built, problem
-from graphspec.fields import Shape, is_schedule
+from graphspec.declaration import Declaration, problem
+from graphspec.fields import Shape
+from graphspec.scheduled import read_schedule
+from graphspec.schedules import ScheduleSpec
 from graphspec.words import describe
 
 DType: TypeAlias = Literal["float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool"]
-Operand: TypeAlias = str | bool | int | float
-"""The name of a value, an input or a state; or a literal number or boolean."""
+Operand: TypeAlias = str | bool | int | float | ScheduleSpec
+"""The name of a value, an input or a state; a literal number or boolean; or a schedule."""
 
 
 class InputSpec(Declaration):
@@ -26,10 +28,11 @@ class InputSpec(Declaration):
 
 
 def _read_operand(value: object) -> object:
-    if isinstance(value, str | bool | int | float):
+    if isinstance(value, str | bool | int | float | ScheduleSpec):
         return value
-    if is_schedule(value):
-        raise not_built("a schedule as an operand")
+    schedule = read_schedule(value)
+    if schedule is not None:
+        return schedule
     raise problem("GS044", f"expected the name of a value, a number or a boolean, found {describe(value)}")
 
 

@@ -14,12 +14,14 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from graphspec.constraints import KINDS
 from graphspec.graph import GraphSpec
 from graphspec.jsonschema_parts import (
     CLASS_NAME,
     INPUTS,
     OUTPUT,
     PATH,
+    PER_BACKEND,
     Json,
     describe_function,
     describe_layer,
@@ -47,11 +49,18 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "ModelSpec": ("class", "layers", "parameter", "like"),
     "UpdateOp": ("loss", "gradients"),
     "EmaOp": ("decay", "half_life", "tau"),
-    "ClipSpec": ("norm", "value"),
+    "ConstraintSpec": KINDS,
+    "ClipSpec": ("norm", "value", "agc"),
     "RandomOp": ("shape", "like"),
     "DataSource": ("source", "class"),
 }
 """Fields of which exactly one is written."""
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "ConstraintSpec": ("non_negative", "unit_norm", "max_norm"),
+    "RegularizerSpec": (),
+}
+"""Declarations for which a word may stand, or the path of a function."""
 
 _FAMILIES: Mapping[str, Family] = {
     "LossOp": "loss",
@@ -70,6 +79,8 @@ def build_schema() -> Json:
     definitions = cast("dict[str, Json]", schema.pop("$defs"))
     schedule = _read(ScheduleSpec.model_json_schema())
     definitions |= {**cast("dict[str, Json]", schedule.pop("$defs")), "ScheduleSpec": schedule}
+    cast("dict[str, Json]", schedule["properties"])["clock"].pop("default")  # it depends on the place
+    definitions["ScheduleOp"] = _open_curve(definitions["ScheduleOp"], schedule)
     definitions.pop("FunctionName")  # written out with the names of each family
     whole = {name: _finish(name, item) for name, item in definitions.items()}
     root = _each(_clean, schema)
@@ -107,13 +118,31 @@ def _finish(name: str, definition: Json) -> Json:
         cleaned = _add_class(cleaned)
     if name in _CHOICES:
         cleaned["oneOf"] = [{"required": [field]} for field in _CHOICES[name]]
+    if name in _WORDS:
+        cleaned = _add_words(cleaned, _WORDS[name])
     return _each(_accept_variables, cleaned)
+
+
+def _open_curve(definition: Json, schedule: Json) -> Json:
+    """Return a schedule op with what its curve is made of in place of the curve."""
+    common, curve = (cast("dict[str, JsonValue]", each["properties"]) for each in (definition, schedule))
+    kept = {name: item for name, item in common.items() if name not in ("schedule", "every", "start", "until")}
+    return {**definition, "properties": {**curve, **kept}, "required": ["schedule"]}
 
 
 def _add_functions(definition: Json, family: Family) -> Json:
     properties = cast("dict[str, Json]", definition["properties"])
     properties[family] = {**describe_function(family), "description": properties[family]["description"]}
     return {**definition, "allOf": describe_uses(family)}
+
+
+def _add_words(definition: Json, words: tuple[str, ...]) -> Json:
+    """Let a word, or the path of a function, stand for a mapping."""
+    properties = cast("dict[str, Json]", definition["properties"])
+    path: Json = {"anyOf": [PATH, PER_BACKEND], "description": properties["function"]["description"]}
+    mapping: Json = {**definition, "properties": {**properties, "function": path}}
+    known: list[JsonValue] = [{"enum": [*words]}] if words else []
+    return {"description": mapping.pop("description"), "anyOf": [*known, PATH, mapping]}
 
 
 def _add_class(definition: Json) -> Json:

@@ -27,7 +27,8 @@ CLASS_NAME: Json = {
     "description": "The import path of a user's class, `pkg.mod:Name`, for every backend or per backend.",
     "anyOf": [PATH, PER_BACKEND],
 }
-OPERAND: Json = {"type": ["string", "number", "boolean"]}
+SCHEDULE: Json = {"$ref": "#/$defs/ScheduleSpec"}
+OPERAND: Json = {"anyOf": [{"type": ["string", "number", "boolean"]}, SCHEDULE]}
 INPUTS: Json = {
     "description": "One reference, a list (positional) or a mapping (by keyword); numbers are literals.",
     "anyOf": [OPERAND, {"type": "array", "items": OPERAND}, {"type": "object", "additionalProperties": OPERAND}],
@@ -97,13 +98,14 @@ def _with_schedule(option: Option) -> Json:
     if option.kind != "number":
         return schema
     remarks = {key: schema.pop(key) for key in ("description", "default") if key in schema}
-    return {"anyOf": [schema, {"$ref": "#/$defs/ScheduleSpec"}], **remarks}
+    return {"anyOf": [schema, SCHEDULE], **remarks}
 
 
-def describe_options(options: Iterable[Option]) -> Json:
-    """Return the schema of a mapping of options."""
+def describe_options(options: Iterable[Option], *, scheduled: bool = False) -> Json:
+    """Return the schema of a mapping of options; where scheduled, each number may be a schedule."""
     table = tuple(options)
-    properties: dict[str, JsonValue] = {option.name: describe_option(option) for option in table}
+    describe = _with_schedule if scheduled else describe_option
+    properties: dict[str, JsonValue] = {option.name: describe(option) for option in table}
     required: list[JsonValue] = [option.name for option in table if option.required]
     schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**schema, "required": required} if required else schema
@@ -170,7 +172,7 @@ def describe_uses(family: Family) -> list[JsonValue]:
 
 
 def _describe_use(family: Family, name: str, signature: Signature) -> Json:
-    properties: dict[str, JsonValue] = {"args": describe_options(signature.options)}
+    properties: dict[str, JsonValue] = {"args": describe_options(signature.options, scheduled=family != "metric")}
     if family in ("loss", "call", "metric"):
         properties["inputs"] = _describe_operands(signature)
     required: list[JsonValue] = ["args"] if any(option.required for option in signature.options) else []

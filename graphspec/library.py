@@ -94,6 +94,12 @@ LOSSES: Mapping[str, Signature] = {
         _positive("temperature", 0.5, "what similarities are divided by"),
     ),
     "wasserstein": _loss("sign times the mean score", ("score",), _number("sign", 1.0, "1 or -1")),
+    "super_loss": _loss(
+        "losses of samples, weighted by how sure they are",
+        ("losses",),
+        _number("threshold", None, "what a loss is compared with (default: the mean of the batch)"),
+        _positive("regularization", 1.0, "how slowly the weights change"),
+    ),
 }
 
 CALLS: Mapping[str, Signature] = {
@@ -165,19 +171,75 @@ METRICS: Mapping[str, Signature] = {
     "mean": _unary("mean of all elements"),
 }
 
+GRADIENTS = ("gradients",)
+PER = Option(
+    name="per",
+    kind="choice",
+    default="global",
+    choices=("global", "parameter"),
+    meaning="over what the length is taken: the whole set, or the gradient of one parameter",
+)
+UNITS = Option(
+    name="axis",
+    kind="int",
+    default=0,
+    minimum=-1.0,
+    maximum=0.0,
+    meaning="the axis of the units: 0, or -1 for the last",
+)
+
 TRANSFORMS: Mapping[str, Signature] = {
     "clip_norm": Signature(
-        meaning="g * min(1, norm / (||g|| + eps)) over the whole set",
-        operands=("gradients",),
+        meaning="g * min(1, norm / (||g|| + eps))",
+        operands=GRADIENTS,
         options=(
             Option(name="norm", kind="number", required=True, above=0.0, meaning="the longest a set may be"),
             Option(name="eps", kind="number", default=0.0, minimum=0.0, meaning="added to the length; torch's is 1e-6"),
+            PER,
         ),
     ),
     "clip_value": Signature(
         meaning="every element kept between -value and value",
-        operands=("gradients",),
+        operands=GRADIENTS,
         options=(Option(name="value", kind="number", required=True, above=0.0, meaning="the greatest absolute value"),),
+    ),
+    "clip_agc": Signature(
+        meaning="every unit's gradient at most clipping * max(||weights||, eps) long",
+        operands=GRADIENTS,
+        options=(
+            _positive("clipping", 0.01, "the longest a gradient may be, as a multiple of the weights"),
+            Option(name="eps", kind="number", default=0.001, minimum=0.0, meaning="the least that weights count"),
+            UNITS,
+        ),
+    ),
+    "scale": Signature(
+        meaning="factor * g", operands=GRADIENTS, options=(_number("factor", None, "the factor", required=True),)
+    ),
+    "noise": Signature(
+        meaning="g plus normally distributed numbers",
+        operands=GRADIENTS,
+        options=(Option(name="std", kind="number", required=True, minimum=0.0, meaning="their standard deviation"),),
+    ),
+    "centralize": Signature(
+        meaning="g minus its mean over every unit, for tensors with more than one axis",
+        operands=GRADIENTS,
+        options=(UNITS,),
+    ),
+    "normalize": Signature(meaning="g divided by its length", operands=GRADIENTS, options=(PER,)),
+    "project": Signature(meaning="a - min(0, a.b) / b.b * b over the whole set", operands=("a", "b")),
+    "pcgrad": Signature(
+        meaning="the sum of all sets, each projected against the others where their inner product is negative",
+        operands=("a", "b"),
+        repeats=True,
+        options=(
+            Option(
+                name="order",
+                kind="choice",
+                default="random",
+                choices=("random", "listed"),
+                meaning="in which order a set is projected against the others",
+            ),
+        ),
     ),
 }
 
@@ -216,13 +278,13 @@ FUNCTIONS: Mapping[Family, Mapping[str, Signature]] = {
 }
 
 NOT_BUILT: Mapping[Family, tuple[str, ...]] = {
-    "loss": ("super_loss",),
+    "loss": (),
     "call": ("all_gather", "all_mean"),
     "metric": (),
-    "transform": ("clip_agc", "scale", "noise", "centralize", "normalize", "project", "pcgrad"),
+    "transform": (),
     "random": (),
 }
 """Names that the language has and this version does not execute."""
 
-ON_GRADIENTS = ("add", "mul", "lerp")
+ON_GRADIENTS = ("add", "sub", "mul", "lerp")
 """Calls that also work on gradient sets over the same models."""

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, Strict, model_validator
+from pydantic import BeforeValidator, Field, Strict, model_validator
 
+from graphspec.constraints import Constraints
 from graphspec.declaration import Declaration, NotBuilt, below, problem
 from graphspec.fields import Args, NamesOrNone, Number, at_least_one
 from graphspec.functions import ClassName
+from graphspec.groups import GroupSpec
 from graphspec.layers import Layer
 from graphspec.optimizers import OptimizerSpec
+from graphspec.regularizers import Regularizers
+from graphspec.words import describe
 
 BufferPolicy: TypeAlias = Literal["copy", "average", "ignore"]
 Size = Annotated[int, Strict(), Field(ge=1)]
+
+
+def _read_file(value: object) -> object:
+    if isinstance(value, str) and value.endswith(".safetensors"):
+        return value
+    help = "`stepgraph export` writes such files, and `safetensors` converts others"
+    raise problem("GS044", f"expected the path of a `.safetensors` file, found {describe(value)}", help=help)
+
+
+WeightsFile = Annotated[str, Field(pattern=r"\.safetensors$"), BeforeValidator(_read_file)]
 
 
 class ParameterSpec(Declaration):
@@ -69,11 +83,15 @@ class ModelSpec(Declaration):
     """What the compiler may take for granted about a `class`."""
     buffers: BufferPolicy | None = None
     """What an average over this model does with its buffers."""
-    groups: NotBuilt = None
-    weights: NotBuilt = None
+    groups: Annotated[tuple[GroupSpec, ...], Strict(False), Field(min_length=1)] = ()
+    """Parameters for which something is different when the model is updated; the others are in none."""
+    weights: WeightsFile | None = None
+    """A safetensors file that the parameters and buffers start from; a relative path starts from the spec's folder."""
     precision: NotBuilt = None
-    constraint: NotBuilt = None
-    regularizer: NotBuilt = None
+    constraint: Constraints | None = None
+    """What the parameters are projected onto after every update that brings no constraint of its own."""
+    regularizer: Regularizers | None = None
+    """Terms over the parameters, added once per step to what an update of the model differentiates."""
 
     @model_validator(mode="after")
     def _check_source(self) -> ModelSpec:

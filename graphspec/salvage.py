@@ -14,9 +14,9 @@ from graphspec.schema_paths import trace
 from graphspec.source import Document, Path, Plain
 from graphspec.validate import validate
 
-_SECTIONS = ("inputs", "models", "ops")
+_SECTIONS = ("inputs", "state", "models", "ops")
 _MODEL: Plain = {"class": "unknown:Model", "optimizer": {"class": "unknown:Optimizer"}}
-_OPAQUE: Mapping[str, Plain] = {"models": _MODEL, "inputs": {}}
+_OPAQUE: Mapping[str, Plain] = {"models": _MODEL, "inputs": {}, "state": {"shape": []}}
 """What stands for a declaration that could not be read, so that references to it stay what they are."""
 _ROUNDS = 3
 

@@ -13,7 +13,7 @@ from graphspec.ops import EmaOp, Op, UpdateOp
 from graphspec.source import Path
 from graphspec.suggestions import closest
 
-Facet: TypeAlias = Literal["input", "model", "average", "op", "update", "value"]
+Facet: TypeAlias = Literal["input", "state", "model", "average", "op", "update", "value"]
 """What a name can be; the name of an op is often its value's too, and that of an update an op's."""
 
 
@@ -38,6 +38,8 @@ class Entry:
         match self.facets:
             case ("input",):
                 return "an input"
+            case ("state",):
+                return "a state"
             case ("model",):
                 return "a model"
             case ("value",):
@@ -139,6 +141,8 @@ def _find_kinds(spec: GraphSpec) -> Mapping[str, str | None]:
 def _find_entries(spec: GraphSpec) -> Iterator[Entry]:
     for name in spec.inputs:
         yield Entry(name=name, facets=("input",), path=("inputs", name))
+    for name in spec.state:
+        yield Entry(name=name, facets=("state",), path=("state", name))
     for name in spec.models:
         yield Entry(name=name, facets=("model",), path=("models", name))
     for name, op in spec.ops.items():

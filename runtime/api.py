@@ -23,6 +23,8 @@ def build(
     dtype: Literal["float32", "float64"] = "float32",
     debug: bool = False,
     jit_compile: bool = False,
+    weights: bool = True,
+    profile: bool = False,
 ) -> Step:
     """Build a plan on a device (``auto``: cuda, mps, else cpu) and check it before the first step.
 
@@ -32,6 +34,8 @@ def build(
     found. A step built with ``debug`` checks every number it makes and raises StepError at the first that is not finite
     (GS261) and at a gradient of weights that are no longer there (GS262); its numbers are the same, and it is slower.
     ``jit_compile`` lets XLA compile the step, on TensorFlow alone (GS268): its numbers differ in the last bits.
+    Without ``weights`` no file is read that the spec names under `weights:`, for a step that is restored at once.
+    With ``profile`` the profilers of PyTorch and TensorFlow call what the step does by the names of its ops.
     """
     request = BuildRequest(
         device=device,
@@ -42,6 +46,8 @@ def build(
         dtype=dtype,
         debug=debug,
         jit_compile=jit_compile,
+        weights=weights,
+        profile=profile,
     )
     return Step(find_backend(plan.program.backend).build(plan, request))
 

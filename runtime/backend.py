@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from compiler import Plan
 from compiler.program import InputDecl, Program
+from runtime.access import OptimizerAccess
 from runtime.packed import PackedModel, PackedProgram
 from runtime.probe import Probe
 from runtime.state import State
@@ -38,6 +39,10 @@ class BuildRequest:
     """Check every value, gradient and write of a step as it is made."""
     jit_compile: bool = False
     """Let XLA compile the step: TensorFlow alone."""
+    profile: bool = False
+    """Put every op of the step into a range of its name, for profilers."""
+    weights: bool = True
+    """Read the files that `weights:` of models names; needless where a state is restored at once."""
 
 
 class Engine(ABC):
@@ -129,7 +134,7 @@ class Built:
     plan: Plan
     source: str
     models: Mapping[str, object]
-    optimizers: Mapping[str, object]
+    optimizers: Mapping[str, OptimizerAccess]
     device: str
     notes: tuple[str, ...]
     engine: Engine

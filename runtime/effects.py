@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.program import (
+from compiler.instructions import (
     Apply,
     Assign,
     Blend,
+    Collect,
     Emit,
     Evaluate,
     Forward,
-    Function,
+    Gather,
     Gradient,
-    InputDecl,
     Instruction,
-    Program,
     Random,
-    Ref,
     Release,
+    Schedule,
+    Store,
     Transform,
 )
+from compiler.operands import Ref
+from compiler.program import Function, InputDecl, Program, StateDecl
 
 
 def find_definitions(instruction: Instruction) -> tuple[str, ...]:
@@ -31,12 +33,12 @@ def find_definitions(instruction: Instruction) -> tuple[str, ...]:
             return (*instruction.outputs, *tapped)
         case Evaluate():
             return instruction.outputs
-        case Random() | Transform():
+        case Random() | Schedule() | Transform() | Collect():
             return (instruction.output,)
         case Gradient():
             output = () if instruction.output is None else (instruction.output,)
             return (*output, *instruction.value_outputs)
-        case Apply() | Blend() | Assign() | Release() | Emit():
+        case Gather() | Apply() | Blend() | Assign() | Store() | Release() | Emit():
             return ()
 
 
@@ -45,6 +47,8 @@ def find_uses(instruction: Instruction) -> tuple[str, ...]:
     match instruction:
         case Forward() | Evaluate():
             return tuple(each.operand.name for each in instruction.arguments if isinstance(each.operand, Ref))
+        case Schedule():
+            return ()
         case Random():
             return () if instruction.like is None else (instruction.like,)
         case Gradient():
@@ -52,11 +56,15 @@ def find_uses(instruction: Instruction) -> tuple[str, ...]:
             return (instruction.loss, *instruction.values, *seeds)
         case Transform():
             return instruction.inputs
+        case Gather():
+            return (instruction.gradients,)
         case Apply():
             return tuple(part.gradients for part in instruction.parts)
+        case Store():
+            return (instruction.value.name,) if isinstance(instruction.value, Ref) else ()
         case Emit():
             return instruction.values
-        case Blend() | Assign() | Release():
+        case Collect() | Blend() | Assign() | Release():
             return ()
 
 
@@ -73,16 +81,43 @@ def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
     return tuple(entry for entry in program.inputs if entry.name in used | chosen)
 
 
+def find_windows(program: Program) -> tuple[Gather, ...]:
+    """Return what adds to each window of a program."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    return tuple({each.window: each for each in instructions if isinstance(each, Gather)}.values())
+
+
+def find_states(program: Program) -> tuple[StateDecl, ...]:
+    """Return the states that the functions of a program read or write."""
+    functions = find_functions(program)
+    used = {name for function in functions for each in function.instructions for name in find_uses(each)}
+    used |= {each.state for function in functions for each in function.instructions if isinstance(each, Store)}
+    return tuple(state for state in program.states if state.name in used)
+
+
 def find_sized_input(program: Program, size: str) -> InputDecl:
     """Return the input that tells a free size: the first declared with it, else the first."""
     return next((entry for entry in program.inputs if size in (entry.shape or ())), program.inputs[0])
 
 
 def _find_sizes(function: Function) -> Iterator[str]:
-    """Yield the free sizes that draws of a function have."""
+    """Yield the free sizes that draws of a function have, and that of the batch where its rows are counted."""
     for instruction in function.instructions:
+        if isinstance(instruction, Gather) and instruction.reduce == "mean":
+            yield "batch"
         if isinstance(instruction, Random):
             yield from (size for size in instruction.shape or () if isinstance(size, str))
+
+
+def is_drawing(instruction: Instruction) -> bool:
+    """Return whether an instruction draws random numbers: a draw, a model's layers, a transform."""
+    match instruction:
+        case Random():
+            return True
+        case Forward() | Transform():
+            return instruction.draws
+        case _:
+            return False
 
 
 def is_running(instruction: Instruction) -> bool:

@@ -6,20 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compiler import Plan
-from compiler.program import (
-    Emit,
-    Evaluate,
-    Forward,
-    Function,
-    Gradient,
-    InputDecl,
-    Instruction,
-    ModeProgram,
-    Program,
-    Random,
-    Release,
-    Transform,
-)
+from compiler.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Random, Release, Transform
+from compiler.program import Function, InputDecl, ModeProgram, Program
+from compiler.settings import find_scheduled
 from compiler.shapes import UNKNOWN
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
@@ -41,19 +30,21 @@ class Pure:
     drawn: Mapping[str, Random]
     """Inputs that the step draws itself, and how."""
     left_out: tuple[str, ...]
-    """Outputs of the mode that are no function of a batch: figures that run over several."""
+    """Outputs of the mode that are no function of a batch: figures that run over several, and states."""
 
 
 def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequence[str] = ()) -> Pure:
     """Return a mode that writes nothing as a function of its inputs; ``averaged`` are the averages that have fired.
 
-    It gives ``values``, by default all outputs of the mode but running figures. Raises SpecError: GS266 a value that
-    the mode does not compute, or nothing to compute; GS265 everything that is no function of inputs of known shapes.
+    It gives ``values``, by default all outputs of the mode but running figures and states. Raises SpecError: GS266 a
+    value that the mode does not compute, or nothing to compute; GS265 everything that is no function of inputs of known
+    shapes.
     """
     function = _choose(mode, averaged, plan.spec)
     running = {value for each in function.instructions if is_running(each) for value in find_definitions(each)}
     given = next(each.values for each in function.instructions if isinstance(each, Emit))
-    outputs = tuple(dict.fromkeys(values)) or tuple(value for value in given if value not in running)
+    apart = running | {state.name for state in plan.program.states}
+    outputs = tuple(dict.fromkeys(values)) or tuple(value for value in given if value not in apart)
     _check_outputs(function, outputs, plan.spec)
     kept = tuple(_simplify(each) for each in _reach(function, outputs))
     inputs = _find_inputs(kept, outputs, plan)
@@ -65,7 +56,7 @@ def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequ
         program=_assemble(plan.program, function, kept, inputs, outputs),
         outputs=outputs,
         drawn={each.output: each for each in kept if isinstance(each, Random)},
-        left_out=() if values else tuple(value for value in given if value in running),
+        left_out=() if values else tuple(value for value in given if value in apart),
     )
 
 
@@ -149,6 +140,8 @@ def _explain_impure(instruction: Instruction) -> str:
         return "it takes a gradient"
     if isinstance(instruction, Forward) and instruction.draws:
         return f"the layers of '{instruction.model}' draw random numbers in it"
+    if any(find_scheduled(instruction)):
+        return "it follows a schedule, and a program has no steps"
     return "its value runs over many batches" if is_running(instruction) else ""
 
 

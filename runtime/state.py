@@ -38,8 +38,9 @@ class State:
     """Everything that training changes, neutral to the backend.
 
     ``arrays`` are tensors by name (``models.<model>.<tensor>``, ``optimizers.<cell>.<slot>.<tensor>``,
-    ``metrics.<mode>.<op>.<field>``); ``counters`` are counts by what they count: ``steps``, ``gates``, ``applied``. A
-    state of one backend fits a step of another, as far as it is of built-in models, optimizers and metrics.
+    ``state.<name>``, ``metrics.<mode>.<op>.<field>``); ``counters`` are counts by what they count: ``steps``,
+    ``gates``, ``applied``. A state of one backend fits a step of another, as far as it is of built-in models,
+    optimizers and metrics.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=dict[str, "Array"])

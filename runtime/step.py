@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast, final
 
 from compiler import Plan
@@ -13,6 +15,10 @@ from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.admission import check_batch, find_needed, refuse_batch
 from runtime.backend import Built
+from runtime.hyperparameters import SECTION, describe_optimizers, find_differences
+from runtime.optimizer import Optimizer
+from runtime.report import StepReport
+from runtime.reporting import Reporter
 from runtime.state import Plain, State
 
 if TYPE_CHECKING:
@@ -27,15 +33,6 @@ class StepError(SpecError):
     """Tell what went wrong while a step ran, at the place in the spec where it did."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepReport:
-    """What the last step did: its number in its mode (from 1), the mode, and the updates and averages that fired."""
-
-    step: int
-    mode: str
-    fired: tuple[str, ...]
-
-
 @final
 class Step:
     """A built training step: call it with a batch to take one step of a mode and get the outputs."""
@@ -47,6 +44,8 @@ class Step:
         self._admitted: dict[tuple[object, ...], bool] = {}
         """What batches were like that fitted, and whether nothing had to be done to their tensors."""
         self._last: str | None = None
+        declared = {each.name: each for each in built.plan.program.optimizers}
+        self._optimizers = {name: Optimizer(declared[name], each) for name, each in built.optimizers.items()}
 
     @property
     def plan(self) -> Plan:
@@ -69,9 +68,9 @@ class Step:
         return self._built.models
 
     @property
-    def optimizers(self) -> Mapping[str, object]:
-        """Return the optimizers by the name of their cell."""
-        return self._built.optimizers
+    def optimizers(self) -> Mapping[str, Optimizer]:
+        """Return the optimizers by the name of their cell: a model's, or that of the update that brings one."""
+        return MappingProxyType(self._optimizers)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -85,13 +84,11 @@ class Step:
 
     @property
     def report(self) -> StepReport:
-        """Return what the last step did; before the first, a report of step 0."""
+        """Return what the last step did, found out only now; before the first, a report of step 0."""
         if self._last is None:
             return StepReport(step=0, mode="train", fired=())
-        gated = frozenset(self._built.engine.fired(self._last))
-        functions = self._modes[self._last].functions
-        active = next(each.active for each in functions if frozenset(each.gated) == gated)
-        return StepReport(step=self._built.engine.steps(self._last), mode=self._last, fired=active)
+        engine, reporter = self._built.engine, Reporter(plan=self.plan, optimizers=self._optimizers)
+        return reporter.report(self._last, engine.steps(self._last), frozenset(engine.fired(self._last)))
 
     def __call__(self, batch: Mapping[str, object], mode: str = "train") -> dict[str, object]:
         """Take one step of a mode with a batch of arrays or tensors; return the outputs that fired.
@@ -147,17 +144,25 @@ class Step:
             "device": self.device,
         }
         sections: dict[str, Plain] = {"origin": origin, "counters": dict(state.counters)}
+        sections[SECTION] = describe_optimizers(program.optimizers, self._optimizers)
         write_checkpoint(Path(path), Checkpoint(arrays=state.arrays, sections=sections))
 
     def load(self, path: str | Path) -> None:
-        """Restore what :meth:`save` wrote, or a checkpoint of a run.
+        """Restore the state that :meth:`save` wrote, or that of a checkpoint of a run.
 
-        Raises SpecError: GS240 no checkpoint, GS241 a damaged one, GS242 one of another format, GS264 as `restore`.
+        Learning rates and other options stay what the spec says here, or what was set; a UserWarning tells where they
+        differ from those that were saved. Raises SpecError: GS240 no checkpoint, GS241 a damaged one, GS242 one of
+        another format, GS264 as `restore`.
         """
         from runtime.checkpoints import read_checkpoint
         from runtime.runs.keeping import find_state
 
-        self.restore(find_state(read_checkpoint(Path(path))))
+        checkpoint = read_checkpoint(Path(path))
+        self.restore(find_state(checkpoint))
+        now = describe_optimizers(self.plan.program.optimizers, self._optimizers)
+        told = list(find_differences(checkpoint.sections.get(SECTION), now))
+        if told:
+            warnings.warn(f"load restores no hyper-parameters: {'; '.join(told)}", stacklevel=2)
 
     def export(
         self,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from compiler.checks.context import Scene
+from compiler.checks.counts import check_counts
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
-from compiler.checks.gradients import check_bootstrap, check_targets, check_terms
+from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
 from compiler.checks.ownership import check_average_targets, check_buffer_policy, check_frozen_train, check_overlap
 from compiler.checks.swaps import check_swaps
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
@@ -22,6 +23,7 @@ OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_frozen_train,
     check_interval,
     check_clip_scope,
+    check_counts,
 )
 """Checks that hold whatever the order of ops is, so they can be made where there is none."""
 
@@ -34,6 +36,7 @@ SCENE_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
 """Checks of a whole mode, before it is known which ops fire together."""
 
 GRAPH_CHECKS: tuple[Callable[[GraphSpec, StepGraph], Iterable[Diagnostic]], ...] = (
+    check_left_targets,
     check_stale,
     check_mixed,
     check_adversary,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from compiler.cells import find_parameter_cells
 from compiler.checks.context import Scene
 from compiler.diagnose import span_of
-from compiler.ir import Derivative, GradientPath, Node
-from compiler.program import Evaluate, Ref
+from compiler.gathering import find_terms as find_terms_of
+from compiler.instructions import Evaluate
+from compiler.ir import Derivative, GradientPath, Node, StepGraph
+from compiler.operands import Ref
 from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
 from graphspec.ops import UpdateOp
 
 REGRESSIONS = frozenset({"mse", "l1", "huber"})
@@ -58,6 +62,34 @@ def check_targets(scene: Scene) -> Iterator[Diagnostic]:
         for value in derivative.values:
             if value not in values:
                 yield _unreached(scene, node, derivative, f"value '{value}'")
+
+
+def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
+    """Yield E-NO-GRADIENT for a target that only terms reach which are absent in a step in which it is updated."""
+    for name, path in graph.paths.items():
+        node = graph.nodes[name]
+        if node.derivative is None or not _lacks_terms(spec, graph, node.derivative.loss):
+            continue
+        cells = {read.cell for each in path.nodes for read in graph.nodes[each].reads}
+        for model in node.derivative.models:
+            if cells.isdisjoint(find_parameter_cells(spec)[model]):
+                yield _left(spec, node, model)
+
+
+def _lacks_terms(spec: GraphSpec, graph: StepGraph, loss: str) -> bool:
+    """Return whether some term of a loss is absent among the ops that fire together."""
+    return any(term in spec.ops and term not in graph.nodes for term in find_terms_of(spec, loss))
+
+
+def _left(spec: GraphSpec, node: Node, model: str) -> Diagnostic:
+    """Return the diagnostic of a target without a gradient in some steps."""
+    return Diagnostic(
+        code="E-NO-GRADIENT",
+        message=f"'{node.op}' has no gradient for model '{model}' in the steps in which a lazy term is absent",
+        span=span_of(spec, node.op, "update"),
+        label="only that term depends on the model",
+        help=f"update '{model}' by an op of its own that has the same clock as the term",
+    )
 
 
 def _find_reached(scene: Scene, path: GradientPath) -> tuple[frozenset[str], frozenset[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.cells import is_optimizer
+from compiler.cells import is_optimizer, is_state
 from compiler.diagnose import span_of
 from compiler.ir import StepGraph
 from compiler.passes.versions import find_unordered
@@ -14,7 +14,7 @@ from graphspec.ops import UpdateOp
 
 
 def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
-    """Yield E-UNORDERED-WRITES once for every pair of updates, averages or copies."""
+    """Yield E-UNORDERED-WRITES once for every pair of updates, averages, copies or assignments."""
     pairs: dict[tuple[str, str], str] = {}
     for cell, first, second in find_unordered(graph):
         if not is_optimizer(cell) and _is_told_here(spec, first, second):
@@ -26,8 +26,14 @@ def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagn
             message=f"'{first}' and '{second}' both write {cell} in one step, and nothing says which comes first",
             span=span_of(spec, second),
             label=f"'{first}' writes it too" + (f" ({place})" if place else ""),
-            help=f"add the losses and update once, or write `after: {first}` on '{second}'",
+            help=_help(cell, first, second),
         )
+
+
+def _help(cell: str, first: str, second: str) -> str:
+    """Return the remedy, which depends on what is written."""
+    order = f"write `after: {first}` on '{second}'"
+    return order if is_state(cell) else f"add the losses and update once, or {order}"
 
 
 def _is_told_here(spec: GraphSpec, first: str, second: str) -> bool:

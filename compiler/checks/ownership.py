@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from compiler.cells import optimizer_cell
 from compiler.checks.context import Scene
 from compiler.diagnose import span_of
-from compiler.program import Forward
+from compiler.instructions import Forward
 from graphspec.diagnostics import Diagnostic
 from graphspec.ops import CopyOp, EmaOp, ForwardOp, UpdateOp
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from compiler.cells import is_optimizer
 from compiler.difference.records import Alteration, Aspect, Both, Row
 from compiler.explain import find_instructions, tell_version
+from compiler.instructions import Instruction
 from compiler.ir import Node, StepGraph
+from compiler.operands import CellVersion
 from compiler.phrases import cells_of, describe, flags_of, kind_of
 from compiler.plan import Plan
-from compiler.program import CellVersion, Instruction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from compiler.layers.initial import fan_in_uniform
 from compiler.layers.resolved import LayerResult
 from compiler.layers.use import LayerUse
-from compiler.program import Dimension, TensorDecl
+from compiler.operands import Dimension
+from compiler.program import TensorDecl
 from compiler.shapes.tensor_type import format_shape
 from compiler.shapes.window import transposed_size, window_count
 

@@ -13,7 +13,8 @@ from compiler.layers.pooling import global_avg_pool, pool, upsample
 from compiler.layers.resolved import LayerResult, LayerTraits, ResolvedLayers
 from compiler.layers.shaping import flatten, identity, reshape
 from compiler.layers.use import LayerUse
-from compiler.program import LayerDecl, Shape
+from compiler.operands import Shape
+from compiler.program import LayerDecl
 from compiler.shapes.dimension import is_surely_unequal
 from compiler.shapes.options import Options
 from compiler.shapes.problem import Place

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compiler.program import LayerDecl, Plain, Shape, TensorDecl
+from compiler.operands import Plain, Shape
+from compiler.program import LayerDecl, TensorDecl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.layers.resolved import PURE, LayerResult, LayerTraits
-from compiler.program import Dimension, Initializer, Plain, Shape, TensorDecl
+from compiler.operands import Dimension, Plain, Shape
+from compiler.program import Initializer, TensorDecl
 from compiler.shapes.dtype import is_not_floating
 from compiler.shapes.options import Options
 from compiler.shapes.problem import Place, ShapeProblem

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import assert_never
 
 from compiler.ir import Node
+from compiler.ops.assign import lower_assign
 from compiler.ops.average import lower_copy, lower_ema
 from compiler.ops.context import Lowering
 from compiler.ops.evaluate import lower_call, lower_loss, lower_metric
 from compiler.ops.forward import lower_forward
 from compiler.ops.gradient import lower_gradient
 from compiler.ops.random import lower_random
+from compiler.ops.reading import read_states
+from compiler.ops.schedule import lower_schedule
 from compiler.ops.transform import lower_transform
 from compiler.ops.update import lower_update
 from graphspec.ops import (
+    AssignOp,
     CallOp,
     CopyOp,
     EmaOp,
@@ -23,6 +27,7 @@ from graphspec.ops import (
     MetricOp,
     Op,
     RandomOp,
+    ScheduleOp,
     TransformOp,
     UpdateOp,
 )
@@ -30,6 +35,11 @@ from graphspec.ops import (
 
 def lower_op(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
     """Return the nodes of an op, the one that carries the op's name last."""
+    return tuple(read_states(node, context.spec.state) for node in _lower(name, op, context))
+
+
+def _lower(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
+    """Return the nodes of an op as its kind makes them."""
     match op:
         case ForwardOp():
             return lower_forward(name, op, context)
@@ -37,6 +47,8 @@ def lower_op(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
             return lower_call(name, op, context)
         case RandomOp():
             return lower_random(name, op, context)
+        case ScheduleOp():
+            return lower_schedule(name, op, context)
         case LossOp():
             return lower_loss(name, op, context)
         case GradientOp():
@@ -51,5 +63,7 @@ def lower_op(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
             return lower_copy(name, op, context)
         case MetricOp():
             return lower_metric(name, op, context)
+        case AssignOp():
+            return lower_assign(name, op, context)
         case _:
             assert_never(op)

@@ -6,11 +6,13 @@ from typing import Literal
 
 from compiler.cells import buffers_of
 from compiler.facts import ModelFacts
+from compiler.instructions import Assign, Blend
 from compiler.ir import Node, Read, Write
+from compiler.operands import Scheduled
 from compiler.ops.context import Lowering
-from compiler.program import Assign, Blend
 from graphspec.graph import GraphSpec
 from graphspec.ops import CopyOp, EmaOp, Op, UpdateOp
+from graphspec.schedules import ScheduleSpec
 
 
 def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Node, ...]:
@@ -22,7 +24,7 @@ def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Node, ...]:
         place=context.place(name),
         source=op.ema,
         target=target,
-        decay=find_decay(context.spec, op),
+        decay=_find_decay(name, op, context),
         buffers=policy,
     )
     return (_follow(name, instruction, op.ema, target, context, buffers=policy != "ignore"),)
@@ -32,6 +34,14 @@ def lower_copy(name: str, op: CopyOp, context: Lowering) -> tuple[Node, ...]:
     """Return the one node of a hard target update."""
     instruction = Assign(op=name, place=context.place(name), source=op.copy_, target=op.into)
     return (_follow(name, instruction, op.copy_, op.into, context, buffers=True),)
+
+
+def _find_decay(name: str, op: EmaOp, context: Lowering) -> float | Scheduled:
+    """Return the weight of the old average per firing: a number, or what a schedule of decay or tau gives."""
+    for field, written in (("decay", op.decay), ("tau", op.tau)):
+        if isinstance(written, ScheduleSpec):
+            return context.number(written, name, field)
+    return find_decay(context.spec, op)
 
 
 def find_decay(spec: GraphSpec, op: EmaOp) -> float:
@@ -44,8 +54,13 @@ def find_decay(spec: GraphSpec, op: EmaOp) -> float:
     if op.half_life is not None:
         single = 2.0 ** (-1.0 / op.half_life.count)
     else:
-        single = op.decay if op.decay is not None else 1.0 - (op.tau or 0.0)
+        single = _plain(op.decay) if op.decay is not None else 1.0 - _plain(op.tau)
     return single**interval if op.correction == "compound" else single
+
+
+def _plain(number: float | ScheduleSpec | None) -> float:
+    """Return a number that does not change."""
+    return number if isinstance(number, int | float) else 0.0
 
 
 def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
@@ -66,7 +81,7 @@ def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
 
 def _is_steady(op: Op) -> bool:
     """Return whether an op keeps its pace from the first step to the last."""
-    return op.start is None and op.until is None
+    return op.start is None and op.until is None and not (isinstance(op, UpdateOp) and op.window > 1)
 
 
 def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal["copy", "average", "ignore"]:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from compiler.diagnose import place_in
 from compiler.facts import ModelFacts
 from compiler.ir import Use
-from compiler.program import Argument, Constant, FunctionRef, Mode, Operand, Plain, Ref
+from compiler.operands import Argument, Constant, FunctionRef, Operand, Plain, Ref, Scheduled, Setting
+from compiler.program import Mode
 from graphspec.functions import FunctionName
 from graphspec.gradient_sets import Sets
 from graphspec.graph import GraphSpec
 from graphspec.inputs import Inputs
 from graphspec.inputs import Operand as Written
 from graphspec.modes import Reach
+from graphspec.schedules import ScheduleSpec
 from graphspec.source import Plain as Read
 
 
@@ -30,8 +32,29 @@ class Lowering:
     """Where every op can run."""
     sets: Sets
     """The models that every gradient set covers."""
+    lazy: frozenset[str] = frozenset()
+    """The values that a sum does without where they are absent."""
+    gathering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The terms of what an update gathers over several steps."""
     averages: Mapping[str, str] = field(default_factory=dict[str, str])
     """Model -> the average that is evaluated in its place."""
+    scheduled: Mapping[tuple[str | int, ...], Scheduled] = field(default_factory=dict[tuple[str | int, ...], Scheduled])
+    """The numbers that change while training: the op and the place below it -> the number."""
+
+    def number(self, value: float | ScheduleSpec, *place: str | int) -> float | Scheduled:
+        """Return the number that stands in a field: a schedule as what it gives."""
+        return self.scheduled[place] if isinstance(value, ScheduleSpec) else value
+
+    def operand(self, operand: Written, *place: str | int) -> Operand:
+        """Return a reference for a string, a constant for a number or boolean, a scheduled number for a schedule."""
+        return self.scheduled[place] if isinstance(operand, ScheduleSpec) else lower_operand(operand)
+
+    def settings(self, args: Mapping[str, Read | ScheduleSpec], op: str) -> Mapping[str, Setting]:
+        """Return the arguments of an op's function with every list made a tuple."""
+        return {
+            key: self.scheduled[op, "args", key] if isinstance(value, ScheduleSpec) else freeze(value)
+            for key, value in args.items()
+        }
 
     def place(self, op: str) -> str:
         """Return where an op is declared, ``file:line:column``, or nothing for specs built in Python."""
@@ -46,16 +69,17 @@ class Lowering:
         return FunctionRef(name=name.name(self.backend), builtin=name.is_builtin)
 
 
-def lower_operand(operand: Written) -> Operand:
+def lower_operand(operand: str | bool | int | float) -> Ref | Constant:
     """Return a reference for a string, a constant for a number or boolean."""
     return Ref(name=operand) if isinstance(operand, str) else Constant(value=operand)
 
 
-def lower_inputs(inputs: Inputs) -> tuple[Argument, ...]:
-    """Return the arguments of a call: positional ones first, then those by keyword."""
-    positional = tuple(Argument(operand=lower_operand(operand)) for operand in inputs.positional)
-    keyword = tuple(Argument(operand=lower_operand(operand), name=name) for name, operand in inputs.keyword.items())
-    return positional + keyword
+def lower_inputs(op: str, inputs: Inputs, context: Lowering) -> tuple[Argument, ...]:
+    """Return the arguments of an op's call: positional ones first, then those by keyword."""
+    return tuple(
+        Argument(operand=context.operand(operand, op, "inputs", key), name=key if isinstance(key, str) else None)
+        for key, operand in inputs.items()
+    )
 
 
 def uses_of(arguments: tuple[Argument, ...], *, differentiable: bool = True) -> tuple[Use, ...]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
+from compiler.instructions import Evaluate, Instruction
 from compiler.ir import Node
-from compiler.ops.context import Lowering, freeze_options, lower_inputs, uses_of
+from compiler.operands import FunctionRef, Ref, Scheduled, Setting
+from compiler.ops.context import Lowering, lower_inputs, uses_of
 from compiler.ops.transform import transform_node
-from compiler.program import Evaluate, FunctionRef, Plain
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
 from graphspec.ops import CallOp, LossOp, MetricOp
@@ -23,15 +24,32 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Node, ...]:
     if name in context.sets:
         return (_lower_on_sets(name, op, context),)
     differentiable = op.call.name(context.backend) not in CONSTANT_CALLS
-    return (
-        _evaluate(name, "call", op.call, op.inputs, freeze_options(op.args), op.defines(name), context, differentiable),
+    node = _evaluate(
+        name, "call", op.call, op.inputs, context.settings(op.args, name), op.defines(name), context, differentiable
     )
+    return (_with_optional(node, context.lazy) if op.call.name(context.backend) == "add" else node,)
+
+
+def _with_optional(node: Node, lazy: Collection[str]) -> Node:
+    """Return the node of a sum that does without lazy terms in the steps in which they are absent."""
+    return replace(node, uses=tuple(replace(use, optional=use.value in lazy) for use in node.uses))
+
+
+def leave_out(instruction: Instruction, values: Collection[str]) -> Instruction:
+    """Return a sum without the operands that are among some values."""
+    assert isinstance(instruction, Evaluate)
+    gone = [each for each in instruction.arguments if isinstance(each.operand, Ref) and each.operand.name in values]
+    return replace(instruction, arguments=tuple(each for each in instruction.arguments if each not in gone))
 
 
 def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
     """Return the transform that `add`, `mul` and `lerp` are on gradient sets; numbers become its factors."""
     operands = op.inputs.positional
-    factors = tuple(operand for operand in operands if not isinstance(operand, str))
+    factors = tuple(
+        context.number(operand, name, "inputs", place)
+        for place, operand in enumerate(operands)
+        if not isinstance(operand, str)
+    )
     return transform_node(
         name,
         op=name,
@@ -39,19 +57,24 @@ def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
         inputs=tuple(operand for operand in operands if isinstance(operand, str)),
         models=context.sets[name],
         options={"factors": factors} if factors else {},
-        place=context.place(name),
+        context=context,
     )
 
 
 def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Node, ...]:
     """Return the one node of a loss."""
-    node = _evaluate(name, "loss", op.loss, op.inputs, freeze_options(op.args), op.defines(name), context, True)
-    return (_with_weighting(node, weight=op.weight, reduction=op.reduction),)
+    node = _evaluate(name, "loss", op.loss, op.inputs, context.settings(op.args, name), op.defines(name), context, True)
+    weight = None if op.weight is None else context.number(op.weight, name, "weight")
+    weighted = _with_weighting(node, weight=weight, reduction=op.reduction)
+    assert isinstance(weighted.instruction, Evaluate)
+    gathered = any(name in terms for terms in context.gathering.values())
+    return (replace(weighted, instruction=replace(weighted.instruction, times=op.times, gathered=gathered)),)
 
 
 def lower_metric(name: str, op: MetricOp, context: Lowering) -> tuple[Node, ...]:
     """Return the one node of a metric, whose value is no function of the weights for any gradient."""
-    node = _evaluate(name, "metric", op.metric, op.inputs, freeze_options(op.args), op.defines(name), context, False)
+    options = context.settings(op.args, name)
+    node = _evaluate(name, "metric", op.metric, op.inputs, options, op.defines(name), context, False)
     assert isinstance(node.instruction, Evaluate)
     return (replace(node, instruction=replace(node.instruction, reset=op.window)),)
 
@@ -61,13 +84,13 @@ def _evaluate(
     family: Literal["call", "loss", "metric"],
     function: FunctionName,
     inputs: Inputs,
-    options: Mapping[str, Plain],
+    options: Mapping[str, Setting],
     outputs: tuple[str, ...],
     context: Lowering,
     differentiable: bool,
 ) -> Node:
     """Return the node of a pure function."""
-    arguments = lower_inputs(inputs)
+    arguments = lower_inputs(name, inputs, context)
     instruction = Evaluate(
         op=name,
         place=context.place(name),
@@ -89,7 +112,7 @@ def _evaluate(
     )
 
 
-def _with_weighting(node: Node, *, weight: float | None, reduction: str | None) -> Node:
+def _with_weighting(node: Node, *, weight: float | Scheduled | None, reduction: str | None) -> Node:
     """Return the node of a loss with its weight and reduction."""
     assert isinstance(node.instruction, Evaluate)
     return replace(node, instruction=replace(node.instruction, weight=weight, reduction=reduction))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from compiler.cells import buffers_of
 from compiler.facts import ModelFacts
+from compiler.instructions import Forward
 from compiler.ir import Node, Read, Write
 from compiler.ops.context import Lowering, lower_inputs, uses_of
-from compiler.program import Forward
 from graphspec.ops import ForwardOp
 
 
@@ -15,7 +15,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
     owner = context.models[op.forward]
     train = _is_training(name, op, owner, context)
     model = owner if train else context.models[context.averages.get(op.forward, op.forward)]
-    arguments = lower_inputs(op.inputs)
+    arguments = lower_inputs(name, op.inputs, context)
     instruction = Forward(
         op=name,
         place=context.place(name),

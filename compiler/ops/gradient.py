@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from compiler.instructions import Gradient
 from compiler.ir import Derivative, Node, Use
 from compiler.ops.context import Lowering, lower_operand
-from compiler.program import Gradient
 from graphspec.ops import GradientOp
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from compiler.instructions import Random
 from compiler.ir import Node, Use
-from compiler.ops.context import Lowering, freeze_options
-from compiler.program import Random
+from compiler.ops.context import Lowering
 from graphspec.ops import RandomOp
 
 
@@ -17,7 +17,7 @@ def lower_random(name: str, op: RandomOp, context: Lowering) -> tuple[Node, ...]
         output=name,
         shape=op.shape,
         like=op.like,
-        options=freeze_options(op.args),
+        options=context.settings(op.args, name),
     )
     node = Node(
         id=name,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.ir import Node, Use
-from compiler.ops.context import Lowering, freeze_options
-from compiler.program import FunctionRef, Plain, Transform
+from compiler.instructions import Transform
+from compiler.ir import Node, Read, Use
+from compiler.operands import FunctionRef, Setting
+from compiler.ops.context import Lowering
 from graphspec.ops import TransformOp
+
+ON_WEIGHTS = frozenset({"clip_agc"})
+"""Built-in transforms that look at the weights as well."""
 
 
 def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Node, ...]:
@@ -18,8 +22,8 @@ def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Node
         function=context.function(op.transform),
         inputs=op.inputs,
         models=context.sets.get(op.inputs[0], ()),
-        options=freeze_options(op.args),
-        place=context.place(name),
+        options=context.settings(op.args, name),
+        context=context,
     )
     return (node,)
 
@@ -31,12 +35,20 @@ def transform_node(
     function: FunctionRef,
     inputs: tuple[str, ...],
     models: tuple[str, ...],
-    options: Mapping[str, Plain],
-    place: str,
+    options: Mapping[str, Setting],
+    context: Lowering,
 ) -> Node:
     """Return a node that maps the gradient sets ``inputs`` to the set named after the node."""
     instruction = Transform(
-        op=op, place=place, function=function, inputs=inputs, output=node, models=models, options=options
+        op=op,
+        place=context.place(op),
+        function=function,
+        inputs=inputs,
+        output=node,
+        models=models,
+        options=options,
+        weights=function.builtin and function.name in ON_WEIGHTS,
+        draws=function.builtin and _draws(function.name, inputs, options),
     )
     return Node(
         id=node,
@@ -45,5 +57,11 @@ def transform_node(
         label=f"transform {node}",
         uses=tuple(Use(value=value) for value in inputs),
         defines=(node,),
-        place=place,
+        reads=tuple(Read(cell=cell, constant=True) for cell in context.cells(models)) if instruction.weights else (),
+        place=instruction.place,
     )
+
+
+def _draws(name: str, inputs: tuple[str, ...], options: Mapping[str, Setting]) -> bool:
+    """Return whether a built-in transform draws: noise, or an order where there is more than one."""
+    return name == "noise" or (name == "pcgrad" and len(inputs) > 2 and options.get("order") != "listed")

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from compiler.cells import optimizer_cell
+from compiler.cells import optimizer_cell, window_of
+from compiler.instructions import Apply, ApplyPart, Gradient
 from compiler.ir import Derivative, Node, Read, Use, Write
+from compiler.operands import FunctionRef, Scheduled, Setting
+from compiler.ops.accumulate import Windows
 from compiler.ops.context import Lowering
+from compiler.ops.projecting import find_projections
+from compiler.ops.regularization import regularize
 from compiler.ops.transform import transform_node
-from compiler.program import Apply, ApplyPart, FunctionRef, Gradient, Plain
 from graphspec.ops import UpdateOp
 from graphspec.ops.update import ClipSpec
 
 
 def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]:
-    """Return the chain of an update: gradient (unless given), join and clip where needed, apply."""
+    """Return the chain of an update: gradient (unless given), window, penalties, join and clip where needed, apply."""
     chain = [_lower_loss(name, op, op.loss, context)] if op.loss is not None else []
     sets = {name: op.update} if op.loss is not None else _given_sets(op, context)
+    if op.window > 1:
+        windows = Windows(name, op, context)
+        sets = {windows.gather(value): models for value, models in sets.items()}
+        chain = [*(replace(each, gate=window_of(name)) for each in chain), *windows.nodes]
+    penalties, sets = regularize(name, op, sets, context)
+    chain += penalties
     whole = op.optimizer is not None or op.clip is not None
     if len(sets) > 1 and whole:
         chain.append(_join(name, sets, context))
@@ -57,33 +68,46 @@ def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> 
         inputs=tuple(sets),
         models=tuple(model for models in sets.values() for model in models),
         options={},
-        place=context.place(name),
+        context=context,
     )
 
 
 def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering) -> Node:
-    """Return the clip of an update's whole gradient set (global over its models)."""
-    return transform_node(
+    """Return the clip of an update's whole gradient set."""
+    limit = context.number(clip.limit, name, "clip", clip.kind)
+    node = transform_node(
         f"{name}.clipped",
         op=name,
-        function=FunctionRef(name="clip_value" if clip.norm is None else "clip_norm", builtin=True),
+        function=FunctionRef(name=f"clip_{clip.kind}", builtin=True),
         inputs=(gradients,),
         models=models,
-        options=_clip_options(clip),
-        place=context.place(name),
+        options=_clip_options(clip, limit),
+        context=context,
     )
+    return _counting(node, limit.optimizer) if isinstance(limit, Scheduled) and limit.optimizer is not None else node
 
 
-def _clip_options(clip: ClipSpec) -> Mapping[str, Plain]:
+def _counting(node: Node, optimizer: str) -> Node:
+    """Return a node that reads how many updates an optimizer has applied."""
+    return replace(node, reads=(*node.reads, Read(cell=optimizer_cell(optimizer), constant=True)))
+
+
+def _clip_options(clip: ClipSpec, limit: float | Scheduled) -> Mapping[str, Setting]:
     """Return the options of the clip's transform."""
-    return {"value": clip.value} if clip.norm is None else {"norm": clip.norm, "eps": clip.eps}
+    if clip.agc is not None:
+        return {"clipping": limit, "eps": clip.epsilon}
+    if clip.value is not None:
+        return {"value": limit}
+    apart: Mapping[str, Setting] = {"per": "parameter"} if clip.per == "parameter" else {}
+    return {"norm": limit, "eps": clip.epsilon, **apart}
 
 
 def _lower_apply(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> Node:
     """Return the write of an update: it steps the models' newest parameters, whoever wrote them before."""
     parts = _parts(name, op, sets)
     cells = context.cells(op.update) + tuple(optimizer_cell(part.optimizer) for part in parts)
-    instruction = Apply(op=name, place=context.place(name), parts=parts)
+    projections = tuple(find_projections(op, context))
+    instruction = Apply(op=name, place=context.place(name), parts=parts, projections=projections)
     return Node(
         id=name,
         op=name,

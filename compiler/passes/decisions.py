@@ -44,7 +44,7 @@ def explain_decisions(graph: StepGraph) -> StepGraph:
 def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     """Yield DEFER for an update with something between its gradient and its write."""
     graph, node = view.graph, view.graph.nodes[name]
-    if not (node.eager and node.uses):
+    if name not in view.chains:
         return
     chain = view.chains[name]
     last = max(view.position[gradient] for gradient in chain.gradients)

@@ -88,4 +88,4 @@ def _values(graph: StepGraph, gradient: str) -> tuple[str, ...]:
 
 def _reads_any(graph: StepGraph, name: str, cells: frozenset[str]) -> bool:
     """Return whether a node reads one of the cells."""
-    return any(read.cell in cells for read in graph.nodes[name].reads)
+    return any(read.cell in cells and not read.constant for read in graph.nodes[name].reads)

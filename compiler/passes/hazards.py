@@ -10,7 +10,7 @@ from compiler.cells import is_buffers
 from compiler.diagnose import cycle_problem
 from compiler.graph import find_cycles
 from compiler.ir import Access, Edge, Hazard, StepGraph
-from compiler.program import CellVersion
+from compiler.operands import CellVersion
 from graphspec.graph import GraphSpec
 
 
@@ -92,7 +92,7 @@ def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
     The statistics such a forward leaves belong to the version the other writer ends, whatever its buffers policy.
     """
     for cell, names in graph.writers.items():
-        statistics = [name for name in names if not graph.nodes[name].eager]
+        statistics = [name for name in names if not graph.nodes[name].eager] if is_buffers(cell) else []
         for name in names:
             for forward in statistics if graph.nodes[name].eager else ():
                 why = f"{graph.nodes[name].label} writes {cell} after all train-mode forwards of the step"

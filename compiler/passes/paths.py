@@ -79,7 +79,7 @@ def _find_derived(
     derived: set[str] = set()
     for name in _data_order(reaching, nodes, producers):
         node = nodes[name]
-        depends = any(read.cell in derivative.cells for read in node.reads) or any(
+        depends = any(read.cell in derivative.cells and not read.constant for read in node.reads) or any(
             use.differentiable and (use.value in derivative.values or producers.get(use.value) in derived)
             for use in node.uses
         )

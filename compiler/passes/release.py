@@ -16,6 +16,6 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
         last.update((use.value, name) for use in node.uses if use.value in last)
     released: dict[str, list[str]] = {}
     for value, name in last.items():
-        if value not in graph.outputs:
+        if value not in graph.outputs and value not in graph.writers:  # a cell is no value
             released.setdefault(name, []).append(value)
     return {name: tuple(values) for name, values in released.items()}

@@ -85,6 +85,9 @@ class _Scheduler:
     def run(self, order: UpdateOrder, chosen: Iterable[str]) -> tuple[str, ...]:
         """Return the sequence for updates in the chosen order, then everything else in listed order."""
         remaining = dict(order.anchors)
+        for name in (name for name in self._writes if not self._before[name]):
+            if self._is_immediate(self._graph.nodes[name]):
+                self._append(name)
         for update in chosen:
             self._prepare(update, remaining)
             for anchor in remaining.pop(update):

@@ -9,7 +9,7 @@ from itertools import pairwise
 from compiler.causality import find_writers
 from compiler.graph import Causality
 from compiler.ir import Access, Node, Read, StepGraph
-from compiler.program import CellVersion
+from compiler.operands import CellVersion
 
 
 def assign_versions(graph: StepGraph) -> StepGraph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.program import Dimension, Shape
+from compiler.operands import Dimension, Shape
 from compiler.shapes.dimension import is_surely_incompatible, is_surely_unequal, maximum
 from compiler.shapes.dtype import promote
 from compiler.shapes.function_use import FunctionUse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from compiler.program import Dimension, Shape
+from compiler.operands import Dimension, Shape
 from compiler.shapes.dimension import is_surely_incompatible, maximum
 from compiler.shapes.function_use import FunctionUse
 from compiler.shapes.tensor_type import format_shape

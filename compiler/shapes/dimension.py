@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from compiler.program import Dimension
+from compiler.operands import Dimension
 
 _LINEAR = re.compile(r"(?:(?P<factor>\d+)\*)?(?P<base>[A-Za-z_]\w*(?://\d+)?|\([^()]*\))(?P<offset>[+-]\d+)?")
 
@@ -83,6 +83,14 @@ def total(sizes: Iterable[Dimension]) -> Dimension:
         constant += offset
     terms = [str(_join(factor, base, 0)) for base, factor in factors.items() if factor]
     return add("+".join(terms), constant) if terms else constant
+
+
+def least(size: Dimension) -> int:
+    """Return a number that a size is never below, as each free dimension is at least 1."""
+    if isinstance(size, int):
+        return size
+    factor, base, offset = _split(size)
+    return max(factor + offset, 0) if base.isidentifier() else 0
 
 
 def maximum(left: Dimension, right: Dimension) -> Dimension:

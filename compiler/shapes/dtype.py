@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from compiler.program import Constant
+from compiler.operands import Constant
 from compiler.shapes.tensor_type import TensorType
 
 FLOATING = frozenset({"float16", "bfloat16", "float32", "float64"})

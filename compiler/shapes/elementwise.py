@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.program import Constant
+from compiler.operands import Constant
 from compiler.shapes.broadcasting import broadcast
 from compiler.shapes.dtype import as_float, promote
 from compiler.shapes.function_use import FunctionUse

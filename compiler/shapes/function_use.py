@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.program import Constant, Shape
+from compiler.operands import Constant, Shape
 from compiler.shapes.dtype import Argument, is_not_floating, literal_dtype
 from compiler.shapes.options import Options
 from compiler.shapes.problem import ShapeProblem

@@ -62,6 +62,7 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "cosine": loss.rows,
     "nt_xent": loss.contrastive,
     "wasserstein": loss.score,
+    "super_loss": loss.score,
     "accuracy": reduction.accuracy,
 }
 """The rule of every built-in call, loss and metric."""

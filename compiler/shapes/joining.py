@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.program import Dimension, Shape
+from compiler.operands import Dimension, Shape
 from compiler.shapes import dimension
-from compiler.shapes.dimension import add, divide, is_surely_unequal
+from compiler.shapes.dimension import add, divide, is_surely_unequal, least
 from compiler.shapes.dtype import promote
 from compiler.shapes.function_use import FunctionUse
 from compiler.shapes.tensor_type import TensorType, format_shape
@@ -67,6 +67,11 @@ def _cut_size(size: Dimension, start: int, stop: int | None) -> Dimension:
         return len(range(size)[start:stop])
     if start >= 0 and (stop is None or stop < 0):
         return add(size, (stop or 0) - start)
+    surely = least(size)
+    if stop is not None and 0 <= start < stop <= surely:
+        return stop - start
+    if stop is None and 0 < -start <= surely:
+        return -start
     return f"{size}[{start}:{'' if stop is None else stop}]"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.program import Shape
+from compiler.operands import Shape
 from compiler.shapes.dimension import is_surely_unequal, scale
 from compiler.shapes.dtype import INTEGER, is_floating, is_not_floating, promote
 from compiler.shapes.function_use import FunctionUse
@@ -77,7 +77,7 @@ def contrastive(use: FunctionUse) -> tuple[TensorType, ...]:
 
 
 def score(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type wasserstein: floating scores of any shape."""
+    """Type wasserstein and super_loss: floating scores of any shape."""
     use.require_floating(0)
     return _result(use, use.tensor(0).shape, use.tensor(0).dtype)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.program import Shape
+from compiler.operands import Shape
 from compiler.shapes.dtype import is_not_floating
 from compiler.shapes.function_use import FunctionUse
 from compiler.shapes.tensor_type import TensorType

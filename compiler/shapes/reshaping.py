@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.program import Dimension, Shape
+from compiler.operands import Dimension, Shape
 from compiler.shapes.dimension import divide, is_surely_unequal, multiply
 from compiler.shapes.problem import Place, ShapeProblem
 from compiler.shapes.tensor_type import format_shape

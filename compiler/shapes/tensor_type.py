@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.program import Shape
+from compiler.operands import Shape
 
 
 def format_shape(shape: Shape | None) -> str:

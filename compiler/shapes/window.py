@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.program import Dimension
+from compiler.operands import Dimension
 from compiler.shapes.dimension import add, divide, scale
 
 

@@ -18,9 +18,9 @@ ModeName: TypeAlias = Literal["train", "eval", "test", "infer"]
 ModeWord: TypeAlias = Literal["train", "eval", "test", "infer", "!train", "!eval", "!test", "!infer"]
 MODES: tuple[ModeName, ...] = ("train", "eval", "test", "infer")
 
-Role: TypeAlias = Literal["model", "source", "value", "loss", "gradients", "target", "update", "op"]
-"""What a reference must name: a declared model; a model or the average of an `ema`; a value or an input; the value of a
-loss or call; a gradient set; a model or a value; an update; any op."""
+Role: TypeAlias = Literal["model", "source", "value", "loss", "gradients", "target", "state", "update", "op"]
+"""What a reference must name: a declared model; a model or the average of an `ema`; a value, an input or a state; the
+value of a loss or call; a gradient set; a model or a value; a state; an update; any op."""
 
 Path: TypeAlias = tuple[str | int, ...]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from graphspec.fields import Args, Names
+from graphspec.fields import Names
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
 from graphspec.ops.base import OpBase, Reference
+from graphspec.scheduled import ScheduledArgs
 
 
 class CallOp(OpBase):
@@ -20,7 +21,7 @@ class CallOp(OpBase):
     """What it is called with: one reference, a list, or a mapping from argument names."""
     outputs: Names | None = None
     """Names of its results, where it has several; these are the values then."""
-    args: Args = {}
+    args: ScheduledArgs = {}
     """Constants it takes by keyword, such as `axis`."""
 
     @property

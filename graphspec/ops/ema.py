@@ -7,16 +7,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from graphspec.declaration import Declaration, NotBuilt, not_built, problem
+from graphspec.declaration import Declaration, NotBuilt, below, not_built, problem
 from graphspec.durations import UpdatesField
-from graphspec.fields import Share
+from graphspec.fields import is_schedule
 from graphspec.models import BufferPolicy
 from graphspec.ops.base import ModeName, OpBase, Reference
+from graphspec.scheduled import ScheduledShare
+from graphspec.schedules import ScheduleSpec
 
 
 def _plain_decay(value: object) -> object:
-    if isinstance(value, dict):
-        raise not_built("a decay that changes", help="write a number, or `half_life: 500 updates`")
+    if not is_schedule(value) and isinstance(value, dict):
+        help = "write a number, a schedule, or `half_life: 500 updates`"
+        raise not_built("a decay by `kind`", help=help)
     return value
 
 
@@ -43,11 +46,11 @@ class EmaOp(OpBase):
     """The model that is averaged."""
     into: str | None = None
     """The model that holds the average (default: a hidden one with the op's name)."""
-    decay: Annotated[Share | None, BeforeValidator(_plain_decay)] = None
+    decay: Annotated[ScheduledShare | None, BeforeValidator(_plain_decay)] = None
     """The share of the old average that is kept."""
     half_life: UpdatesField | None = None
     """After how long half of the old average is gone: updates of the source, or time in any other unit."""
-    tau: Share | None = None
+    tau: ScheduledShare | None = None
     """The share of the new weights that is taken: 1 - decay."""
     interval_correction: Literal["compound", "none"] | None = None
     """Whether `every: k` raises the decay to the power k (default: compound for half_life, none for decay and tau)."""
@@ -72,7 +75,15 @@ class EmaOp(OpBase):
             found = " and ".join(f"`{name}`" for name in given) or "none of them"
             help = "`decay: 0.999`, `half_life: 500 updates` or `tau: 0.005`"
             raise problem("GS053", f"an ema has exactly one of {', '.join(rates)}; found {found}", help=help, at="key")
+        self._check_correction()
         return self
+
+    def _check_correction(self) -> None:
+        """Refuse to raise a decay to a power that is another at every firing."""
+        if self.interval_correction == "compound" and isinstance(self.decay or self.tau, ScheduleSpec):
+            message = "`interval_correction: compound` goes with a decay that does not change, found a schedule"
+            help = "let the schedule give the decay of each firing, and leave `interval_correction` out"
+            raise below(("interval_correction",), problem("GS053", message, help=help))
 
     @property
     def kind(self) -> Literal["ema"]:

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Tag
 from graphspec.declaration import below, not_built, problem
 from graphspec.ops import (
     KINDS,
+    AssignOp,
     CallOp,
     CopyOp,
     EmaOp,
@@ -19,13 +20,14 @@ from graphspec.ops import (
     MetricOp,
     OpBase,
     RandomOp,
+    ScheduleOp,
     TransformOp,
     UpdateOp,
 )
 from graphspec.suggestions import closest
 from graphspec.wording import enumerate_names
 
-NOT_BUILT = ("schedule", "adapt", "assign", "repeat", "choose", "sometimes")
+NOT_BUILT = ("adapt", "repeat", "choose", "sometimes")
 """Kinds that the language has and this version does not execute."""
 
 SECOND = ("loss", "copy")
@@ -91,13 +93,15 @@ OpField = Annotated[
     Annotated[ForwardOp, Tag("<forward>")]
     | Annotated[CallOp, Tag("<call>")]
     | Annotated[RandomOp, Tag("<random>")]
+    | Annotated[ScheduleOp, Tag("<schedule>")]
     | Annotated[LossOp, Tag("<loss>")]
     | Annotated[GradientOp, Tag("<gradient>")]
     | Annotated[TransformOp, Tag("<transform>")]
     | Annotated[UpdateOp, Tag("<update>")]
     | Annotated[EmaOp, Tag("<ema>")]
     | Annotated[CopyOp, Tag("<copy>")]
-    | Annotated[MetricOp, Tag("<metric>")],
+    | Annotated[MetricOp, Tag("<metric>")]
+    | Annotated[AssignOp, Tag("<assign>")],
     Discriminator(_tag),
     BeforeValidator(_check),
 ]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator
+from pydantic import model_validator
 
-from graphspec.declaration import NotBuilt, not_built
-from graphspec.fields import Args, Number
+from graphspec.declaration import below, problem
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
-from graphspec.ops.base import Every, OpBase, Reference
-
-
-def _refuse_every(value: object) -> object:
-    raise not_built("`every` on a loss (a lazy term)", help="write `every` on the update that uses it")
+from graphspec.ops.base import OpBase, Reference
+from graphspec.scheduled import ScheduledArgs, ScheduledNumber
 
 
 class LossOp(OpBase):
@@ -25,14 +21,32 @@ class LossOp(OpBase):
     """The loss: a name of the library, `pkg.mod:fn`, or one path per backend."""
     inputs: Inputs = Inputs()
     """What it is given, predictions before targets; numbers stand for tensors filled with them."""
-    args: Args = {}
+    args: ScheduledArgs = {}
     """Constants it takes by keyword, such as `axis`."""
     reduction: Literal["mean", "sum", "none"] | None = None
     """How the elements are combined (default: the loss's own, a mean over elements for most)."""
-    weight: Number | None = None
-    """A constant factor."""
-    lazy: NotBuilt = None
-    every: Annotated[Every | None, BeforeValidator(_refuse_every)] = None
+    weight: ScheduledNumber | None = None
+    """A factor."""
+    lazy: Literal["scale", "none"] = "scale"
+    """Whether a loss that runs at every n-th step counts n times there, so that it weighs as much as in every step."""
+
+    @model_validator(mode="after")
+    def _check_every(self) -> LossOp:
+        if isinstance(self.every, str) and self.lazy == "scale":
+            help = "write the number of steps, as in `every: 16`, or `lazy: none` for a loss that is not made larger"
+            message = "a loss with a clock counts as often as it was left out, so it needs a number of steps"
+            raise below(("every",), problem("GS057", message, help=help))
+        return self
+
+    @property
+    def times(self) -> int:
+        """Return how often the loss counts in the steps in which it runs."""
+        return self.every if isinstance(self.every, int) and self.lazy == "scale" else 1
+
+    @property
+    def is_lazy(self) -> bool:
+        """Return whether the loss is absent from some steps, so that sums do without it there."""
+        return self.every not in (None, 1) or self.start is not None or self.until is not None
 
     @property
     def kind(self) -> Literal["loss"]:

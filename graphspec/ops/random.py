@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 from pydantic import model_validator
 
 from graphspec.declaration import problem
-from graphspec.fields import Args, Shape
+from graphspec.fields import Shape
 from graphspec.ops.base import OpBase, Reference
+from graphspec.scheduled import ScheduledArgs
 
 Distribution: TypeAlias = Literal["normal", "uniform", "bernoulli", "permutation", "randint"]
 
@@ -26,7 +27,7 @@ class RandomOp(OpBase):
     """The sizes of the result; `batch` is that of the step's inputs."""
     like: str | None = None
     """A value whose sizes the result has."""
-    args: Args = {}
+    args: ScheduledArgs = {}
     """Parameters of the distribution, such as `std`."""
 
     @model_validator(mode="after")

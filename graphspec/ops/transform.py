@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from graphspec.fields import Args, Names
+from graphspec.fields import Names
 from graphspec.functions import FunctionName
 from graphspec.ops.base import OpBase, Reference
+from graphspec.scheduled import ScheduledArgs
 
 
 class TransformOp(OpBase):
@@ -17,7 +18,7 @@ class TransformOp(OpBase):
     """The function: a name of the library, `pkg.mod:fn`, or one path per backend."""
     inputs: Names
     """The gradient sets it is given."""
-    args: Args = {}
+    args: ScheduledArgs = {}
     """Constants it takes by keyword, such as `norm`."""
 
     @property

@@ -7,17 +7,15 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from graphspec.declaration import Declaration, NotBuilt, not_built, problem
-from graphspec.fields import Names, NumberFromZero, PositiveNumber
+from graphspec.accumulation import AccumulateField
+from graphspec.constraints import Constraints
+from graphspec.declaration import Declaration, NotBuilt, below, not_built, problem
+from graphspec.fields import Names, NumberFromZero
 from graphspec.ops.base import ModeName, OpBase, Reference
 from graphspec.optimizers import OptimizerSpec
+from graphspec.scheduled import OwnPositive
+from graphspec.schedules import ScheduleSpec
 from graphspec.words import describe
-
-
-def _only_global(value: object) -> object:
-    if value == "parameter":
-        raise not_built("`per: parameter`", help="leave `per` out: the norm is then that of all gradients together")
-    return value
 
 
 def _only_error(value: object) -> object:
@@ -27,34 +25,55 @@ def _only_error(value: object) -> object:
 
 
 class ClipSpec(Declaration):
-    """Clip gradients before the optimizer sees them: `{norm: 1.0}` or `{value: 0.5}`."""
+    """Clip gradients before the optimizer sees them: `{norm: 1.0}`, `{value: 0.5}` or `{agc: 0.01}`."""
 
-    norm: PositiveNumber | None = None
-    """The longest the gradients of all models of the update may be together."""
-    value: PositiveNumber | None = None
+    norm: OwnPositive | None = None
+    """The longest the gradients may be: those of all models of the update together, or each by itself."""
+    value: OwnPositive | None = None
     """The largest absolute value of an element."""
-    eps: NumberFromZero = 0.0
-    """Added to the norm before dividing by it; `torch.nn.utils.clip_grad_norm_` has 1e-6."""
-    per: Annotated[Literal["global"], BeforeValidator(_only_global)] = "global"
-    """Over what the norm is taken."""
-    agc: NotBuilt = None
+    agc: OwnPositive | None = None
+    """The longest the gradient of a unit may be, as a multiple of the unit's weights: adaptive gradient clipping."""
+    eps: NumberFromZero | None = None
+    """With `norm`: added to the norm before dividing by it (0; `torch.nn.utils.clip_grad_norm_` has 1e-6).
+    With `agc`: the least that the norm of a unit's weights counts (0.001)."""
+    per: Literal["global", "parameter"] = "global"
+    """Over what a norm is taken: all gradients of the update, or those of one parameter, as Keras' `clipnorm` does."""
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_numbers(cls, value: object) -> object:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            help = f"write `clip: {{norm: {value}}}` or `clip: {{value: {value}}}`"
+            help = f"write `clip: {{norm: {value}}}`, `clip: {{value: {value}}}` or `clip: {{agc: {value}}}`"
             raise problem("GS041", f"expected a mapping as `clip`, found {describe(value)}", help=help)
         return value
 
     @model_validator(mode="after")
     def _check(self) -> ClipSpec:
-        if (self.norm is None) == (self.value is None):
-            found = "neither" if self.norm is None else "both"
-            raise problem(
-                "GS053", f"clip has a `norm` or a `value`, found {found}", help="write `clip: {norm: 1.0}`", at="key"
-            )
+        limits = {"norm": self.norm, "value": self.value, "agc": self.agc}
+        written = [name for name, limit in limits.items() if limit is not None]
+        if len(written) != 1:
+            found = " and ".join(f"`{name}`" for name in written) or "none of them"
+            message = f"clip has one of `norm`, `value` and `agc`, found {found}"
+            raise problem("GS053", message, help="write `clip: {norm: 1.0}`", at="key")
+        if self.per == "parameter" and self.norm is None:
+            message = f"`per: parameter` goes with `norm`, found `{written[0]}`"
+            raise problem("GS053", message, help="take `per` away: there is no norm of all gradients here", at="key")
         return self
+
+    @property
+    def kind(self) -> Literal["norm", "value", "agc"]:
+        """Return by what is clipped."""
+        return "norm" if self.norm is not None else "value" if self.value is not None else "agc"
+
+    @property
+    def limit(self) -> float | ScheduleSpec:
+        """Return what is written under the kind."""
+        return next(each for each in (self.norm, self.value, self.agc) if each is not None)
+
+    @property
+    def epsilon(self) -> float:
+        """Return `eps`, or its default."""
+        return self.eps if self.eps is not None else 0.001 if self.kind == "agc" else 0.0
 
 
 class UpdateOp(OpBase):
@@ -76,8 +95,10 @@ class UpdateOp(OpBase):
     """When the weights are written: as early as is right, at the end, or at once (an error where that is wrong)."""
     missing: Annotated[Literal["error"], BeforeValidator(_only_error)] = "error"
     """What to do with a parameter that the loss does not reach."""
-    accumulate: NotBuilt = None
-    constraint: NotBuilt = None
+    accumulate: AccumulateField | None = None
+    """How many steps' gradients become one update: a number, or `{steps, reduce}`."""
+    constraint: Constraints | None = None
+    """What all parameters of this update are projected onto, in place of the constraints of its models."""
     on_overflow: NotBuilt = None
     shared: NotBuilt = None
     reduce: NotBuilt = None
@@ -89,7 +110,27 @@ class UpdateOp(OpBase):
             found = "neither" if self.loss is None else "both"
             help = "`loss: my_loss`, or `gradients: my_gradients` from a `gradient` or `transform` op"
             raise problem("GS053", f"an update has a `loss` or `gradients`, found {found}", help=help, at="key")
+        self._check_clock()
         return self
+
+    def _check_clock(self) -> None:
+        """Refuse a clip that follows the updates of several optimizers."""
+        if self.clip is None or self.is_single:
+            return
+        limit = self.clip.limit
+        if isinstance(limit, ScheduleSpec) and limit.clock == "updates":
+            message = "this update has several optimizers, and `clock: updates` counts those of one"
+            raise below(("clip", self.clip.kind), problem("GS053", message, help="write `clock: steps`"))
+
+    @property
+    def is_single(self) -> bool:
+        """Return whether one optimizer makes the whole update."""
+        return self.optimizer is not None or len(self.update) == 1
+
+    @property
+    def window(self) -> int:
+        """Return how many steps' gradients become one update."""
+        return 1 if self.accumulate is None else self.accumulate.steps
 
     @property
     def kind(self) -> Literal["update"]:

@@ -13,6 +13,7 @@ from graphspec.modes import Reach, find_reaches
 from graphspec.ops import (
     MODES,
     CallOp,
+    ClipSpec,
     EmaOp,
     ForwardOp,
     LossOp,
@@ -56,6 +57,8 @@ def _find_defaults(name: str, op: Op, context: _Context) -> dict[str, object]:
             found["train"] = op.forward in context.updated and "train" in context.reaches[name].modes
         case EmaOp():
             found["interval_correction"] = op.correction
+        case UpdateOp(clip=ClipSpec(eps=None) as clip):
+            found["clip"] = clip.model_copy(update={"eps": clip.epsilon})
         case _:
             pass
     return found

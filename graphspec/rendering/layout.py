@@ -15,7 +15,7 @@ from graphspec.rendering.scalars import quote, spell_scalar
 from graphspec.rendering.spelling import Tree
 
 WIDTH = 120
-OPENED = frozenset(("inputs", "models", "ops", "data"))
+OPENED = frozenset(("inputs", "state", "models", "ops", "data"))
 """Sections whose parts are always on lines of their own."""
 
 _INDENT = "  "

@@ -14,7 +14,7 @@ from graphspec.functions import PerBackend
 from graphspec.inputs import Inputs
 from graphspec.layers import LAYERS, Layer
 from graphspec.models import ModelSpec
-from graphspec.ops import Output
+from graphspec.ops import Output, ScheduleOp
 from graphspec.ops.base import OpBase
 from graphspec.optimizers import OptimizerSpec
 from graphspec.options import find_defaults
@@ -106,7 +106,12 @@ def _spell_op(op: OpBase) -> Tree:
     fields = {key: (name, item) for key, name, item in _find_fields(op)}
     common = OpBase.model_fields
     ordered = sorted(fields, key=lambda key: fields[key][0] in common)
-    return {key: _spell_names(key, fields[key][1]) for key in ordered}
+    spelled = {
+        key: _spell_names(key, fields[key][1])
+        for key in ordered
+        if not (key == "schedule" and isinstance(op, ScheduleOp))
+    }
+    return {**_spell_curve(op.curve), **spelled} if isinstance(op, ScheduleOp) else spelled
 
 
 def _spell_names(key: str, value: object) -> Tree:
@@ -136,7 +141,7 @@ def _spell_optimizer(optimizer: OptimizerSpec) -> Tree:
     return {**kind, **{key: spell(item) for key, item in optimizer.resolved().items()}}
 
 
-def _spell_curve(curve: CurveSpec) -> Tree:
+def _spell_curve(curve: CurveSpec) -> dict[str, Tree]:
     """Return a schedule with the defaults of its kind."""
     written = curve.written()
     spelled: dict[str, Tree] = {"schedule": curve.schedule}

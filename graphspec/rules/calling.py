@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from graphspec.diagnostics import Diagnostic
-from graphspec.fields import Value
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
 from graphspec.library import FUNCTIONS, NOT_BUILT, Family, Signature
 from graphspec.names import is_path
 from graphspec.ops import CallOp, LossOp, MetricOp, Op, RandomOp, TransformOp
 from graphspec.rules.options import check_options
+from graphspec.scheduled import ArgValue
 from graphspec.scope import Scope
 from graphspec.suggestions import closest
 from graphspec.wording import count, enumerate_names
@@ -29,7 +29,7 @@ class Use:
     family: Family
     name: str
     inputs: Inputs
-    args: Mapping[str, Value]
+    args: Mapping[str, ArgValue]
 
     @property
     def title(self) -> str:
@@ -67,7 +67,7 @@ def _find_use(name: str, op: Op) -> Use | None:
             return None
 
 
-def _use(op: str, family: Family, function: FunctionName, inputs: Inputs, args: Mapping[str, Value]) -> Use | None:
+def _use(op: str, family: Family, function: FunctionName, inputs: Inputs, args: Mapping[str, ArgValue]) -> Use | None:
     if not function.is_builtin:
         return None
     return Use(op=op, family=family, name=function.given[0], inputs=inputs, args=args)

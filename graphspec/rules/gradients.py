@@ -37,6 +37,8 @@ def check_sets(scope: Scope) -> Iterator[Diagnostic]:
     for name, op in scope.sound_ops():
         for reference in op.operands():
             yield from _check_set(scope, name, op, reference)
+        if isinstance(op, CallOp) and name in scope.sets:
+            yield from _check_terms(scope, name, op)
     for index, name in enumerate(scope.spec.outputs or ()):
         if name in scope.sets:
             message = f"`outputs` must name tensors, found '{name}', a gradient set"
@@ -56,6 +58,15 @@ def _check_set(scope: Scope, name: str, op: Op, reference: Reference) -> Iterato
         message = f"{field} must name a tensor, found '{reference.name}', a gradient set"
         help = f"gradient sets go into `transform`, `update`, and the calls {enumerate_names(ON_GRADIENTS)}"
     yield scope.report("GS117", message, ("ops", name, *reference.path), help=help)
+
+
+def _check_terms(scope: Scope, name: str, op: CallOp) -> Iterator[Diagnostic]:
+    """Refuse numbers among what is added or subtracted: sets have factors, but no constant terms."""
+    for index, operand in enumerate(op.inputs.positional if op.call.name("torch") in ("add", "sub") else ()):
+        if not isinstance(operand, str):
+            message = f"`inputs` of op '{name}' must name gradient sets, found the number {operand}"
+            help = "a number is a factor of gradients: `call: mul`"
+            yield scope.report("GS117", message, ("ops", name, "inputs", index), help=help)
 
 
 def _takes_sets(op: Op) -> bool:

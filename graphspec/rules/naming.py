@@ -20,7 +20,7 @@ def check_spelling(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def check_clashes(scope: Scope) -> Iterator[Diagnostic]:
-    """Refuse a second declaration of a name: inputs, models, ops and values share one namespace."""
+    """Refuse a second declaration of a name: inputs, states, models, ops and values share one namespace."""
     for entries in scope.entries.values():
         yield from _check_clash(scope, entries)
 
@@ -29,5 +29,5 @@ def _check_clash(scope: Scope, entries: tuple[Entry, ...]) -> Iterable[Diagnosti
     first, *others = entries
     for other in others:
         message = f"'{other.name}' is declared twice: as {first.role}{scope.place(first)} and as {other.role}"
-        help = "inputs, models, ops and values share one namespace: rename one of them"
+        help = "inputs, states, models, ops and values share one namespace: rename one of them"
         yield scope.report("GS101", message, other.path, key=other.is_key, label="declared again here", help=help)

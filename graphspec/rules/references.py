@@ -24,8 +24,9 @@ class Wanted:
 _VALUE_HELP = "declare it under `inputs:`, write the op that defines it, or fix the name"
 _MODEL = Wanted(noun="a model", facets=("model",), code="GS103", help="declare it under `models:` or fix the name")
 _SOURCE = Wanted(noun="a model", facets=("model", "average"), code="GS103", help=_MODEL.help)
-_VALUE = Wanted(noun="a value", facets=("input", "value"), code="GS104", help=_VALUE_HELP)
+_VALUE = Wanted(noun="a value", facets=("input", "state", "value"), code="GS104", help=_VALUE_HELP)
 _TARGET = Wanted(noun="a model or a value", facets=("model", "input", "value"), code="GS104", help=_VALUE_HELP)
+_STATE = Wanted(noun="a state", facets=("state",), code="GS104", help="declare it under `state:` or fix the name")
 _OP = Wanted(noun="an op", facets=("op",), code="GS105", help="write the name of an op, or leave it out")
 _UPDATE = Wanted(noun="an update", facets=("update",), code="GS105", help="write a number, or the name of an update")
 
@@ -36,6 +37,7 @@ WANTED: Mapping[Role, Wanted] = {
     "loss": _VALUE,
     "gradients": _VALUE,
     "target": _TARGET,
+    "state": _STATE,
     "op": _OP,
     "update": _UPDATE,
 }
@@ -98,4 +100,4 @@ def _explain(entry: Entry, wanted: Wanted) -> str:
         return "write the name of a model, as declared under `models:`"
     if wanted is _VALUE and not frozenset(("model", "average")).isdisjoint(entry.facets):
         return "call the model in a `forward` op and use that op's name"
-    return "write the name of an input, or of an op that has a value" if wanted is _VALUE else wanted.help
+    return "write the name of an input or a state, or of an op that has a value" if wanted is _VALUE else wanted.help

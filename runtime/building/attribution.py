@@ -6,7 +6,8 @@ import traceback
 from collections.abc import Iterable, Iterator
 from types import FrameType
 
-from compiler.program import Evaluate, Forward, Instruction, Program, Transform
+from compiler.instructions import Evaluate, Forward, Instruction, Transform
+from compiler.program import Program
 from graphspec.diagnostics import Span
 from graphspec.graph import GraphSpec
 from runtime.building.loaded import Loaded
@@ -56,10 +57,12 @@ def find_caller(frame: FrameType | None, loaded: Loaded[object]) -> tuple[FrameT
 
 def find_arguments(frame: FrameType, op: str, loaded: Loaded[object]) -> Iterator[tuple[Call, str, object]]:
     """Yield what the calls of an op are given, as (instruction, name, value), out of a frame of the emitted module."""
-    for instruction in find_instructions(loaded.program):
+    names = loaded.emitted.names
+    running = (each for each in find_functions(loaded.program) if names.function(each.name) == frame.f_code.co_name)
+    for instruction in (instruction for function in running for instruction in function.instructions):
         if isinstance(instruction, (Forward, Evaluate, Transform)) and instruction.op == op:
             for name in find_uses(instruction):
-                yield instruction, name, frame.f_locals.get(loaded.emitted.names.value(name))
+                yield instruction, name, frame.f_locals.get(names.value(name))
 
 
 def find_instructions(program: Program) -> Iterator[Instruction]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from compiler.program import Gradient
+from compiler.instructions import Gradient
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.building.attribution import (
@@ -23,6 +23,8 @@ from runtime.frames import describe, raised_in
 from runtime.step import StepError
 
 T = TypeVar("T")
+FILES = frozenset({"GS271", "GS272"})
+"""What is told of files of weights."""
 
 
 class Framework(ABC):
@@ -55,7 +57,7 @@ class Framework(ABC):
 
 @runtime_checkable
 class Finding(Protocol):
-    """What the checks of a debug build raise."""
+    """What the checks of a debug build raise, and what reads files of weights."""
 
     code: str
     op: str
@@ -73,6 +75,13 @@ def call_checked(loaded: Loaded[T], spec: GraphSpec, framework: Framework, funct
     raise StepError([found], spec.texts())
 
 
+def tell_finding(finding: Finding, spec: GraphSpec) -> Diagnostic:
+    """Return what was found as a diagnostic; of a file of weights at the place that names it."""
+    is_file = finding.code in FILES and finding.op in spec.models
+    span = spec.span("models", finding.op, "weights") if is_file else find_span(spec, finding.op)
+    return Diagnostic(code=finding.code, message=finding.message, span=span, notes=finding.notes, help=finding.remedy)
+
+
 def diagnose(error: Exception, loaded: Loaded[object], spec: GraphSpec, framework: Framework) -> Diagnostic:
     """Return what to tell the user of an error raised inside the emitted module.
 
@@ -80,8 +89,7 @@ def diagnose(error: Exception, loaded: Loaded[object], spec: GraphSpec, framewor
     where a loss does not reach all it is differentiated by; GS261 and GS262 from the checks of a debug build.
     """
     if isinstance(error, Finding):
-        span = find_span(spec, error.op)
-        return Diagnostic(code=error.code, message=error.message, span=span, notes=error.notes, help=error.remedy)
+        return tell_finding(error, spec)
     op = framework.find_op(error, loaded)
     return _Failure(error=error, loaded=loaded, spec=spec, framework=framework, op=op).tell()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.program import Dimension, Emit, Evaluate, Forward, Function, Instruction, Program, Random
+from compiler.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
+from compiler.operands import Dimension
+from compiler.program import Function, Program
 from runtime.effects import find_definitions, find_uses
 
 
@@ -23,10 +25,10 @@ def find_forwards(program: Program, known: frozenset[str]) -> Program:
 
 def _find_forwards(function: Function, program: Program, known: frozenset[str]) -> Function:
     """Return a function's forwards, pure ops and draws whose inputs are all known."""
-    defined = {entry.name for entry in program.inputs}
+    defined = {entry.name for entry in (*program.inputs, *program.states)}
     kept: list[Instruction] = []
     for instruction in function.instructions:
-        is_known = isinstance(instruction, (Evaluate, Random)) or (
+        is_known = isinstance(instruction, (Evaluate, Random, Schedule)) or (
             isinstance(instruction, Forward) and instruction.model in known
         )
         if is_known and defined.issuperset(find_uses(instruction)):

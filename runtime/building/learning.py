@@ -9,7 +9,8 @@ from typing import Generic, Literal, TypeVar
 
 from compiler import Observations, Observed, Plan, compile_step
 from compiler.facts import find_root
-from compiler.program import Forward, ModelDecl, Program
+from compiler.instructions import Forward
+from compiler.program import ModelDecl, Program
 from compiler.shapes import TensorType
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.models import Traits

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
+from compiler.instructions import Evaluate, Forward, Instruction
+from compiler.operands import Dimension, Ref
 from compiler.plan import Plan
-from compiler.program import Dimension, Evaluate, Forward, Instruction, LayerDecl, Program, Ref
+from compiler.program import LayerDecl, Program
 
 _WHOLE = frozenset({"int64", "int32", "uint8"})
 _SAME_ELEMENTS = frozenset({"reshape", "permute", "stop"})

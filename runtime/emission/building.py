@@ -6,7 +6,8 @@ import ast
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from compiler.program import Gate, ModelDecl, Plain, Program
+from compiler.operands import Plain
+from compiler.program import Gate, ModelDecl, Program
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft, Global
 from runtime.emission.flow import DRAWING_LAYERS, has_layer
@@ -14,7 +15,11 @@ from runtime.emission.measuring import construct_metric, registration
 from runtime.emission.names import Names
 from runtime.emission.needs import Needs, are_tied, find_metrics, find_needs
 from runtime.emission.optimizers import construct_optimizer
+from runtime.emission.patterns import find_frozen, frozen_global, pattern_globals
+from runtime.emission.scheduling import scheduled_globals
+from runtime.emission.states import initial_lines
 from runtime.emission.text import Block, Code, Line
+from runtime.emission.windows import window_globals, window_registration
 
 WIDEST = 100
 """Characters of names per ``global`` statement, which has no way to be broken over lines."""
@@ -35,10 +40,12 @@ def emit_build(draft: Draft) -> Block:
     made = syntax.call("make_models", *(syntax.name(each) for each in ("seed", "device", "dtype")), _given())
     making: tuple[Code, ...] = (
         Line(statement=syntax.perform(syntax.call("MODELS.update", made))),
+        *initial_lines(program, dialect),
         *(_assignment(each) for each in assigned),
         *_attach_lines(program, draft.names),
         *dialect.last_lines(draft, find_needs(program)),
         *_registration(program, draft.names),
+        *window_registration(draft),
         *registration(draft),
     )
     body = (*_global_lines(assigned), *dialect.place(making))
@@ -83,9 +90,12 @@ def _globals(draft: Draft) -> Iterator[Global]:
     for covers, model in needs.parts:
         part = _places(covers, model, names) if are_tied(covers, program) else _slice(covers, model, names)
         yield Global(name=names.part(covers, model), value=part)
+    yield from pattern_globals(draft)
     for optimizer in program.optimizers:
         value = construct_optimizer(optimizer, draft)
         yield Global(name=names.optimizer(optimizer.name), value=value, place=(optimizer.name, optimizer.place))
+    yield from window_globals(draft)
+    yield from scheduled_globals(draft)
     if needs.random:
         kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"
         yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
@@ -106,7 +116,11 @@ def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialec
     yield Global(name=names.model(model.name), value=read, place=place)
     if model.name in needs.parameters:
         is_open = model.kind == "class" and model.name in needs.differentiated
-        yield Global(name=names.parameters(model.name), value=dialect.parameters(model, variable, chosen=is_open))
+        stepped = dialect.parameters(model, variable, chosen=is_open)
+        if find_frozen(model):
+            yield frozen_global(model, names, dialect)
+            stepped = syntax.call("without", stepped, syntax.name(names.frozen(model.name)))
+        yield Global(name=names.parameters(model.name), value=stepped)
     if model.name in needs.weights:
         yield Global(name=names.weights(model.name), value=dialect.parameters(model, variable, chosen=False))
     if model.name in needs.buffers:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-Value: TypeAlias = None | bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"]
+from compiler.operands import Setting
+
+Value: TypeAlias = Setting
 
 PAIRS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
 """Options (height, width) of layers that read better as one number where both are equal."""

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import ast
 
-from compiler.program import Evaluate, LayerDecl, Plain
+from compiler.instructions import Evaluate
+from compiler.operands import Setting
+from compiler.program import LayerDecl
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect
-from runtime.emission.scope import Scope
+from runtime.emission.scope import Scope, setting
 
 
 def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> ast.expr:
     """Return the call of a built-in function on its operands."""
     call = scope.dialect.call(instruction, scope)
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
-    between = [syntax.literal(value) for value in call.first]
-    after = [syntax.literal(value) for value in call.positional]
-    keywords = {name: syntax.literal(value) for name, value in call.keywords.items()}
+    between = [setting(value, scope) for value in call.first]
+    after = [setting(value, scope) for value in call.positional]
+    keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
     return syntax.call(call.path, first, *between, *rest, *after, **keywords)
 
 
-def options_of(instruction: Evaluate) -> dict[str, Plain]:
+def options_of(instruction: Evaluate) -> dict[str, Setting]:
     """Return the options of a built-in function, how a loss is reduced among them."""
     reduced = {} if instruction.reduction is None else {"reduction": instruction.reduction}
     return {**instruction.options, **reduced}

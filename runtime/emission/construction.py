@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.program import Initializer, ModelDecl
+from compiler.program import Initializer, ModelDecl, Program
 from runtime.emission import syntax
 from runtime.emission.callees import layer_stack
 from runtime.emission.dialect import Draft
@@ -13,6 +13,8 @@ from runtime.emission.text import Block, Code, Line
 
 MADE = "made"
 """The local dictionary of the models made so far."""
+WEIGHTS = "WEIGHTS"
+"""The dictionary of the files that weights are read from, by model."""
 
 
 def emit_models(draft: Draft, provided: frozenset[str]) -> Block:
@@ -32,7 +34,27 @@ def _emit_model(model: ModelDecl, draft: Draft) -> Block:
     """Return the lines that make one model unless it was given."""
     absent = ast.Compare(left=syntax.constant(model.name), ops=[ast.NotIn()], comparators=[syntax.name(MADE)])
     header = Line(statement=syntax.when(absent), op=model.name, place=model.place)
-    return Block(header=header, body=tuple(_make_lines(model, draft)))
+    return Block(header=header, body=(*_make_lines(model, draft), *_weight_blocks(model)))
+
+
+def _weight_blocks(model: ModelDecl) -> Iterator[Block]:
+    """Yield the lines that read a model's file of weights, unless somebody took it out of the list of files."""
+    if model.weights is not None:
+        name, files = syntax.constant(model.name), syntax.name(WEIGHTS)
+        is_listed = ast.Compare(left=name, ops=[ast.In()], comparators=[files])
+        made = syntax.item(syntax.name(MADE), name)
+        read = syntax.perform(syntax.call("load_weights", made, name, syntax.item(files, name)))
+        header = Line(statement=syntax.when(is_listed), op=model.name, place=model.place)
+        yield Block(header=header, body=(Line(statement=read, op=model.name, place=model.place),))
+
+
+def weights_register(program: Program, provided: frozenset[str]) -> Iterator[Line]:
+    """Yield ``WEIGHTS = {"net": "net.safetensors"}``, where some model that is made starts from a file."""
+    files = {each.name: each.weights for each in program.models if each.weights is not None}
+    named = {name: syntax.constant(file) for name, file in files.items() if name not in provided}
+    if named:
+        comment = "read by make_models; relative paths start from the working directory"
+        yield Line(statement=syntax.assign(WEIGHTS, syntax.dictionary(named)), comment=comment)
 
 
 def _make_lines(model: ModelDecl, draft: Draft) -> Iterator[Code]:

@@ -6,28 +6,31 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from compiler.cells import is_optimizer
-from compiler.program import (
+from compiler.cells import is_optimizer, is_state
+from compiler.instructions import (
     Apply,
     Assign,
     Blend,
-    CellVersion,
+    Collect,
     Emit,
     Evaluate,
     Forward,
-    Function,
+    Gather,
     Gradient,
-    InputDecl,
     Instruction,
     InstructionBase,
     Random,
     Release,
+    Schedule,
+    Store,
     Transform,
 )
+from compiler.operands import CellVersion
+from compiler.program import Function, InputDecl
 from runtime.effects import find_definitions, find_uses
 from runtime.emission import syntax
 from runtime.emission.paths import find_through
-from runtime.emission.scope import Lowered, Scope, line_of, parameter_list
+from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, read
 from runtime.emission.text import Line
 
 WRITERS: Mapping[type[InstructionBase], str] = {Apply: "update", Blend: "ema", Assign: "copy"}
@@ -74,7 +77,7 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
     """Yield the check of what an instruction made or wrote."""
     op = syntax.constant(instruction.op)
     match instruction:
-        case Forward() | Evaluate() | Random() | Transform():
+        case Forward() | Evaluate() | Random() | Schedule() | Transform():
             yield _defined(instruction, scope)
         case Gradient():
             made = _values(find_definitions(instruction), scope)
@@ -86,11 +89,18 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
             kind = syntax.constant(WRITERS[type(instruction)])
             reads = _texts(_shown(instruction.reads))
             yield _perform(scope, "written", op, kind, used, reads, _texts(map(str, instruction.writes)))
-        case Release() | Emit():
+        case Collect():
+            made = _values(find_definitions(instruction), scope)
+            yield _perform(scope, "defined", op, syntax.constant("accumulate"), made, _values((), scope))
+        case Store():
+            used = _values(dict.fromkeys(find_uses(instruction)), scope)
+            written = _values([instruction.state], scope)
+            yield _perform(scope, "defined", op, syntax.constant(f"assign {instruction.state}"), written, used)
+        case Gather() | Release() | Emit():
             return
 
 
-def _defined(instruction: Forward | Evaluate | Random | Transform, scope: Scope) -> ast.stmt:
+def _defined(instruction: Forward | Evaluate | Random | Schedule | Transform, scope: Scope) -> ast.stmt:
     """Return the check of an op's results, and of the statistics that a forward writes."""
     made = _values(find_definitions(instruction), scope)
     used = _values(dict.fromkeys(find_uses(instruction)), scope)
@@ -100,7 +110,7 @@ def _defined(instruction: Forward | Evaluate | Random | Transform, scope: Scope)
     return _perform(scope, "defined", *named, made, used, **texts)
 
 
-def _name_kind(instruction: Forward | Evaluate | Random | Transform) -> str:
+def _name_kind(instruction: Forward | Evaluate | Random | Schedule | Transform) -> str:
     """Return how a report calls an op: ``forward net``, ``loss mse``, ``random normal``."""
     match instruction:
         case Forward():
@@ -109,13 +119,15 @@ def _name_kind(instruction: Forward | Evaluate | Random | Transform) -> str:
             return f"{instruction.family} {instruction.function.name}"
         case Random():
             return f"random {instruction.distribution}"
+        case Schedule():
+            return f"schedule {instruction.number.schedule.kind}"
         case Transform():
             return f"transform {instruction.function.name}"
 
 
 def _shown(cells: tuple[CellVersion, ...]) -> tuple[str, ...]:
-    """Return the versions of models that are read; an optimizer always reads its own slots."""
-    return tuple(str(each) for each in cells if not is_optimizer(each.cell))
+    """Return the versions of models that are read; an optimizer reads its own slots, a state is an operand."""
+    return tuple(str(each) for each in cells if not is_optimizer(each.cell) and not is_state(each.cell))
 
 
 def _perform(scope: Scope, check: str, *arguments: ast.expr, **keywords: ast.expr) -> ast.stmt:
@@ -124,8 +136,8 @@ def _perform(scope: Scope, check: str, *arguments: ast.expr, **keywords: ast.exp
 
 
 def _value(name: str, scope: Scope) -> ast.expr:
-    """Return the variable of a value."""
-    return syntax.name(scope.names.value(name))
+    """Return the variable of a value, or a state."""
+    return read(name, scope)
 
 
 def _values(names: Iterable[str], scope: Scope) -> ast.expr:

@@ -11,19 +11,12 @@ from typing import TYPE_CHECKING
 from runtime.emission import syntax
 
 if TYPE_CHECKING:
-    from compiler.program import (
-        Evaluate,
-        Forward,
-        Function,
-        Gradient,
-        LayerDecl,
-        ModelDecl,
-        OptimizerDecl,
-        Program,
-    )
+    from compiler.instructions import Evaluate, Forward, Gradient
+    from compiler.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
     from runtime.emission.callee import Resolved
     from runtime.emission.names import Names, Wish
     from runtime.emission.needs import Needs
+    from runtime.emission.scheduling import Form
     from runtime.emission.scope import Lowered, Scope
     from runtime.emission.support import Imported, Library
     from runtime.emission.text import Block, Code, Line
@@ -53,6 +46,10 @@ class Dialect(ABC):
     """The annotation of models."""
     dtype: str
     """The default type of parameters."""
+    prefix: str
+    """Where the types are found: ``torch``."""
+    held: str
+    """The annotation of what holds a state."""
     own: Mapping[str, Imported]
     """What the module's own lines import, by the name they use."""
     reserved: tuple[str, ...]
@@ -96,6 +93,10 @@ class Dialect(ABC):
         """Return the gradient of a loss."""
 
     @abstractmethod
+    def range(self, op: str) -> ast.expr:
+        """Return the context inside which a profiler counts what an op does."""
+
+    @abstractmethod
     def output(self, value: ast.expr) -> ast.expr:
         """Return a value that carries a graph, as the step gives it back."""
 
@@ -121,8 +122,34 @@ class Dialect(ABC):
         """Return whether Python's operators mean what the built-in calls do, for the operands of this one."""
         return True
 
+    def multiply(self, factor: ast.expr, value: ast.expr) -> ast.expr:
+        """Return a number times a value of any floating type."""
+        return syntax.binary(factor, ast.Mult(), value)
+
+    @abstractmethod
+    def scheduled(self, read: ast.expr, form: Form) -> ast.expr:
+        """Return what reads a number that follows the steps in the form in which it is used."""
+
     def leading(self) -> tuple[ast.expr, ...]:
         """Return what a running metric is called with before its inputs."""
+        return ()
+
+    # ------------------------------------------------------------ states
+
+    @abstractmethod
+    def read_state(self, held: ast.expr) -> ast.expr:
+        """Return a state as it is at this place; what is written later does not reach it."""
+
+    @abstractmethod
+    def return_state(self, held: ast.expr) -> ast.expr:
+        """Return a state as the step gives it back."""
+
+    @abstractmethod
+    def store(self, held: ast.expr, value: ast.expr, *, is_number: bool) -> ast.stmt:
+        """Return the write of a state."""
+
+    def state_place(self) -> tuple[ast.expr, ...]:
+        """Return further arguments of the initial state."""
         return ()
 
     # ------------------------------------------------------------ construction
@@ -130,6 +157,10 @@ class Dialect(ABC):
     @abstractmethod
     def parameters(self, model: ModelDecl, variable: ast.expr, *, chosen: bool) -> ast.expr:
         """Return the list of a model's parameters; ``chosen``: those that its class wants to be trained."""
+
+    @abstractmethod
+    def named(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
+        """Return the parameters of a model with their names, in pairs."""
 
     @abstractmethod
     def buffers(self, model: ModelDecl, variable: ast.expr) -> ast.expr:

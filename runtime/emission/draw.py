@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from compiler.program import Dimension, Function, InputDecl, Random
+from compiler.instructions import Gather, Random
+from compiler.operands import Dimension
+from compiler.program import Function, InputDecl
 from runtime.effects import find_sized_input
 from runtime.emission import syntax
-from runtime.emission.scope import Lowered, Scope, line_of, with_notes
+from runtime.emission.scope import Lowered, Scope, line_of, read, setting, with_notes
 from runtime.emission.text import Line
 
 BATCH = "batch"
@@ -16,7 +18,7 @@ BATCH = "batch"
 
 def lower_random(instruction: Random, scope: Scope) -> Lowered:
     """Return a draw under the op's name: ``z = random.normal("z", (batch_size, 32))``."""
-    options = {key: syntax.literal(value) for key, value in instruction.options.items()}
+    options = {key: setting(value, scope) for key, value in instruction.options.items()}
     drawn = syntax.call(
         f"random.{instruction.distribution}", syntax.constant(instruction.op), _extent(instruction, scope), **options
     )
@@ -28,7 +30,7 @@ def lower_random(instruction: Random, scope: Scope) -> Lowered:
 def _extent(instruction: Random, scope: Scope) -> ast.expr:
     """Return the shape of a draw, for a permutation its length."""
     if instruction.like is not None:
-        shape = scope.dialect.shape(syntax.name(scope.names.value(instruction.like)))
+        shape = scope.dialect.shape(read(instruction.like, scope))
         return syntax.item(shape, syntax.constant(0)) if instruction.distribution == "permutation" else shape
     sizes = [size_of(dimension, scope) for dimension in instruction.shape or ()]
     return sizes[0] if instruction.distribution == "permutation" else syntax.sequence(sizes)
@@ -52,9 +54,10 @@ def _size(entry: InputDecl, dimension: str, scope: Scope) -> ast.expr:
 
 
 def batch_size_lines(function: Function, scope: Scope) -> tuple[Line, ...]:
-    """Return ``batch_size = image.shape[0]`` where some draw needs it."""
+    """Return ``batch_size = image.shape[0]`` where some draw needs it, or a window counts it."""
     draws = (each for each in function.instructions if isinstance(each, Random))
-    if not any(BATCH in (draw.shape or ()) for draw in draws):
+    is_counted = any(isinstance(each, Gather) and each.reduce == "mean" for each in function.instructions)
+    if not is_counted and not any(BATCH in (draw.shape or ()) for draw in draws):
         return ()
     entry = find_sized_input(scope.program, BATCH)
     size = syntax.assign("batch_size", _size(entry, BATCH, scope))

@@ -6,12 +6,13 @@ import ast
 from collections.abc import Mapping
 from functools import reduce
 
-from compiler.program import Evaluate, Ref
+from compiler.instructions import Evaluate
+from compiler.operands import Ref, Scheduled
 from runtime.effects import is_running
 from runtime.emission import syntax
 from runtime.emission.callees import builtin_call
 from runtime.emission.flow import carries
-from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
+from runtime.emission.scope import Lowered, Scope, keywords, line_of, number, positional, setting, with_notes
 
 OPERATORS: Mapping[str, ast.operator] = {
     "add": ast.Add(),
@@ -26,7 +27,7 @@ OPERATORS: Mapping[str, ast.operator] = {
 def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
     """Return the call of a function, times its weight; where a graph would be recorded for nothing, without one."""
     targets = [scope.names.value(value) for value in instruction.outputs]
-    value = _weighted(instruction, _value(instruction, scope))
+    value = _weighted(instruction, _value(instruction, scope), scope)
     statement = syntax.assign(targets[0] if len(targets) == 1 else targets, value)
     lines = with_notes(instruction, [line_of(instruction, statement)])
     if instruction.graph or not scope.flow.recorded:
@@ -67,7 +68,7 @@ def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
 
 def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
     """Return the call of a user's function; a loss may come as (sum, count) and then stands for their quotient."""
-    options = {key: syntax.literal(value) for key, value in instruction.options.items()}
+    options = {key: setting(value, scope) for key, value in instruction.options.items()}
     if instruction.reduction is not None:
         options["reduction"] = syntax.constant(instruction.reduction)
     callee = syntax.dotted(scope.names.imported(instruction.function.name))
@@ -75,7 +76,8 @@ def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
     called = syntax.call(callee, *operands, **named, **options)
     if len(instruction.outputs) > 1:
         return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
-    return syntax.call("mean_of", called) if instruction.family == "loss" else called
+    received = "uncounted" if instruction.gathered else "mean_of"
+    return syntax.call(received, called) if instruction.family == "loss" else called
 
 
 def _has_graph(instruction: Evaluate, scope: Scope) -> bool:
@@ -84,8 +86,18 @@ def _has_graph(instruction: Evaluate, scope: Scope) -> bool:
     return isinstance(operand, Ref) and operand.name in scope.flow.carrying and not operand.detach
 
 
-def _weighted(instruction: Evaluate, value: ast.expr) -> ast.expr:
-    """Return ``weight * value``."""
-    if instruction.weight is None or instruction.weight == 1:
-        return value
-    return syntax.binary(syntax.constant(instruction.weight), ast.Mult(), value)
+def _weighted(instruction: Evaluate, value: ast.expr, scope: Scope) -> ast.expr:
+    """Return ``weight * value``, times how often it counts."""
+    if isinstance(instruction.weight, Scheduled):
+        return _scaled(instruction, number(instruction.weight, scope.names), value, scope)
+    weight = (1 if instruction.weight is None else instruction.weight) * instruction.times
+    return value if weight == 1 else syntax.binary(syntax.constant(weight), ast.Mult(), value)
+
+
+def _scaled(instruction: Evaluate, weight: ast.expr, value: ast.expr, scope: Scope) -> ast.expr:
+    """Return ``weight() * value``; by a function where the type of the loss is open and the framework mixes none."""
+    times = syntax.constant(instruction.times)
+    factor = weight if instruction.times == 1 else syntax.binary(times, ast.Mult(), weight)
+    if scope.dialect.has_operators(instruction, scope) and instruction.function.builtin:
+        return syntax.binary(factor, ast.Mult(), value)
+    return scope.dialect.multiply(factor, value)

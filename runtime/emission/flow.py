@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.program import (
+from compiler.instructions import (
     Apply,
-    Argument,
     Assign,
     Blend,
+    Collect,
     Emit,
     Evaluate,
     Forward,
-    Function,
+    Gather,
     Gradient,
     Instruction,
-    LayerDecl,
-    ModelDecl,
-    Program,
     Random,
-    Ref,
     Release,
+    Schedule,
+    Store,
     Transform,
 )
+from compiler.operands import Argument, Ref
+from compiler.program import Function, LayerDecl, ModelDecl, Program
 from runtime.effects import find_definitions, find_functions
 
 MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
@@ -70,7 +70,9 @@ def is_recorded(instruction: Instruction) -> bool:
             return instruction.create_graph
         case Transform():
             return True
-        case Random() | Apply() | Blend() | Assign() | Release() | Emit():
+        case Schedule():
+            return False
+        case Random() | Gather() | Collect() | Apply() | Blend() | Assign() | Store() | Release() | Emit():
             return False
 
 

@@ -1,13 +1,12 @@
-"""What frameworks share of gradients: how a set and the gradients of values are received, and transforms of sets."""
+"""What frameworks share of gradients: how a set and the gradients of values are received."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
-from compiler.program import Gradient, Transform
+from compiler.instructions import Gradient
 from runtime.emission import syntax
-from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, with_notes
+from runtime.emission.scope import Scope, parameter_list
 
 
 def find_targets(instruction: Gradient, scope: Scope) -> ast.expr:
@@ -37,28 +36,3 @@ def _unpack(values: list[str], gradients: ast.expr) -> ast.stmt:
     if len(values) == 1:
         return syntax.assign(values[0], syntax.item(gradients, syntax.constant(0)))
     return syntax.assign(values, gradients)
-
-
-def lower_transform(instruction: Transform, scope: Scope) -> Lowered:
-    """Return a map of gradient sets to one: ``step = clip_norm(step_raw, 1.0)``."""
-    sets = [syntax.name(scope.names.value(value)) for value in instruction.inputs]
-    target = scope.names.value(instruction.output)
-    line = line_of(instruction, syntax.assign(target, _transform(instruction, sets, scope)))
-    return Lowered(code=with_notes(instruction, [line]))
-
-
-def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -> ast.expr:
-    """Return the call of a transform, built in or the user's; joined sets are one tuple."""
-    function = instruction.function
-    options = {key: syntax.literal(value) for key, value in instruction.options.items()}
-    if not function.builtin:
-        return syntax.call(scope.names.imported(function.name), *sets, **options)
-    match function.name:
-        case "join":
-            return syntax.sequence(syntax.spread(each) for each in sets)
-        case "clip_norm":
-            unused = ("eps",) if not instruction.options.get("eps") else ()
-            norm = options.pop("norm")
-            return syntax.call("clip_norm", *sets, norm, **{k: v for k, v in options.items() if k not in unused})
-        case _:
-            return syntax.call(function.name, *sets, **options)

@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from compiler.program import Apply, Evaluate, Gradient, Instruction, Program, Transform
+from compiler.instructions import Apply, Evaluate, Gather, Gradient, Instruction, Transform
+from compiler.program import Program
+from compiler.settings import find_scheduled
 from runtime.effects import find_definitions, find_functions
+from runtime.emission.patterns import pattern_wishes
 
 FIXED = (
-    "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "annotations", "batch", "batch_size", "build", "clock", "copy",
-    "device", "dtype", "end_epoch", "fired", "gates", "given", "made", "make_models", "metric", "mode", "model",
-    "models", "name", "number", "outputs", "random", "seed", "step",
+    "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
+    "batch_size", "build", "clock", "copy", "device", "dtype", "end_epoch", "fired", "gates", "given", "made",
+    "make_models", "metric", "mode", "model", "models", "name", "number", "outputs", "random", "seed", "step",
 )  # fmt: skip
 """Identifiers that every emitted module uses itself."""
 Wish = tuple[str, str, str]
@@ -28,6 +31,8 @@ class Names:
     """The identifiers of one emitted module, by what they stand for: (``value``, ``fake``) -> ``fake``."""
 
     table: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    profile: bool = False
+    """The code of every op stands in a range of its name, for profilers."""
 
     def value(self, name: str) -> str:
         """Return the local variable of a value or input."""
@@ -45,6 +50,18 @@ class Names:
         """Return the list of all of a model's parameters."""
         return self.table["weights", model]
 
+    def frozen(self, model: str) -> str:
+        """Return the list of a model's parameters that are never stepped."""
+        return self.table["frozen", model]
+
+    def chosen(self, key: str) -> str:
+        """Return the list of the parameters that a pattern chooses, by the model and the pattern."""
+        return self.table["chosen", key]
+
+    def penalties(self, output: str) -> str:
+        """Return the list of the penalties that are added to a gradient set, by what comes of it."""
+        return self.table["penalties", output]
+
     def buffers(self, model: str) -> str:
         """Return the list of a model's buffers."""
         return self.table["buffers", model]
@@ -61,6 +78,10 @@ class Names:
         """Return the local variable of the tape for the gradient of an op."""
         return self.table["tape", op]
 
+    def window(self, window: str) -> str:
+        """Return the global variable of the gradients that an update has gathered."""
+        return self.table["window", window]
+
     def generators(self, model: str) -> str:
         """Return the list of what a user's model draws random numbers from."""
         return self.table["generators", model]
@@ -76,6 +97,10 @@ class Names:
     def part(self, covers: tuple[str, ...], model: str) -> str:
         """Return the slice of a model's gradients in a set over several models."""
         return self.table["part", " ".join((*covers, model))]
+
+    def scheduled(self, number: str) -> str:
+        """Return the function that reads a number that follows a schedule."""
+        return self.table["schedule", number]
 
     def imported(self, path: str) -> str:
         """Return the dotted name under which a user's ``pkg.mod:Name`` is known after its import."""
@@ -133,6 +158,7 @@ def _wishes(program: Program) -> Iterator[Wish]:
 
 def _derived(program: Program) -> Iterator[Wish]:
     """Yield the wishes for lists, slices, optimizers and imports."""
+    yield from pattern_wishes(program)
     for model in program.models:
         yield "parameters", model.name, f"{model.name}_params"
         yield "weights", model.name, f"{model.name}_weights"
@@ -140,6 +166,8 @@ def _derived(program: Program) -> Iterator[Wish]:
         yield "taps", model.name, f"{model.name}_taps"
         if model.class_path is not None:
             yield _import_wish(model.class_path)
+    for name in dict.fromkeys(each.name for use in _instructions(program) for each in find_scheduled(use)):
+        yield "schedule", name, name.replace(".", "_") if "." in name else f"{name}_schedule"
     for optimizer in program.optimizers:
         rule = optimizer.rule if optimizer.builtin else "optimizer"
         yield "optimizer", optimizer.name, f"{optimizer.name}_{rule}"
@@ -154,22 +182,41 @@ def _derived(program: Program) -> Iterator[Wish]:
                 yield "metric", f"{function.mode} {instruction.op}", f"{function.mode}_{instruction.op}"
 
 
+def _instructions(program: Program) -> Iterator[Instruction]:
+    """Yield the instructions of all functions."""
+    return (instruction for function in find_functions(program) for instruction in function.instructions)
+
+
 def _sets(instruction: Instruction) -> Iterator[Wish]:
     """Yield the wishes for lists over several models, their slices, and users' functions."""
     match instruction:
         case Gradient() if len(instruction.models) > 1:
-            yield "joint", " ".join(instruction.models), "_".join((*instruction.models, "params"))
+            yield _joint(instruction.models)
+        case Gather():
+            yield "window", instruction.window, f"{instruction.window}_window"
+            if len(instruction.models) > 1:
+                yield _joint(instruction.models)
+        case Transform(weights=True) if len(instruction.models) > 1:
+            yield _joint(instruction.models)
         case Apply():
+            yield from (_import_wish(each.function) for each in instruction.projections if each.function)
             for part in instruction.parts:
                 if len(part.models) > 1:
                     yield "joint", " ".join(part.models), "_".join((*part.models, "params"))
                 for model in part.models if part.covers != part.models else ():
                     covers = " ".join((*part.covers, model))
                     yield "part", covers, f"{model}_part"
+        case Transform(penalties=(_, *_)):
+            yield from (_import_wish(each.function) for each in instruction.penalties if each.function is not None)
         case Evaluate() | Transform() if not instruction.function.builtin:
             yield _import_wish(instruction.function.name)
         case _:
             return
+
+
+def _joint(models: tuple[str, ...]) -> Wish:
+    """Return the wish for the list of the parameters of several models."""
+    return "joint", " ".join(models), "_".join((*models, "params"))
 
 
 def import_key(path: str) -> str:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from compiler.program import (
-    Apply,
-    Assign,
-    Blend,
-    Evaluate,
-    Forward,
-    Gradient,
-    Instruction,
-    Program,
-    Random,
-    ScheduleDecl,
-)
-from runtime.effects import find_functions, is_running
+from compiler.instructions import Apply, Assign, Blend, Evaluate, Forward, Gather, Gradient, Instruction, Transform
+from compiler.operands import ScheduleDecl
+from compiler.program import Program
+from runtime.effects import find_functions, is_drawing, is_running
 from runtime.emission.flow import find_differentiated
+from runtime.emission.patterns import find_frozen
+from runtime.emission.scheduling import find_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +22,7 @@ class Needs:
     parameters: frozenset[str]
     """Models whose list of parameters is used."""
     weights: frozenset[str]
-    """Models that need a second list: of all parameters, those a class froze itself included."""
+    """Models that need a second list: of all parameters, those that a class or a group froze included."""
     buffers: frozenset[str]
     taps: Mapping[str, tuple[str, ...]]
     joint: tuple[tuple[str, ...], ...]
@@ -43,7 +36,7 @@ class Needs:
     measured: bool
     """Some metric has a running value."""
     paced: bool
-    """Some option of an optimizer changes with the steps."""
+    """Some option of an optimizer, or number of an op, changes with the steps."""
     clock: bool
     """The steps are counted: something depends on their number."""
 
@@ -54,9 +47,10 @@ def find_needs(program: Program) -> Needs:
     differentiated = find_differentiated(program)
     followed = frozenset(model for each in instructions for model in _followed(each))
     classes = frozenset(each.name for each in program.models if each.kind == "class")
-    split = classes & differentiated & followed
+    partial = classes.union(each.name for each in program.models if find_frozen(each))
+    split = partial & differentiated & followed
     joint = tuple(dict.fromkeys(models for each in instructions for models in _joint(each)))
-    random = any(isinstance(each, Random) or (isinstance(each, Forward) and each.draws) for each in instructions)
+    random = any(is_drawing(each) for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
     return Needs(
@@ -92,9 +86,10 @@ def find_metrics(program: Program) -> tuple[tuple[str, Evaluate], ...]:
 
 
 def _is_paced(program: Program) -> bool:
-    """Return whether some option of an optimizer changes with the steps."""
+    """Return whether some option of an optimizer, or number of an op, changes with the steps."""
     options = (option for optimizer in program.optimizers for option in optimizer.options.values())
-    return any(isinstance(each, ScheduleDecl) and each.clock != "updates" for each in options)
+    numbers = (number.schedule for number, _, _ in find_numbers(program))
+    return any(isinstance(each, ScheduleDecl) and each.clock != "updates" for each in (*options, *numbers))
 
 
 def _followed(instruction: Instruction) -> Iterator[str]:
@@ -128,8 +123,12 @@ def _find_taps(instructions: list[Instruction]) -> Mapping[str, tuple[str, ...]]
 
 def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:
     """Yield the groups of models an instruction takes as one."""
-    if isinstance(instruction, Gradient) and len(instruction.models) > 1:
-        yield instruction.models
+    match instruction:
+        case Gradient(models=models) | Gather(models=models) | Transform(models=models, weights=True):
+            if len(models) > 1:
+                yield models
+        case _:
+            return
 
 
 def _parts(instruction: Instruction) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.cells import is_buffers
-from compiler.program import Evaluate, Forward, Function, Gradient, Instruction, Program, Ref, Transform
+from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.operands import Ref
+from compiler.program import Function, Program
 from runtime.effects import find_definitions
 from runtime.emission.flow import is_recorded
 

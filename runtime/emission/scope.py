@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from compiler.program import Argument, InstructionBase, Operand, Program, Ref
+from compiler.instructions import InstructionBase
+from compiler.operands import Argument, Operand, Ref, Scheduled, Setting
+from compiler.program import Program
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect
 from runtime.emission.flow import Flow
@@ -66,10 +68,40 @@ def with_notes(instruction: InstructionBase, lines: Sequence[Line]) -> tuple[Lin
 
 def operand(value: Operand, scope: Scope) -> ast.expr:
     """Return an operand; a use that passes no gradient back is detached where there is a graph to detach from."""
+    if isinstance(value, Scheduled):
+        return number(value, scope.names)
     if not isinstance(value, Ref):
         return syntax.constant(value.value)
-    use = syntax.name(scope.names.value(value.name))
+    use = read(value.name, scope)
     return scope.dialect.detach(use) if value.detach and value.name in scope.flow.carrying else use
+
+
+def number(value: Scheduled, names: Names) -> ast.expr:
+    """Return a number that follows a schedule: a call of what reads it."""
+    reader = syntax.name(names.scheduled(value.name))
+    counted = () if value.optimizer is None else (syntax.dotted(f"{names.optimizer(value.optimizer)}.applied"),)
+    read = syntax.call(reader, *counted)
+    return syntax.binary(syntax.constant(1), ast.Sub(), read) if value.complement else read
+
+
+def setting(value: Setting, scope: Scope) -> ast.expr:
+    """Return an option: a literal, a number that follows a schedule, or a tuple that may hold some."""
+    if isinstance(value, Scheduled):
+        return number(value, scope.names)
+    if isinstance(value, tuple):
+        return syntax.sequence(setting(each, scope) for each in value)
+    return syntax.literal(value)
+
+
+def read(name: str, scope: Scope) -> ast.expr:
+    """Return a value by its variable, a state as it is at this place."""
+    is_held = any(state.name == name for state in scope.program.states)
+    return scope.dialect.read_state(hold(name)) if is_held else syntax.name(scope.names.value(name))
+
+
+def hold(state: str) -> ast.expr:
+    """Return what holds a state: ``STATE["queue"]``."""
+    return syntax.item(syntax.name("STATE"), syntax.constant(state))
 
 
 def positional(arguments: tuple[Argument, ...], scope: Scope) -> list[ast.expr]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 
-from compiler.program import Plain
+from compiler.operands import Scheduled, Setting
 
 
 def name(identifier: str) -> ast.Name:
@@ -53,12 +53,14 @@ def constant(value: bool | int | float | str | None) -> ast.expr:
     return ast.Constant(value=value)
 
 
-def literal(value: Plain) -> ast.expr:
-    """Return plain data as an expression; sequences become tuples."""
+def literal(value: Setting) -> ast.expr:
+    """Return plain data as an expression; sequences become tuples. Raises TypeError for a number that changes."""
     if isinstance(value, Mapping):
         return dictionary({key: literal(entry) for key, entry in value.items()})
     if isinstance(value, (tuple, list)):
         return sequence(literal(entry) for entry in value)
+    if isinstance(value, Scheduled):
+        raise TypeError(f"{value} is no literal: it changes while training")
     return constant(value)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.program import InstructionBase
+from compiler.instructions import InstructionBase
 
 
 def read_comment(instruction: InstructionBase, model: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from compiler.program import Apply, ApplyPart, Assign, Blend
+from compiler.instructions import Apply, ApplyPart, Assign, Blend
+from compiler.projection import Projection
 from runtime.emission import syntax
 from runtime.emission.needs import are_tied, find_needs, follows_buffers
-from runtime.emission.scope import Lowered, Scope, line_of, with_notes
+from runtime.emission.patterns import chosen_list
+from runtime.emission.scope import Lowered, Scope, line_of, setting, with_notes
 from runtime.emission.versions import write_comment
 
 
@@ -17,7 +19,26 @@ def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
         line_of(instruction, syntax.perform(_apply(part, scope)), comment=write_comment(instruction, part.models))
         for part in instruction.parts
     ]
+    lines += [line_of(instruction, syntax.perform(_project(each, scope))) for each in instruction.projections]
     return Lowered(code=with_notes(instruction, lines))
+
+
+def _project(projection: Projection, scope: Scope) -> ast.expr:
+    """Return what makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
+    chosen = chosen_list(projection.model, projection.match, scope.names)
+    axis = {} if projection.axis is None else {"axis": syntax.literal(projection.axis)}
+    low, high = syntax.constant(projection.low), syntax.constant(projection.high)
+    match projection.kind:
+        case "clip":
+            return syntax.call("clip_weights", chosen, low, high)
+        case "non_negative":
+            return syntax.call("make_non_negative", chosen)
+        case "unit_norm":
+            return syntax.call("make_unit_norm", chosen, **axis)
+        case "max_norm":
+            return syntax.call("limit_norm", chosen, high, **axis)
+        case "function":
+            return syntax.call("project_onto", chosen, syntax.dotted(scope.names.imported(projection.function)))
 
 
 def _apply(part: ApplyPart, scope: Scope) -> ast.expr:
@@ -45,7 +66,7 @@ def lower_blend(instruction: Blend, scope: Scope) -> Lowered:
     """Return the average of the weights, then what happens to the buffers."""
     comment = _follow_comment(instruction, instruction.source, instruction.target)
     target, source = (_weights(each, scope) for each in (instruction.target, instruction.source))
-    decay = syntax.constant(instruction.decay)
+    decay = setting(instruction.decay, scope)
     lines = [line_of(instruction, syntax.perform(syntax.call("blend", target, source, decay)), comment=comment)]
     if follows_buffers(instruction, scope.program):
         buffers = _buffers(instruction, scope)

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, cast
 from compiler.program import ModeProgram
 from runtime.holding.faults import Fault
 from runtime.holding.stored import Stored
-from runtime.state import Array, Plain, Tree
+from runtime.state import Array, Plain, Tree, find_arrays
 from runtime.support.clocks import Clock, Gates
 
 BY_TREE = frozenset({"rmsprop", "adadelta", "adamax", "nadam"})
@@ -92,6 +92,25 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
 def metric_item(mode: str, op: str, read: Callable[[], Tree], write: Callable[[Tree], None]) -> Item:
     """Return the state of a running metric; without one it starts anew, and is written None."""
     return Item(path=("metrics", mode, op), read=read, write=write, foreign=True, optional=True)
+
+
+def window_item(
+    window: str, read: Callable[[], Tree], write: Callable[[Tree], None], shapes: Mapping[str, tuple[int, ...]]
+) -> Item:
+    """Return the gradients that an update has gathered, by parameter; without them its window begins anew."""
+    check = partial(_check_window, window, shapes)
+    return Item(path=("windows", window), read=read, write=write, optional=True, check=check)
+
+
+def _check_window(
+    window: str, shapes: Mapping[str, tuple[int, ...]], found: Plain, arrays: Mapping[str, Array]
+) -> Iterator[Fault]:
+    """Yield in what gathered gradients differ from the parameters that they are for."""
+    prefix = f"windows.{window}.totals."
+    held = {name.removeprefix(prefix): arrays[name].shape for name in find_arrays(found) if name in arrays}
+    for name in sorted(shapes.keys() | held.keys()) if held else ():
+        if held.get(name) != shapes.get(name):
+            yield Fault(kind="shape", name=prefix + name, found=str(held.get(name)), expected=str(shapes.get(name)))
 
 
 def applied_item(cell: str, read: Callable[[], int], write: Callable[[int], None]) -> Item:

@@ -10,8 +10,8 @@ from runtime.holding.contents import Contents, Item
 from runtime.holding.faults import Fault
 from runtime.state import Array, Plain, State, find_arrays
 
-OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics"})
-"""Sections with entries that another clock, mode or metric in the spec adds or takes away: the rest still fits."""
+OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics", "windows"})
+"""Sections with entries that another clock, mode, metric or window adds or takes away: the rest still fits."""
 
 
 class Absent(Enum):
@@ -48,7 +48,7 @@ def _find_array_faults(contents: Contents, state: State) -> Iterator[Fault]:
     """Yield what is wrong with the arrays."""
     known = {name: stored.describe() for name, stored in contents.tensors.items()}
     trees = (find_value(state.counters, item.path) for item in contents.items)
-    others = find_arrays(state.counters.get("metrics"))
+    others = [name for section in ("metrics", "windows") for name in find_arrays(state.counters.get(section))]
     named = {*others, *(name for tree in trees if tree is not ABSENT for name in find_arrays(tree))}
     for name in (*known, *sorted(named - known.keys())):
         if name not in state.arrays:

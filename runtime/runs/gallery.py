@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compiler.program import Emit, Mode, Program
+from compiler.instructions import Emit
+from compiler.program import Mode, Program
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.data.arrays import Batch

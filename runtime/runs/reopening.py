@@ -56,7 +56,7 @@ def reopen(
     source = Path(os.path.normpath(folder / record.spec_path))
     with importable(source.parent):
         plan = _compile(spec, record)
-        step = build(plan, device=device, seed=record.seed, allow=allow, jit_compile=jit_compile)
+        step = build(plan, device=device, seed=record.seed, allow=allow, jit_compile=jit_compile, weights=False)
     step.restore(find_state(checkpoint))
     return Reopened(record=record, spec=spec, path=path, step=step, directory=source.parent)
 

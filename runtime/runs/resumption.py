@@ -103,7 +103,7 @@ def _judge_op(rest: Path, before: Found, after: Found) -> Kind:
             return _hyper_if(rest[-1] != "per")
         case ("optimizer", *option):
             return _judge_optimizer(tuple(option), before, after)
-        case ("inputs" | "grad_outputs", *_):
+        case ("inputs" | "grad_outputs" | "value", *_):
             return _hyper_if(_is_number(before) and _is_number(after))
         case ("args", *_):
             return _hyper_if(_is_numeric(before) and _is_numeric(after))

@@ -65,7 +65,7 @@ def retake(request: Request, folder: Path) -> Mapping[str, float]:
         seed = find_seed(folder)
         backend = request.backend or find_framework(folder)
         plan = _compile(request, backend, pacing.find_pace(request.spec, request.path) or Pace())
-        step = _build(request, plan, seed)
+        step = _build(request, plan, seed, weights=False)
         outputs = replay(folder, step)
     return scalars({name: step.numpy(value) for name, value in outputs.items()})
 
@@ -80,7 +80,7 @@ def prepare(request: Request) -> Session:
     pace = find_pace(request.spec, feed, wanted)
     agenda = find_agenda(request.spec, pace)
     plan = _compile(request, request.backend or (DEFAULT if past is None else past.record.backend), pace)
-    step = _build(request, plan, seed)
+    step = _build(request, plan, seed, weights=past is None)
     for each in (feed, judged):
         if each is not None:
             each.attach(step)
@@ -127,7 +127,7 @@ def _compile(request: Request, backend: str, pace: Pace) -> Plan:
     return plan
 
 
-def _build(request: Request, plan: Plan, seed: int) -> Step:
+def _build(request: Request, plan: Plan, seed: int, *, weights: bool) -> Step:
     with working(request.stream, f"building {request.spec.name}", moving=request.moving):
         return api.build(
             plan,
@@ -136,6 +136,7 @@ def _build(request: Request, plan: Plan, seed: int) -> Step:
             allow=request.allow,
             debug=request.debug is not None,
             jit_compile=request.jit_compile,
+            weights=weights,  # a run that goes on restores its own
         )
 
 

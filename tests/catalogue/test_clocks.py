@@ -168,3 +168,38 @@ def test_a_schedule_counts_applied_updates(backend):
     assert told(trial.plan, "DEFER") == set()
     assert trial.error_of(halved_by_updates) <= SAME
     assert trial.error_of_loop(ScheduleInEveryStep) > WRONG
+
+
+def penalised_in_every_fourth_step(world: World, x: torch.Tensor, y: torch.Tensor) -> World:
+    """Move a model by a loss, to which four times a penalty is added in every fourth step."""
+    count = world.get("count", 1)
+    share = 4 * (count % 4 == 0)
+
+    def loss(weights):
+        return mse(mlp(weights, x), y) + share * mlp(weights, x).square().mean()
+
+    return {"net": descend(loss, world["net"]), "count": count + 1}
+
+
+class PenaltyAsItIs(Loop):
+    """The mistake: the penalty is computed in every fourth step, and not made larger."""
+
+    def prepare(self):
+        self.net, self.count = self.sgd("net"), 0
+
+    def step(self, x, y):
+        self.count += 1
+        self.net.zero_grad()
+        out = self.nets["net"](x)
+        penalty = out.square().mean() if self.count % 4 == 0 else 0.0
+        (mse(out, y) + penalty).backward()
+        self.net.step()
+
+
+@each_backend
+def test_a_lazy_term_counts_for_the_steps_without_it(backend):
+    trial = train("lazy-penalty", backend=backend)
+    assert trial.error_of(penalised_in_every_fourth_step) <= SAME
+    assert trial.error_of_loop(PenaltyAsItIs) > WRONG
+    plain = train("lazy-penalty", "ops.penalty.lazy=none", backend=backend)
+    assert plain.error_of_loop(PenaltyAsItIs) <= SAME

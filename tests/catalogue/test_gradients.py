@@ -215,3 +215,43 @@ def test_a_clip_is_over_the_gradient_of_one_update(backend):
     assert trial.error_of_loop(ClippedTogether) > WRONG
     clips = [each for each in trial.plan.to_json()["functions"][0]["instructions"] if each["kind"] == "transform"]
     assert {each["op"]: each["inputs"] for each in clips} == {"step_d": ["step_d"], "step_g": ["step_g"]}
+
+
+def each_gathers_its_own(world: World, image: torch.Tensor, z: torch.Tensor) -> World:
+    """Move both players in every fourth step, each by the mean of its own four gradients."""
+    g, d = world["g"], world["d"]
+    fake = mlp(g, z)
+    of_d = slopes(lambda d: high(mlp(d, image)) + low(mlp(d, fake)), d)
+    of_g = slopes(lambda g: high(mlp(d, mlp(g, z))), g)
+    seen = (*world.get("seen", ()), {"g": of_g, "d": of_d})
+    if len(seen) < 4:
+        return {**world, "seen": seen}
+    means = {net: {key: sum(each[net][key] for each in seen) / 4 for key in seen[0][net]} for net in ("g", "d")}
+    return {"g": sgd(g, means["g"]), "d": sgd(d, means["d"]), "seen": ()}
+
+
+class GatheredTogether(Loop):
+    """The mistake: the discriminator's `.grad` also gathers what the generator's losses leave there."""
+
+    def prepare(self):
+        self.g, self.d, self.count = self.sgd("g"), self.sgd("d"), 0
+
+    def step(self, image, z):
+        g, d = self.nets["g"], self.nets["d"]
+        fake = g(z)
+        (high(d(image)) / 4 + low(d(fake.detach())) / 4).backward()
+        (high(d(fake)) / 4).backward()
+        self.count += 1
+        if self.count % 4 == 0:
+            for optimizer in (self.g, self.d):
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+@each_backend
+def test_each_player_gathers_its_own_gradients(backend):
+    trial = train("accumulated-gan", backend=backend)
+    gathered = [each for each in trial.plan.to_json()["functions"][0]["instructions"] if each["kind"] == "gather"]
+    assert {each["op"]: each["inputs"] for each in gathered} == {"step_d": ["step_d"], "step_g": ["step_g"]}
+    assert trial.error_of(each_gathers_its_own) <= SAME
+    assert trial.error_of_loop(GatheredTogether) > WRONG

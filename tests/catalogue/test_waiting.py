@@ -12,15 +12,12 @@ from graphspec import SpecError
 from tests.catalogue.trial import SPECS, plan_of
 
 WAITING = {
-    "accumulated-gan": "`accumulate`",
     "average-per-update": "`micro_batches`",
     "inner-step": "the op kind `adapt`",
-    "lazy-penalty": r"`every` on a loss \(a lazy term\)",
     "one-scale-two-updates": "a precision other than float32",
     "replicated-gan": "`parallel`",
     "replicated-micro-batches": "`parallel`",
     "replicated-penalty": "`parallel`",
-    "running-center": "`state`",
     "scaled-and-clipped": "a precision other than float32",
     "skipped-momentum": "a precision other than float32",
     "skipped-together": "`on_overflow`",

@@ -96,8 +96,8 @@ def world_of(tensors: Mapping[str, torch.Tensor]) -> World:
     """Return copies of all weights and buffers, by model."""
     world: dict[str, dict[str, torch.Tensor]] = {}
     for path, tensor in tensors.items():
-        kind, model, name = path.split(".", 2)
-        if kind == "models":
+        if path.startswith("models."):
+            _, model, name = path.split(".", 2)
             world.setdefault(model, {})[name] = tensor.detach().clone()
     return world
 

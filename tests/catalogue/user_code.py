@@ -22,21 +22,6 @@ class PastTheCounter(torch.optim.Optimizer):
                     parameter.data.add_(parameter.grad, alpha=-group["lr"])
 
 
-class Clamped(PastTheCounter):
-    """The same, and afterwards every weight is put back within limits."""
-
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, limit: float) -> None:
-        super().__init__(params, lr)
-        self.limit = limit
-
-    def step(self, closure: None = None) -> None:
-        """Write every parameter, and clamp it."""
-        super().step()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                parameter.data.clamp_(-self.limit, self.limit)
-
-
 class Reader(nn.Module):
     """Multiplies with its matrix."""
 

@@ -106,3 +106,8 @@ def make_tied() -> dict[str, Shared]:
     """Return two layers that share a weight."""
     reader = Shared()
     return {"reader": reader, "writer": Shared(reader.weight)}
+
+
+def quartic(w: tf.Tensor) -> tf.Tensor:
+    """Return a twentieth of the sum of fourth powers."""
+    return 0.05 * tf.reduce_sum(w**4)

@@ -89,3 +89,8 @@ def make_tied() -> dict[str, nn.Module]:
     reader, writer = nn.Linear(4, 4).double(), nn.Linear(4, 4).double()
     writer.weight = reader.weight
     return {"reader": reader, "writer": writer}
+
+
+def quartic(w: torch.Tensor) -> torch.Tensor:
+    """Return a twentieth of the sum of fourth powers."""
+    return 0.05 * (w**4).sum()

@@ -24,6 +24,11 @@ class TensorFlowExecution:
         self.models: Mapping[str, object] = self.names["MODELS"]
 
     def state(self) -> Mapping[str, Mapping[str, np.ndarray]]:
+        """Return copies of all parameters and buffers, and of the declared states."""
+        held = {name: one.numpy().copy() for name, one in self.names.get("STATE", {}).items()}
+        return {**self._models(), "state": held} if held else self._models()
+
+    def _models(self) -> Mapping[str, Mapping[str, np.ndarray]]:
         """Return copies of all parameters and buffers."""
         return {
             name: {key: each.numpy().copy() for key, each in {**named_parameters(one), **named_buffers(one)}.items()}

@@ -54,7 +54,6 @@ def catalogue() -> tuple[Scenario, ...]:
             name=path.stem,
             source=path,
             allow=("tests",),
-            left_out=("optimizers.critic.", "counters.groups.critic.") if path.stem == "clipped-critic" else (),
         )
         for path in sorted(folder.glob("*.yaml"))
     )
@@ -64,6 +63,7 @@ TIED = ("ties", "tie-alone")
 """Specs whose models share a weight; they are handed to `build`."""
 CLASSES = {
     "losses": {"label": 4, "grid": 4},
+    "numbers": {"label": 3},
     "reductions": {"label": 4},
     "calls": {"label": 4, "places": 4},
     "dense": {"word": 5, "words": 5},

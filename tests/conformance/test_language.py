@@ -7,6 +7,7 @@ from tests.conformance.language import find_all, find_said
 from tests.conformance.scenarios import specs
 
 ELSEWHERE = {
+    "ModelSpec.weights": "a file beside the spec: tests/features/test_a17.py",
     "InputSpec.dtype = bfloat16": "NumPy has no such type: such a batch is one of the framework's own",
     **{
         f"optimizer {name}.fused": "PyTorch's kernels"

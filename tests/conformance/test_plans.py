@@ -17,11 +17,11 @@ import pytest
 from compiler import Plan
 from graphspec.diagnostics import SpecError
 from schemas import __file__ as schemas
-from tests.oracle.meaning import Meaning, Versions
+from tests.oracle.meaning import Meaning
 from tests.oracle.order import Order, Pairs
 from tests.properties.plans import find_sequence, plan_of
 from tests.properties.specs import random_spec
-from tests.properties.test_order import deferred_in, derives_all, find_idle, find_live
+from tests.properties.test_order import deferred_in, derives_all, find_idle, find_versions
 
 SEEDS = range(60)
 POLICIES = pytest.mark.parametrize("policy", ["fewest", "listed", "memory"])
@@ -58,9 +58,8 @@ def orders(seed: int, policy: str) -> tuple[tuple[Plan, Mapping, TapeOrder, Pair
 def describe(plan: Plan) -> Iterator[tuple[Plan, Mapping, TapeOrder, Pairs]]:
     """Yield every function with its order."""
     meaning, train = Meaning(plan.spec, "train"), plan.program.mode("train")
-    ungated = set(meaning.present) - {gate.op for gate in train.gates}
     for made, function in zip(train.functions, plan.to_json()["functions"], strict=True):
-        order = TapeOrder(Versions(meaning, meaning.firing(find_live(meaning, ungated | set(made.gated)))))
+        order = TapeOrder(find_versions(meaning, plan, made))
         yield plan, function, order, order.constraints()
 
 

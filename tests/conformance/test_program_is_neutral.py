@@ -9,19 +9,9 @@ import pytest
 import torch
 
 from compiler import compile_step
-from compiler.program import (
-    Apply,
-    Blend,
-    Emit,
-    Evaluate,
-    Forward,
-    Gradient,
-    LayerDecl,
-    ModelDecl,
-    Program,
-    Ref,
-    Release,
-)
+from compiler.instructions import Apply, Blend, Emit, Evaluate, Forward, Gradient, Release
+from compiler.operands import Ref
+from compiler.program import LayerDecl, ModelDecl, Program
 from graphspec import load
 from runtime import build
 

@@ -1,4 +1,4 @@
-"""Every active set is traced once: other sizes of a batch and rates that change trace nothing anew."""
+"""Every active set is traced once: other sizes of a batch, and numbers that change, trace nothing anew."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ ops:
   counted: {call: "tests.conformance.traced:count", inputs: out}
   noise: {random: normal, like: x}
   far: {forward: other, inputs: noise}
-  loss: {loss: mse, inputs: [counted, y]}
+  beta: {schedule: warmup, from: 1.0, to: 2.0, over: 5}
+  aim: {call: mul, inputs: [y, beta]}
+  loss: {loss: mse, inputs: [counted, aim], weight: {schedule: linear, from: 1, to: 0.5, over: 20}}
   far_loss: {loss: mse, inputs: [far, y]}
-  step: {update: net, loss: loss}
+  step: {update: net, loss: loss, clip: {norm: {schedule: cosine, from: 100, to: 50, over: 10}}}
   step_other: {update: other, loss: far_loss, every: 2}
   level: {metric: mean, inputs: counted}
 """

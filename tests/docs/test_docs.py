@@ -247,8 +247,6 @@ WHERE = {
     "every op": "ops.logits.",
     "forward": "ops.logits.",
     "call": "ops.noisy.",
-    "loss": "ops.loss.",
-    "transform": "ops.short.",
     "update": "ops.learn.",
     "ema": "ops.average.",
     "metric": "ops.hits.",

@@ -35,8 +35,11 @@ WANTED = {
     "distillation",
     "mean-teacher",
     "byol",
+    "dino",
+    "moco",
     "td3",
     "dqn",
+    "pcgrad",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -132,7 +135,13 @@ DEFERRALS = [
     ("autoencoder-decoder-first", "listed", {"step_decoder"}),
     ("autoencoder-decoder-first", "fewest", set()),
     ("ema-classifier", "listed", set()),
-    *((name, order, set()) for name in ("distillation", "mean-teacher", "byol", "td3", "dqn") for order in ORDERS),
+    ("pcgrad", "listed", set()),
+    ("pcgrad", "fewest", set()),
+    *(
+        (name, order, set())
+        for name in ("distillation", "mean-teacher", "byol", "dino", "moco", "td3", "dqn")
+        for order in ORDERS
+    ),
 ]
 
 

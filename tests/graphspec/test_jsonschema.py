@@ -72,6 +72,8 @@ def test_ops_that_load_are_valid(small, line):
         "m: {class: {torch: a:B, tensorflow: c:D}, args: {n: 1}, traits: {rng: false}, optimizer: lion}",
         "m: {parameter: {shape: [], init: 0.1}, optimizer: {class: my:Opt, lr: 1, whatever: [1]}}",
         "m: {like: net, init: fresh, buffers: ignore}",
+        "m: {like: net, groups: [{match: w, lr_scale: 2}, {match: b, frozen: true}], constraint: unit_norm}",
+        "m: {like: net, constraint: [{max_norm: 2, axis: [0, 1]}, my:fn], regularizer: {l2: 0.1, match: weight}}",
     ],
 )
 def test_models_that_load_are_valid(small, line):
@@ -95,7 +97,7 @@ def test_models_that_load_are_valid(small, line):
         "a: {call: one_hot, inputs: y}",
         "a: {random: normal}",
         "a: {call: relu, inputs: x, mode: trian}",
-        "a: {update: net, loss: err, accumulate: 4}",
+        "a: {update: net, loss: err, accumulate: 0}",
         "1a: {call: relu, inputs: x}",
     ],
 )
@@ -116,13 +118,16 @@ def test_wrong_ops_are_invalid(small, line):
         "m: {layers: [relu], optimizer: adm}",
         "m: {layers: [relu], optimizer: {name: adam, beta: 1}}",
         "m: {layers: [relu], groups: []}",
+        "m: {layers: [relu], constraint: unit}",
+        "m: {layers: [relu], constraint: {clip: [0, 1], max_norm: 2}}",
+        "m: {layers: [relu], regularizer: l2}",
     ],
 )
 def test_wrong_models_are_invalid(small, line):
     assert not _is_valid(small(models=line))
 
 
-@pytest.mark.parametrize("more", ["seeds: 3", "state: {}", "run: {step: 3}", "data: {train: {source: digits}}"])
+@pytest.mark.parametrize("more", ["seeds: 3", "states: {}", "run: {step: 3}", "data: {train: {source: digits}}"])
 def test_wrong_sections_are_invalid(small, more):
     assert not _is_valid(small(more=f"{more}\n"))
 

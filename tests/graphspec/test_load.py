@@ -114,7 +114,6 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("«seeds»: 3", "GS040"),
         ("seed: «1.5»", "GS041"),
         ("rng: «fast»", "GS043"),
-        ("«state»: {}", "GS045"),
         ("«precision»: {compute: bfloat16}", "GS045"),
         ("«parallel»: {kind: replicated}", "GS045"),
         ("«micro_batches»: 2", "GS045"),

@@ -76,8 +76,12 @@ def test_a_path_without_its_colon_is_no_class(written):
         ({"like": "a", "traits": {"rng": True}}, "`traits` goes with `class`"),
         ({"class": "a:B", "init": "copy"}, "`init` goes with `like`"),
         ({"parameter": {"shape": [0], "init": "zeros"}}, "greater than or equal to 1"),
-        ({"parameter": {"shape": [], "init": {"schedule": "constant"}}}, "not built yet"),
-        ({"class": "a:B", "groups": []}, "`groups` is part of the language but not built yet"),
+        (
+            {"parameter": {"shape": [], "init": {"schedule": "constant"}}},
+            "a schedule stands where a plain value is read once",
+        ),
+        ({"class": "a:B", "groups": []}, "at least 1 item"),
+        ({"class": "a:B", "precision": "float16"}, "`precision` is part of the language but not built yet"),
     ],
 )
 def test_what_is_no_model_is_refused(written, message):

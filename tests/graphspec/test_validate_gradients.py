@@ -14,6 +14,8 @@ GRADIENT = "g: {gradient: err, wrt: net}\n"
         "a: {transform: clip_norm, inputs: g, args: {norm: 1}}\nb: {update: net, gradients: a}",
         "a: {call: add, inputs: [g, g]}\nb: {update: net, gradients: a}",
         "a: {call: mul, inputs: [g, 0.5]}\nb: {update: net, gradients: a}",
+        "a: {call: sub, inputs: [g, g]}\nb: {update: net, gradients: a}",
+        "a: {transform: pcgrad, inputs: [g, g, g]}\nb: {update: net, gradients: a}",
         "a: {transform: my.mod:fn, inputs: [g, g]}\nb: {update: net, gradients: a}",
     ],
 )
@@ -35,6 +37,8 @@ def test_the_listing_order_of_ops_on_sets_does_not_matter(small, find):
         "a: {call: relu, inputs: «g»}",
         "a: {loss: mse, inputs: [«g», out]}",
         "a: {update: net, loss: «g»}",
+        "a: {call: sub, inputs: [g, «1.0»]}\nb: {update: net, gradients: a}",
+        "a: {call: add, inputs: [«1.0», g]}\nb: {update: net, gradients: a}",
     ],
 )
 def test_a_tensor_is_no_set_and_a_set_no_tensor(small, find, line):

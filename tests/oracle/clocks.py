@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from graphspec.durations import Duration
-from graphspec.ops import CopyOp, EmaOp, Op
+from graphspec.ops import CopyOp, EmaOp, Op, UpdateOp
 from tests.oracle.meaning import WRITERS, Meaning
 
 
@@ -28,15 +28,28 @@ class Clocks:
         self.counts: dict[tuple[str, str], int] = {}
         self.averaged: set[str] = set()
         """Averages that have fired."""
+        self.gathering: set[str] = set()
+        """Updates that accumulate and take part in this step."""
 
     def admit(self, meaning: Meaning) -> set[str]:
         """Count a step of a mode, and return the ops that may fire in it."""
         self.steps[meaning.mode] = step = self.steps.get(meaning.mode, 0) + 1
         admitted: set[str] = set()
+        self.gathering = set()
         for name in meaning.gated():
             if self._is_inside(meaning.ops[name], step) and self._is_due(name, meaning, step, admitted):
-                admitted.add(name)
+                admitted |= {name} if self._is_full(name, meaning) else set()
         return admitted
+
+    def _is_full(self, name: str, meaning: Meaning) -> bool:
+        """Return whether an op that is due runs: an update that accumulates does so at the end of a window."""
+        op = meaning.ops[name]
+        if not isinstance(op, UpdateOp) or op.window == 1:
+            return True
+        self.gathering.add(name)
+        key = (meaning.mode, f"window of {name}")
+        self.counts[key] = self.counts.get(key, 0) + 1
+        return self.counts[key] % op.window == 0
 
     def _is_due(self, name: str, meaning: Meaning, step: int, admitted: set[str]) -> bool:
         op = meaning.ops[name]

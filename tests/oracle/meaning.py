@@ -9,12 +9,24 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from graphspec.graph import GraphSpec
-from graphspec.ops import CopyOp, EmaOp, ForwardOp, LossOp, MetricOp, Op, UpdateOp
+from graphspec.ops import (
+    AssignOp,
+    CallOp,
+    CopyOp,
+    EmaOp,
+    ForwardOp,
+    GradientOp,
+    LossOp,
+    MetricOp,
+    Op,
+    TransformOp,
+    UpdateOp,
+)
 from tests.oracle.layers import has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.storages import Storages
 
-WRITERS = (UpdateOp, EmaOp, CopyOp)
+WRITERS = (UpdateOp, EmaOp, CopyOp, AssignOp)
 Past = Mapping[str, frozenset[str]]
 
 
@@ -69,6 +81,8 @@ class Meaning:
             case EmaOp() | CopyOp():
                 target = op.target(name) if isinstance(op, EmaOp) else op.into
                 return frozenset({f"{target}.params"} | ({f"{target}.buffers"} if self.moves_buffers(name) else set()))
+            case AssignOp():
+                return frozenset({f"{op.assign}.state"})
             case ForwardOp() if name in self.training:
                 return frozenset({f"{op.forward}.buffers"})
             case _:
@@ -109,27 +123,70 @@ class Meaning:
         """Return the ops of the mode, those before whose firing another's depends first."""
         return sorted(self.present, key=lambda name: len(self.past[name]))
 
-    def firing(self, admitted: Iterable[str]) -> list[str]:
-        """Return the ops that run where exactly some are admitted by their clocks, as listed."""
+    def firing(self, admitted: Iterable[str], gathering: Iterable[str] = ()) -> list[str]:
+        """Return the ops that run where exactly some are admitted by their clocks, as listed.
+
+        ``gathering``: updates that need their gradients, whether they are applied or not.
+        """
         admitted = frozenset(admitted)
+        absent = {name for name in self.present if self._is_absent(name, admitted)}
         pending = [self.owner[value] for value in self.demanded if value in self.owner]
+        pending = [name for name in pending if name not in absent]
         consumed = {other for name in self.present for other in self.inputs[name]}
         pending += [n for n in self.present if isinstance(self.ops[n], WRITERS)]
         pending += [n for n in self.training if n not in consumed]
         pending = [name for name in pending if name in admitted]
+        pending += [self.owner[value] for name in gathering for value in self.gathered(name)]
         found: set[str] = set()
         while pending:
             name = pending.pop()
             if name not in found:
                 found.add(name)
-                pending.extend(self.inputs[name])
+                left_out = absent if self.is_sum(name) else frozenset()
+                pending.extend(other for other in self.inputs[name] if other not in left_out)
         return [name for name in self.ops if name in found]
+
+    @cached_property
+    def accumulating(self) -> list[str]:
+        """Return the updates that take the gradients of several steps."""
+        return [name for name in self.present if isinstance(self.ops[name], UpdateOp) and self.ops[name].window > 1]
+
+    def gathered(self, name: str) -> list[str]:
+        """Return what an update gathers from in every step: its loss, or gradient sets before any transform."""
+        op = self.ops[name]
+        return [op.loss] if op.loss is not None else [one for value in op.gradients for one in self._sources(value)]
+
+    def _sources(self, value: str) -> list[str]:
+        """Return the gradient sets of which a set is made."""
+        op = self.ops[self.owner[value]]
+        match op:
+            case GradientOp():
+                return [value]
+            case TransformOp():
+                return [one for name in op.inputs for one in self._sources(name)]
+            case CallOp():
+                return [one for _, name in op.inputs.references() for one in self._sources(name)]
+            case _:
+                return []
+
+    def is_sum(self, name: str) -> bool:
+        """Return whether an op adds up what there is."""
+        op = self.ops[name]
+        return isinstance(op, CallOp) and op.call.name("torch") == "add"
+
+    def _is_absent(self, name: str, admitted: frozenset[str]) -> bool:
+        """Return whether an op is a term that its clock does not admit, or a sum of such terms alone."""
+        if isinstance(self.ops[name], LossOp):
+            return name not in admitted
+        terms = self.inputs[name] if self.is_sum(name) else ()
+        return bool(terms) and all(self._is_absent(term, admitted) for term in terms)
 
     @cached_property
     def returned(self) -> tuple[str, ...]:
         """Return the values that a step returns where they were computed."""
         if self.spec.outputs is not None:
-            return tuple(value for value in self.spec.outputs if self.owner.get(value) in self.present)
+            known = {*self.present, None}
+            return tuple(value for value in self.spec.outputs if self.owner.get(value) in known)
         kinds = (MetricOp, LossOp) if self.mode == "train" else (MetricOp,)
         return tuple(name for name in self.present if isinstance(self.ops[name], kinds))
 
@@ -140,7 +197,7 @@ class Meaning:
         if self.spec.outputs is not None:
             return (*self.returned, *metrics)
         feeding: set[str] = set()
-        pending = [name for name in self.present if isinstance(self.ops[name], WRITERS)]
+        pending = [name for name in self.present if isinstance(self.ops[name], UpdateOp)]
         while pending:
             feeding |= (new := {other for name in pending for other in self.inputs[name]} - feeding)
             pending = list(new)
@@ -150,8 +207,8 @@ class Meaning:
 class Versions:
     """The versions of cells among the ops that fire together in one step."""
 
-    def __init__(self, meaning: Meaning, firing: Iterable[str]) -> None:
-        self.meaning, self.firing = meaning, list(firing)
+    def __init__(self, meaning: Meaning, firing: Iterable[str], gathering: Iterable[str] = ()) -> None:
+        self.meaning, self.firing, self.gathering = meaning, list(firing), list(gathering)
         self.past = {name: meaning.past[name] & frozenset(self.firing) for name in self.firing}
         self.training = self._order_training()
         self.ordered: dict[str, list[str]] = {}

@@ -12,9 +12,12 @@ from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.draws import Draws
 from tests.oracle.initial import Shapes, initial_state
 from tests.oracle.meaning import Meaning
+from tests.oracle.settling import settle
 from tests.oracle.slots import Cell, Optimizers
+from tests.oracle.states import begin
 from tests.oracle.step import State, StepValues
 from tests.oracle.storages import Storages
+from tests.oracle.windows import Held, Windows
 
 
 class Oracle:
@@ -29,8 +32,10 @@ class Oracle:
         first = {model: initial_state(spec, model, known, self.seed) for model, known in shapes.items()}
         self.held = self.storages.gather(first)
         """All parameters and buffers by holder: what models share is held once."""
+        self.states: State = {name: begin(name, one, self.seed) for name, one in spec.state.items()}
         self.clocks, self.draws = Clocks(pace or Pace()), Draws(self.seed)
         self.cells: Mapping[str, Cell] = {}
+        self.gathered: Held = {}
         self.meanings: dict[str, Meaning] = {}
         self.running: dict[tuple[str, str], tuple[float, int, int]] = {}
         self.last: StepValues | None = None
@@ -39,8 +44,9 @@ class Oracle:
 
     @property
     def state(self) -> Mapping[str, State]:
-        """Return the parameters and buffers of every model, by the names that it calls them."""
-        return {model: {name: self._read(model, name) for name in known} for model, known in self.shapes.items()}
+        """Return the parameters and buffers of every model, by the names that it calls them, and the states."""
+        found = {model: {name: self._read(model, name) for name in known} for model, known in self.shapes.items()}
+        return {**found, "state": self.states} if self.states else found
 
     def _read(self, model: str, name: str) -> np.ndarray:
         holder, key = self.storages.place(model, name)
@@ -53,9 +59,9 @@ class Oracle:
     def step(self, batch: State, mode: str = "train") -> State:
         """Take one step, and return its outputs."""
         meaning = self.meanings.setdefault(mode, Meaning(self.spec, mode))
-        firing = meaning.firing(self.clocks.admit(meaning))
+        firing = meaning.firing(self.clocks.admit(meaning), self.clocks.gathering)
         step = self.last = StepValues(
-            meaning,
+            settle(meaning, self._count_finished(mode), self.clocks.pace),
             firing,
             batch=batch,
             start=self.held,
@@ -63,16 +69,25 @@ class Oracle:
             draws=self.draws,
             number=self.clocks.steps[mode],
             standins=self._find_standins() if mode != "train" else {},
+            states=self.states,
+            windows=Windows(self.spec, self.gathered),
         )
-        outputs = {value: self._output(step, value) for value in meaning.returned if meaning.owner[value] in firing}
+        returned = [value for value in meaning.returned if value in self.states or meaning.owner[value] in firing]
+        outputs = {value: self._output(step, value) for value in returned}
         for name in firing:
             if isinstance(self.spec.ops[name], MetricOp) and name not in outputs:
                 self._output(step, name)
         self.held = {holder: step.final(holder) for holder in self.held}
+        self.states = {name: step.final_state(name) for name in self.states}
+        self.gathered = step.windows.final(step, self.clocks.gathering, firing)
         self.cells = step.optimizers.final(step)
         self.is_vague |= step.optimizers.is_vague
         self.clocks.note(meaning, firing)
         return outputs
+
+    def _count_finished(self, mode: str) -> int:
+        """Return the train steps before a step that has begun."""
+        return self.clocks.steps.get("train", 0) - (mode == "train")
 
     def _find_standins(self) -> Mapping[str, str]:
         """Return the averages that stand in for their models outside training."""
@@ -81,6 +96,8 @@ class Oracle:
         return {op.ema: op.target(name) for name, op in averages.items() if name in self.clocks.averaged}
 
     def _output(self, step: StepValues, value: str) -> np.ndarray:
+        if value in self.states:
+            return step.final_state(value)
         found = step.base.value(value)[0]
         op = self.spec.ops[step.meaning.owner[value]]
         return np.asarray(self._run_on(step, value, op)) if isinstance(op, MetricOp) else found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, permutations
 
-from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, UpdateOp
+from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
 from tests.oracle.meaning import WRITERS, Versions, close
 from tests.oracle.paths import Paths
 
@@ -21,9 +21,10 @@ class Order:
 
     def __init__(self, versions: Versions) -> None:
         self.versions, self.meaning = versions, versions.meaning
-        self.ops, self.paths = self.meaning.ops, Paths(self.meaning)
+        self.ops, self.paths = self.meaning.ops, Paths(self.meaning, frozenset(versions.firing))
         self.updates = [name for name in versions.firing if isinstance(self.ops[name], UpdateOp)]
-        derived = [f"{name}.gradient" for name in self.updates if self.ops[name].loss is not None]
+        self.taking = [*self.updates, *(name for name in versions.gathering if name not in self.updates)]
+        derived = [f"{name}.gradient" for name in self.taking if self.ops[name].loss is not None]
         self.nodes = [*versions.firing, *derived]
         taken = [name for name in versions.firing if isinstance(self.ops[name], GradientOp)]
         self.gradients = [*derived, *taken]
@@ -37,16 +38,28 @@ class Order:
     def _happens_before(self) -> Pairs:
         """Return happens-before; what an update's gradient needs is its loss, whatever its write waits for."""
         pairs = {(before, name) for name in self.versions.firing for before in self.versions.past[name]}
-        for name in self.updates:
+        for name in self.taking:
             loss = self.ops[name].loss
             if loss is not None:
                 owner = self.meaning.owner[loss]
-                pairs |= {(f"{name}.gradient", name), (owner, f"{name}.gradient")}
+                behind = [name] if name in self.updates else self._find_behind(name)
+                pairs |= {(f"{name}.gradient", other) for other in behind}
+                pairs |= {(owner, f"{name}.gradient")}
                 pairs |= {(before, f"{name}.gradient") for before in self.versions.past[owner]}
         return pairs
 
+    def _find_behind(self, name: str) -> list[str]:
+        """Return what comes after an update that only gathers: it waits for the gradient, as the update would."""
+        return [other for other in self.versions.firing if name in self.meaning.past[other]]
+
     def _cells(self, name: str) -> list[str]:
         """Return the cells of which an op reads the version in its causal past."""
+        read = [one.name for one in self.ops[name].operands() if one.role != "state"]
+        states = [f"{one}.state" for one in read if one in self.meaning.spec.state]
+        return [*self._model_cells(name), *states]
+
+    def _model_cells(self, name: str) -> list[str]:
+        """Return the cells of models that an op reads."""
         op = self.ops[name]
         match op:
             case ForwardOp():
@@ -56,6 +69,8 @@ class Order:
                 source = op.ema if isinstance(op, EmaOp) else op.copy_
                 buffers = [f"{source}.buffers"] if self.meaning.moves_buffers(name) else []
                 return [*self.meaning.storages.cells(source), *buffers]
+            case TransformOp() if op.transform.name("torch") == "clip_agc":
+                return [f"{holder}.params" for holder in self.paths.find_set(name)]
             case _:
                 return []
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, UpdateOp
+from collections.abc import Container
+
+from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, TransformOp, UpdateOp
 from tests.oracle.meaning import Meaning
 
 CONSTANT = ("stop", "argmax", "one_hot")
@@ -11,8 +13,8 @@ CONSTANT = ("stop", "argmax", "one_hot")
 class Paths:
     """The paths of all gradients of a mode; the gradient of an update is named ``<update>.gradient``."""
 
-    def __init__(self, meaning: Meaning) -> None:
-        self.meaning, self.ops = meaning, meaning.ops
+    def __init__(self, meaning: Meaning, firing: Container[str] | None = None) -> None:
+        self.meaning, self.ops, self.firing = meaning, meaning.ops, firing
         self.known: dict[str, frozenset[str]] = {}
 
     def path(self, gradient: str) -> frozenset[str]:
@@ -30,10 +32,23 @@ class Paths:
         models, values = op.split({*self.meaning.spec.models, *self.meaning.spec.shadows()})
         return op.gradient, self.meaning.storages.all_holders(models), values
 
+    def find_set(self, value: str) -> tuple[str, ...]:
+        """Return the holders of the parameters that a gradient set spans; nothing for another value."""
+        op = self.ops.get(self.meaning.owner.get(value, ""))
+        match op:
+            case GradientOp():
+                return self.describe(self.meaning.owner[value])[1]
+            case TransformOp():
+                return self.find_set(op.inputs[0])
+            case CallOp():
+                return next(filter(None, (self.find_set(one) for _, one in op.inputs.references())), ())
+            case _:
+                return ()
+
     def _between(self, value: str, models: frozenset[str], values: frozenset[str]) -> set[str]:
         """Return the ops between the targets and a value, its own included; nothing where no way leads there."""
         name = self.meaning.owner.get(value)
-        if name is None or self._is_blocked(name):
+        if name is None or self._is_blocked(name) or (self.firing is not None and name not in self.firing):
             return set()
         passing = self._passing(name)
         starts = bool(self.called(name) & models) or any(one in values for one in passing)

@@ -14,6 +14,7 @@ from graphspec.optimizers import OptimizerSpec
 from graphspec.schedules import ScheduleSpec
 from tests.oracle.optimizers import DEFAULTS, RULES
 from tests.oracle.schedules import read
+from tests.oracle.terms import options_of
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
@@ -63,6 +64,11 @@ class Optimizers:
         step.apply(earlier[-1])
         return self.after[cell, earlier[-1]]
 
+    def applied(self, step: StepValues, name: str, op: UpdateOp) -> int:
+        """Return how often the one optimizer of an update was applied before it."""
+        cell, models = (op.update[0], op.update[:1]) if op.optimizer is None else (name, op.update)
+        return self._before(step, name, cell, models).applied
+
     def final(self, step: StepValues) -> Mapping[str, Cell]:
         """Return all cells after the step."""
         found = dict(self.cells)
@@ -90,8 +96,12 @@ def _advance(
         version = step.versions.writers(f"{model}.params").index(name)
         made[model] = {}
         for key, w in step.parameters(model, version).items():
+            if (model, key) not in gradients:
+                made[model][key] = w
+                continue
             g, old = gradients[model, key], before.slots.get((model, key), {})
-            made[model][key], slots[model, key] = RULES[declared.name](w, g, old, options, before.applied + 1)
+            own = options_of(step.meaning.spec, model, key, options)
+            made[model][key], slots[model, key] = RULES[declared.name](w, g, old, own, before.applied + 1)
     return Cell(applied=before.applied + 1, slots=slots), made
 
 

@@ -6,14 +6,29 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from graphspec.ops import CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, MetricOp, RandomOp, TransformOp, UpdateOp
+from graphspec.ops import (
+    CallOp,
+    ClipSpec,
+    CopyOp,
+    EmaOp,
+    ForwardOp,
+    GradientOp,
+    MetricOp,
+    RandomOp,
+    TransformOp,
+    UpdateOp,
+)
+from graphspec.schedules import ScheduleSpec
 from tests.oracle.clocks import decay_of
 from tests.oracle.draws import Draws
 from tests.oracle.gradients import differentiate
 from tests.oracle.meaning import Meaning, Versions
 from tests.oracle.numbers import Array, Reals
-from tests.oracle.optimizers import clip_norm, clip_value
+from tests.oracle.schedules import read
 from tests.oracle.slots import Optimizers
+from tests.oracle.terms import add_penalties, constrain, is_frozen
+from tests.oracle.transforms import clip, transform
+from tests.oracle.windows import Windows
 from tests.oracle.world import SecondOrderError, Target, World
 
 State = Mapping[str, np.ndarray]
@@ -34,10 +49,13 @@ class StepValues:
         draws: Draws,
         number: int,
         standins: Mapping[str, str],
+        states: State,
+        windows: Windows,
     ) -> None:
         self.meaning, self.versions = meaning, Versions(meaning, firing)
         self.batch, self.start, self.optimizers = batch, start, optimizers
         self.draws, self.number, self.standins = draws, number, standins
+        self.states, self.windows = states, windows
         self.base = World(self, Reals(), {})
         self.left: dict[str, State] = {}
         self.made: dict[tuple[str, int], State] = {}
@@ -91,6 +109,22 @@ class StepValues:
         whole = {key: key.endswith("num_batches_tracked") for key in old}
         return {key: new[key] if whole[key] else kept * old[key] + (1 - kept) * new[key] for key in old}
 
+    def seen_state(self, name: str, reader: str) -> np.ndarray:
+        """Return a declared state as an op sees it."""
+        return self.state(name, self.versions.seen(reader, f"{name}.state"))
+
+    def state(self, name: str, version: int) -> np.ndarray:
+        """Return a declared state at a version."""
+        if version == 0:
+            return self.states[name]
+        writer = self.versions.writers(f"{name}.state")[version - 1]
+        value = self.base.operand(self.meaning.ops[writer].value, writer)[0]
+        return np.broadcast_to(value, self.states[name].shape) if value.ndim == 0 else value
+
+    def final_state(self, name: str) -> np.ndarray:
+        """Return what a declared state is after the step."""
+        return self.state(name, len(self.versions.writers(f"{name}.state")))
+
     def final(self, model: str) -> State:
         """Return what a holder has after the step."""
         found: dict[str, np.ndarray] = {}
@@ -107,7 +141,7 @@ class StepValues:
             (holder, name): value.shape
             for holder in self.meaning.storages.all_holders(models)
             for name, value in self.start[holder].items()
-            if not is_buffer(name)
+            if not is_buffer(name) and not is_frozen(self.meaning.spec, holder, name)
         }
 
     def gradient_values(self, world: World, name: str, op: GradientOp) -> Mapping[str, Array]:
@@ -133,8 +167,7 @@ class StepValues:
             if isinstance(op, GradientOp):
                 self.base.evaluate(owner)
             elif isinstance(op, TransformOp):
-                rule = clip_norm if op.transform.name("torch") == "clip_norm" else clip_value
-                self.sets[value] = rule(self.gradients(op.inputs[0]), **op.args)
+                self.sets[value] = transform(self, value, op)
             else:
                 self.sets[value] = self._combine(op)
         return self.sets[value]
@@ -147,6 +180,8 @@ class StepValues:
         match op.call.name("torch"):
             case "add":
                 return {key: sum(part) for key, part in parts.items()}
+            case "sub":
+                return {key: a - b for key, (a, b) in parts.items()}
             case "mul":
                 return {key: np.prod(np.broadcast_arrays(*part), axis=0) for key, part in parts.items()}
             case _:
@@ -175,18 +210,29 @@ class StepValues:
         if name not in self.stepped:
             op = self.meaning.ops[name]
             found: Gradients
-            if op.loss is not None:
-                found = differentiate(self.base, op.loss, self.targets(op.update))
+            if op.window > 1:
+                found = self.windows.whole(self, name, op)
+            elif op.loss is not None:
+                found = self.own_gradients(op)
             else:
                 found = {key: g for value in op.gradients for key, g in self.gradients(value).items()}
-                found = {key: g for key, g in found.items() if key[0] in self.meaning.storages.all_holders(op.update)}
-            if op.clip is not None:
-                limit = op.clip
-                found = (
-                    clip_value(found, limit.value) if limit.norm is None else clip_norm(found, limit.norm, limit.eps)
-                )
-            self.stepped[name] = self.optimizers.step(self, name, op, found)
+            found = {key: g for key, g in found.items() if key[0] in self.meaning.storages.all_holders(op.update)}
+            found = add_penalties(self, name, op, found)
+            found = clip(self, name, self._settle_clip(name, op), found) if op.clip is not None else found
+            self.stepped[name] = constrain(self.meaning.spec, op, self.optimizers.step(self, name, op, found))
         return self.stepped[name]
+
+    def own_gradients(self, op: UpdateOp) -> Gradients:
+        """Return the gradients of an update's own loss."""
+        return differentiate(self.base, op.loss, self.targets(op.update))
+
+    def _settle_clip(self, name: str, op: UpdateOp) -> ClipSpec:
+        """Return the clip of an update behind the updates that its optimizer has applied before."""
+        limit = op.clip.limit
+        if not isinstance(limit, ScheduleSpec):
+            return op.clip
+        applied = self.optimizers.applied(self, name, op)
+        return op.clip.model_copy(update={op.clip.kind: read(limit, applied)})
 
     # ------------------------------------------------------------ calls of models, draws, metrics
 
@@ -225,7 +271,7 @@ class StepValues:
 
     def measure(self, name: str, op: MetricOp) -> np.ndarray:
         """Return a metric of this batch, and note it with its rows; what ran before is added by the oracle."""
-        operands = [self.base.operand(one) for _, one in op.inputs.items()]
+        operands = [self.base.operand(one, name) for _, one in op.inputs.items()]
         if op.metric.name("torch") == "mean":
             found = operands[0].mean()
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp
+from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, ScheduleOp
 from tests.oracle.functions import CALLS, loss
 from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
@@ -101,8 +101,10 @@ class World:
             self.moved[owner] = self._moves(owner)
         return self.moved[owner]
 
-    def operand(self, operand: str | float) -> Array:
-        """Return the value of a name, or a number."""
+    def operand(self, operand: str | float, reader: str = "") -> Array:
+        """Return the value of a name, a state as its reader sees it, or a number."""
+        if operand in self.step.meaning.spec.state:
+            return self.numbers.lift(self.step.seen_state(operand, reader)[None])
         return self.value(operand) if isinstance(operand, str) else self.numbers.lift(np.array([float(operand)]))
 
     def evaluate(self, name: str) -> Mapping[str, Array]:
@@ -112,12 +114,14 @@ class World:
             case ForwardOp():
                 return self._forward(name, op)
             case CallOp():
-                found = self._call(op)
+                found = self._call(name, op)
                 return dict(zip(op.defines(name), found if isinstance(found, list) else [found], strict=True))
             case LossOp():
-                return {name: self._loss(op)}
+                return {name: self._loss(name, op)}
             case GradientOp():
                 return self.step.gradient_values(self, name, op)
+            case ScheduleOp():
+                return {name: np.array([float(op.curve)])}
             case RandomOp():
                 return {name: self.step.draw(name, op)[None]}
             case MetricOp():
@@ -125,9 +129,10 @@ class World:
             case _:
                 raise AssertionError(f"{name} has no value")
 
-    def _call(self, op: CallOp) -> Array | list[Array]:
-        operands = [self.operand(one) for _, one in op.inputs.items()]
+    def _call(self, reader: str, op: CallOp) -> Array | list[Array]:
         name = op.call.name("torch")
+        present = [one for _, one in op.inputs.items() if not (name == "add" and self._is_absent(one))]
+        operands = [self.operand(one, reader) for one in present]
         if name == "argmax":
             axis = op.args.get("axis", 1)
             return self.numbers.argmax(operands[0], axis + 1 if axis >= 0 else axis).squeeze(
@@ -137,10 +142,16 @@ class World:
             return np.eye(op.args["classes"])[operands[0].astype(np.int64)]
         return CALLS[name](self.numbers, *operands, **op.args)
 
-    def _loss(self, op: LossOp) -> Array:
-        operands = [self.operand(one) for _, one in op.inputs.items()]
+    def _is_absent(self, operand: str | float) -> bool:
+        """Return whether a term of a sum is not computed in this step."""
+        owner = self.step.meaning.owner.get(operand)
+        return owner is not None and owner not in self.step.versions.firing
+
+    def _loss(self, name: str, op: LossOp) -> Array:
+        operands = [self.operand(one, name) for _, one in op.inputs.items()]
         found = loss(self.numbers, op.loss.name("torch"), operands, op.reduction or "mean", op.args)
-        return found if op.weight is None else found * op.weight
+        found = found if op.weight is None else found * op.weight
+        return found * op.every if isinstance(op.every, int) and op.lazy != "none" else found
 
     # ------------------------------------------------------------ models
 
@@ -150,7 +161,7 @@ class World:
         parameters, declared = self._parameters(name, model), step.meaning.spec.models[self._root(model)]
         if declared.parameter is not None:
             return {op.defines(name)[0]: parameters["value"]}
-        given = self.operand(next(iter(op.inputs.items()))[1])
+        given = self.operand(next(iter(op.inputs.items()))[1], name)
         if declared.class_ is not None:
             return {op.defines(name)[0]: CLASSES[declared.class_path("torch")](self.numbers, parameters, given)}
         buffers = {key: self.numbers.lift(one[None]) for key, one in self._statistics(name, model, train).items()}

@@ -38,7 +38,7 @@ def find_predecessors(name: str, ops: Ops) -> Iterator[str]:
 
 def used(op: Mapping[str, Any]) -> Iterator[str]:
     """Yield the values that an op mentions."""
-    for field in ("inputs", "loss", "gradient", "wrt", "gradients", "like", "grad_outputs"):
+    for field in ("inputs", "loss", "gradient", "wrt", "gradients", "like", "grad_outputs", "value"):
         yield from (one for one in as_list(op.get(field, [])) if isinstance(one, str))
 
 

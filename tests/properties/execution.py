@@ -34,9 +34,14 @@ class Execution:
 
     def shapes(self) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
         """Return the shapes of all parameters and buffers."""
-        return {model: {name: value.shape for name, value in found.items()} for model, found in self.state().items()}
+        return {model: {name: value.shape for name, value in found.items()} for model, found in self._models().items()}
 
     def state(self) -> Mapping[str, Mapping[str, np.ndarray]]:
+        """Return copies of all parameters and buffers, and of the declared states."""
+        held = {name: value.numpy().copy() for name, value in self.names.get("STATE", {}).items()}
+        return {**self._models(), "state": held} if held else self._models()
+
+    def _models(self) -> Mapping[str, Mapping[str, np.ndarray]]:
         """Return copies of all parameters and buffers."""
         return {
             model: {name: value.detach().numpy().copy() for name, value in module.state_dict().items()}

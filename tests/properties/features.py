@@ -123,4 +123,17 @@ def _of_uses(document: Document) -> Iterator[str]:
         yield "a forward of an average or copy"
 
 
-KINDS = ("forward", "call", "random", "gradient", "transform", "update", "ema", "metric", "loss", "copy")
+KINDS = (
+    "forward",
+    "call",
+    "random",
+    "gradient",
+    "transform",
+    "update",
+    "ema",
+    "metric",
+    "loss",
+    "copy",
+    "assign",
+    "schedule",
+)

@@ -8,15 +8,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.properties.lazy import add_lazy_terms
+from tests.properties.scheduled import add_schedules
+from tests.properties.states import add_states
+from tests.properties.terms import add_terms
+from tests.properties.transformed import add_transforms
+from tests.properties.windows import accumulate
+
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
-FURTHER: tuple[Callable[[Draft], None], ...] = ()
-"""Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place."""
+FURTHER: tuple[Callable[[Draft], None], ...] = (
+    add_lazy_terms,
+    add_states,
+    add_transforms,
+    add_schedules,
+    add_terms,
+    accumulate,
+)
+"""Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
+
+What looks at whole losses comes last.
+"""
 
 
 def add_further(draft: Draft) -> None:
     """Add up to three of these to half of the drafts."""
     if FURTHER and draft.chance(0.5):
-        for add in draft.random.sample(FURTHER, draft.random.randint(1, min(3, len(FURTHER)))):
+        chosen = draft.random.sample(FURTHER, draft.random.randint(1, min(3, len(FURTHER))))
+        for add in sorted(chosen, key=FURTHER.index):
             add(draft)

@@ -14,11 +14,12 @@ from tests.oracle.optimizers import DegenerateError
 from tests.oracle.order import Order
 from tests.properties.agreement import POLICIES, Tally, try_spec
 from tests.properties.flags import find_flags, meant_flags
-from tests.properties.necessity import undo_deferrals
-from tests.properties.plans import find_sequence
+from tests.properties.necessity import Ground, undo_deferrals
+from tests.properties.plans import find_sequence, plan_of
 from tests.properties.rejections import random_rejected
 from tests.properties.special import document_of
-from tests.properties.test_order import deferred_in, derives_all, find_idle, find_live, orders
+from tests.properties.specs import base_spec
+from tests.properties.test_order import deferred_in, derives_all, find_idle, find_live, orders_of
 from tests.properties.test_rejections import codes
 from tests.properties.test_retain import find_gradients, find_sharing
 
@@ -42,7 +43,7 @@ def keeps_order(case: int) -> bool:
     """Look whether all that the definition orders is in order."""
     return all(
         find_sequence(function).index(before) < find_sequence(function).index(after)
-        for _, function, _, pairs in orders.__wrapped__(case, "fewest")
+        for _, function, _, pairs in orders_of(document_of(case), "fewest")
         for before, after in pairs
     )
 
@@ -50,7 +51,7 @@ def keeps_order(case: int) -> bool:
 def is_early(case: int) -> bool:
     """Look whether every write stands as early as it may."""
     return not any(
-        True for one in orders.__wrapped__(case, "listed") for _ in find_idle(one[0], one[1], one[2], one[3])
+        True for one in orders_of(document_of(case), "listed") for _ in find_idle(one[0], one[1], one[2], one[3])
     )
 
 
@@ -58,7 +59,7 @@ def defers_right(case: int) -> bool:
     """Compare the deferred updates with those that must wait by the definition."""
     return all(
         deferred_in(plan, function) == order.find_late(find_sequence(function), pairs)
-        for plan, function, order, pairs in orders.__wrapped__(case, "listed")
+        for plan, function, order, pairs in orders_of(document_of(case), "listed")
         if derives_all(order)
     )
 
@@ -67,14 +68,14 @@ def defers_least(case: int) -> bool:
     """Compare the number of deferrals with the least of all orders."""
     return all(
         len(deferred_in(plan, function)) == order.find_fewest(pairs)
-        for plan, function, order, pairs in orders.__wrapped__(case, "fewest")
+        for plan, function, order, pairs in orders_of(document_of(case), "fewest")
         if derives_all(order) and 2 <= len(order.updates) <= 5
     )
 
 
 def retains_right(case: int) -> bool:
     """Compare the graphs that are kept with those that later gradients share."""
-    found = [(find_gradients(one[1]), one[2]) for one in orders.__wrapped__(case, "fewest")]
+    found = [(find_gradients(one[1]), one[2]) for one in orders_of(document_of(case), "fewest")]
     return all({name for name in kept if kept[name]} == find_sharing(list(kept), order) for kept, order in found)
 
 
@@ -82,19 +83,20 @@ def flags_right(case: int) -> bool:
     """Compare what is recorded, frozen and detached with what the paths of the definition say."""
     return all(
         flags == meant_flags(name, order)
-        for _, function, order, _ in orders.__wrapped__(case, "fewest")
+        for _, function, order, _ in orders_of(document_of(case), "fewest")
         for name, flags in find_flags(function).items()
     )
 
 
 def needs_deferrals(case: int) -> bool:
     """Undo every deferral."""
-    return not undo_deferrals([case]).needless
+    ground = Ground(plan=lambda seed, order: plan_of(document_of(seed), order))
+    return not undo_deferrals([case], ground=ground).needless
 
 
 def rejects_mistakes(case: int) -> bool:
     """Look whether a mistake is told by its code."""
-    document, mistake = random_rejected(Random(case))
+    document, mistake = random_rejected(Random(case), base_spec)
     return mistake.partition(" ")[0] in codes(document)
 
 

@@ -18,13 +18,20 @@ def plan_of(document: Mapping[str, object], order: str = "fewest", backend: str 
     return compile_step(load(json.dumps(document) + "\n"), backend, order, pace=PACE)
 
 
+def find_updates(function: Mapping) -> set[str]:
+    """Return the ops that fire as writes, and the updates that gather gradients without being applied."""
+    return {*function["active"], *(one["op"] for one in function["instructions"] if one["kind"] == "gather")}
+
+
 def find_sequence(function: Mapping) -> list[str]:
     """Return the nodes of a plan's function in order: an update is its gradient, then its write."""
-    nodes = []
+    nodes, updates = [], find_updates(function)
     for one in function["instructions"]:
         match one["kind"]:
-            case "gradient" if one["op"] in function["active"]:
+            case "gradient" if one["op"] in updates:
                 nodes.append(f"{one['op']}.gradient")
+            case "gather" | "collect":
+                pass  # a part of the gradient, or of the write
             case "transform" if one["op"] in function["active"]:
                 pass  # a clip, or the joining of sets: a part of the write
             case "release" | "return" | "emit":

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler import Plan
+from compiler.instructions import Apply, Collect, Gradient, Instruction, Transform
 from compiler.ir import Because, Decision, StepGraph
-from compiler.program import Apply, Function, Gradient, Instruction, Mode, Program, Transform
+from compiler.program import Function, Mode, Program
 from graphspec.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.emission.module import emit_module
@@ -93,7 +94,7 @@ def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
 
 def _defined(instruction: Instruction) -> set[str | None]:
     match instruction:
-        case Gradient() | Transform():
+        case Gradient() | Transform() | Collect():
             return {instruction.output}
         case _:
             return set()

@@ -13,10 +13,10 @@ Parts = tuple[dict, dict]
 """Models and ops."""
 
 
-def random_rejected(random: Random | int) -> tuple[dict, str]:
+def random_rejected(random: Random | int, make: Callable[[Random], dict] = random_spec) -> tuple[dict, str]:
     """Return a document that must be rejected, and the code of its error."""
     random = random if isinstance(random, Random) else Random(random)
-    document, code = random_spec(random), random.choice(list(MISTAKES))
+    document, code = make(random), random.choice(list(MISTAKES))
     models, ops = MISTAKES[code]()
     listed = list({**document["ops"], **ops}.items())
     random.shuffle(listed)

@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 
 def random_spec(random: Random | int) -> dict:
     """Return a document."""
-    random = random if isinstance(random, Random) else Random(random)
-    draft = Draft(random)
+    return _write(Draft(random if isinstance(random, Random) else Random(random)))
+
+
+def base_spec(random: Random | int) -> dict:
+    """Return a document of the first parts of the language alone: a seed always gives the same."""
+    return _write(Draft(random if isinstance(random, Random) else Random(random), is_base=True))
+
+
+def _write(draft: Draft) -> dict:
+    """Return the document of a draft, once everything is drawn."""
+    random = draft.random
     add_values(draft, random.randint(4, 9))
     add_losses(draft, random.randint(2, 4))
     add_updates(draft, random.randint(3, 6))
@@ -43,8 +52,8 @@ def specs() -> SearchStrategy[dict]:
 class Draft:
     """A document while it is written."""
 
-    def __init__(self, random: Random) -> None:
-        self.random, self.size = random, random.choice([2, 3, 4])
+    def __init__(self, random: Random, *, is_base: bool = False) -> None:
+        self.random, self.size, self.is_base = random, random.choice([2, 3, 4]), is_base
         self.models: dict[str, dict] = {}
         self.ops: dict[str, dict] = {}
         self.values = Values()
@@ -163,7 +172,7 @@ class Draft:
         outputs = self.random.sample(values, self.random.randint(1, len(values)))
         seed, is_plain = self.random.randint(0, 99), self.chance(0.15)
         names, outputs = self._add_more(names, outputs)
-        names, outputs = self._add(add_further, names, outputs)
+        names, outputs = (names, outputs) if self.is_base else self._add(add_further, names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,

@@ -9,15 +9,16 @@ from random import Random
 import pytest
 
 from compiler import Plan
+from compiler.program import Function
 from graphspec.diagnostics import SpecError
 from graphspec.ops import CopyOp, EmaOp
-from tests.oracle.meaning import Meaning, Versions
+from tests.oracle.meaning import WRITERS, Meaning, Versions
 from tests.oracle.order import Order
 from tests.properties.plans import find_cloned, find_sequence, plan_of
 from tests.properties.specs import random_spec
 
 SEEDS = range(80)
-AT_ONCE = ("apply", "blend", "assign", "transform")
+AT_ONCE = ("apply", "blend", "assign", "store", "transform")
 """What is done as soon as it can be: writes, and the transforms of gradients before them."""
 
 
@@ -27,19 +28,32 @@ Known = tuple[Plan, Mapping, Order, set[tuple[str, str]]]
 @functools.cache
 def orders(seed: int, policy: str) -> tuple[Known, ...]:
     """Return the functions of a random spec's train plan, with what the definition says of their order."""
+    return orders_of(random_spec(Random(seed)), policy)
+
+
+def orders_of(document: Mapping, policy: str) -> tuple[Known, ...]:
+    """Return the functions of a spec's train plan, with what the definition says of their order."""
     try:
-        return tuple(_describe(plan_of(random_spec(Random(seed)), policy)))
+        return tuple(_describe(plan_of(document, policy)))
     except SpecError:
         return ()
 
 
 def _describe(plan: Plan) -> Iterator[Known]:
     meaning = Meaning(plan.spec, "train")
-    gated = {gate.op for gate in plan.program.mode("train").gates}
     for made, function in zip(plan.program.mode("train").functions, plan.to_json()["functions"], strict=True):
-        firing = meaning.firing(find_live(meaning, (set(meaning.present) - gated) | set(made.gated)))
-        order = Order(Versions(meaning, firing))
+        order = Order(find_versions(meaning, plan, made))
         yield plan, function, order, order.constraints(find_cloned(function))
+
+
+def find_versions(meaning: Meaning, plan: Plan, made: Function) -> Versions:
+    """Return the versions among the ops that run in a function; a write that never fires has no gate either."""
+    gates = {gate.op for gate in plan.program.mode(meaning.mode).gates}
+    closed = gates.difference(made.gated)
+    idle = {name for name in meaning.present if isinstance(meaning.ops[name], WRITERS)}.difference(gates, made.active)
+    live = find_live(meaning, set(meaning.present) - closed - idle)
+    gathering = [name for name in meaning.accumulating if f"{name}.window" not in closed]
+    return Versions(meaning, meaning.firing(live, gathering), gathering)
 
 
 def find_live(meaning: Meaning, admitted: set[str]) -> set[str]:
@@ -70,7 +84,7 @@ def find_idle(plan: Plan, function: Mapping, order: Order, pairs: set[tuple[str,
     sequence = find_sequence(function)
     position = {name: index for index, name in enumerate(sequence)}
     quick = {one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE}
-    for write in (one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE[:3]):
+    for write in (one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE[:-1]):
         last = max((position[before] for before, after in pairs if after == write), default=-1)
         between = set(sequence[last + 1 : position[write]]) - quick
         if between and getattr(plan.spec.ops[write], "defer", "auto") == "auto":

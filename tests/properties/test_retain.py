@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.oracle.order import Order
+from tests.properties.plans import find_updates
 from tests.properties.test_order import SEEDS, orders
 
 
 def find_gradients(function: Mapping) -> dict[str, bool]:
     """Return the gradients of a plan's function in order, and whether each keeps its graph."""
     listed = [one for one in function["instructions"] if one["kind"] == "gradient"]
-    active = function["active"]
-    return {f"{one['op']}.gradient" if one["op"] in active else one["op"]: one["retain_graph"] for one in listed}
+    updates = find_updates(function)
+    return {f"{one['op']}.gradient" if one["op"] in updates else one["op"]: one["retain_graph"] for one in listed}
 
 
 def find_sharing(taken: list[str], order: Order) -> set[str]:

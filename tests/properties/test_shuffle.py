@@ -13,6 +13,8 @@ from tests.properties.plans import plan_of
 from tests.properties.rejections import random_rejected
 from tests.properties.specs import random_spec
 
+KNOT = "E-TWO-VERSIONS"
+
 
 def shuffled(document: dict, seed: int) -> dict:
     """Return a document listed otherwise, forwards of models with BatchNorm in their order."""
@@ -27,11 +29,15 @@ def shuffled(document: dict, seed: int) -> dict:
 
 
 def problems(document: dict) -> list[str]:
-    """Return the codes of the errors of a document; of its warnings where it has no errors."""
+    """Return the codes of the errors of a document; of its warnings where it has no errors.
+
+    Of a knot of ops one cycle is told, whichever is found first: in several functions it may be the same or another.
+    """
     try:
         return sorted(one.code for one in plan_of(document).warnings)
     except SpecError as error:
-        return sorted(one.code for one in error.diagnostics if one.severity == "error")
+        found = [one.code for one in error.diagnostics if one.severity == "error"]
+        return sorted([code for code in found if code != KNOT] + [KNOT] * (KNOT in found))
 
 
 def test_another_listing_gives_the_same_numbers():

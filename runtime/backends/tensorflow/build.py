@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from compiler import Plan
+from compiler.program import Program
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from runtime.backend import BuildRequest, Built
@@ -18,10 +19,13 @@ from runtime.backends.tensorflow.engine import TensorFlowEngine
 from runtime.backends.tensorflow.execution import Loaded, call_checked, load_module
 from runtime.backends.tensorflow.learning import Learned, learn
 from runtime.backends.tensorflow.making import check_given, find_other_types, find_undeclared_ties
+from runtime.backends.tensorflow.naming import parameters
 from runtime.backends.tensorflow.setting import Setting
 from runtime.backends.tensorflow.tensors import DTYPES
+from runtime.building.patterns import check_parameters
 from runtime.building.users import import_users
-from runtime.emission.module import emit_module
+from runtime.building.weights import find_files, place_files
+from runtime.emission.module import Emitted, emit_module
 from runtime.problems import problem
 from runtime.step import StepError
 
@@ -33,16 +37,7 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     if not is_supported():
         message = f"TensorFlow {tf.__version__} is too old"
         raise problem("GS217", message, help="pip install 'stepgraph[tensorflow]'")
-    device = choose_device(request.device)
-    given = check_given(request.models, plan.program, plan.spec)
-    import_users(plan.program, plan.spec, request)
-    setting = Setting(
-        device=device,
-        dtype=DTYPES[request.dtype],
-        seed=request.seed,
-        given=given,
-        jit_compile=request.jit_compile,
-    )
+    setting = _choose_setting(plan, request)
     learned = learn(plan, setting)
     loaded = _load(learned, setting)
     spec = learned.plan.spec
@@ -55,10 +50,26 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
         plan=learned.plan,
         source=loaded.emitted.text,
         models=loaded.names["MODELS"],
-        optimizers=loaded.names["OPTIMIZERS"],
-        device=device,
-        notes=(*learned.notes, TRACED, *_tell(request), *engine.module.notes()),
+        optimizers=engine.module.access(),
+        device=setting.device,
+        notes=(*setting.weights.notes, *learned.notes, TRACED, *_tell(request), *engine.module.notes()),
         engine=engine,
+    )
+
+
+def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
+    """Return where and how to build; raise SpecError for models, imports and files that cannot be what they are for."""
+    device = choose_device(request.device)
+    given = check_given(request.models, plan.program, plan.spec)
+    import_users(plan.program, plan.spec, request)
+    return Setting(
+        device=device,
+        dtype=DTYPES[request.dtype],
+        seed=request.seed,
+        given=given,
+        weights=find_files(plan.program, plan.spec, request),
+        profile=request.profile,
+        jit_compile=request.jit_compile,
     )
 
 
@@ -71,18 +82,25 @@ def _tell(request: BuildRequest) -> Iterable[str]:
 def _load(learned: Learned, setting: Setting) -> Loaded:
     """Return the executed and built module; raise SpecError where its models are not what the spec says."""
     program, spec = learned.plan.program, learned.plan.spec
-    loaded = load_module(emit_module(program, TENSORFLOW, provided=setting.given), program)
+    loaded = load_module(_emit(program, setting), program)
+    place_files(loaded, setting.weights)
     given = learned.models
     models = call_checked(loaded, spec, "make_models", setting.seed, setting.device, setting.dtype, given)
     _refuse(find_undeclared_ties(models, spec), spec)
+    _refuse(check_parameters({name: parameters(model) for name, model in models.items()}, program, spec), spec)
     _refuse(find_other_types(models, setting.dtype, spec), spec)
     _call_build(loaded, spec, setting, models)
     return loaded
 
 
+def _emit(program: Program, setting: Setting, *, debug: bool = False) -> Emitted:
+    """Return the source of the step."""
+    return emit_module(program, TENSORFLOW, provided=setting.given, debug=debug, profile=setting.profile)
+
+
 def _instrument(loaded: Loaded, spec: GraphSpec, setting: Setting) -> Loaded:
     """Return the built module of a debug build, with the models that there are."""
-    text = emit_module(loaded.program, TENSORFLOW, provided=setting.given, debug=True)
+    text = _emit(loaded.program, setting, debug=True)
     debugged = load_module(text, loaded.program)
     _call_build(debugged, spec, setting, loaded.names["MODELS"])
     return debugged

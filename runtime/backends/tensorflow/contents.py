@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.slots import slot_tensors
 from runtime.backends.tensorflow.trees import decode, describe_array, encode, from_array, to_array
-from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item
+from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item, window_item
 from runtime.holding.faults import Fault
 from runtime.holding.matching import compare
 from runtime.holding.naming import name_slots
@@ -78,6 +78,29 @@ def metric_items(mode: str, metrics: Mapping[str, Any]) -> Iterator[Item]:
     for op, metric in metrics.items():
         if metric.state() is not None:
             yield metric_item(mode, op, partial(_read_metric, metric), partial(_write_metric, metric))
+
+
+def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
+    """Yield the gradients that updates have gathered."""
+    for window, held in windows.items():
+        named = name_slots(held.parameters, names)
+        shapes = {name: tuple(total.shape) for name, total in zip(named, held.totals, strict=True)}
+        read, write = partial(_read_window, held, named), partial(_write_window, held, named)
+        yield window_item(window, read, write, shapes)
+
+
+def _read_window(window: Any, names: Sequence[str]) -> Any:
+    """Return what a window holds; None where it is empty."""
+    rows = int(window.rows.numpy())
+    totals = {name: to_array(total) for name, total in zip(names, window.totals, strict=True)}
+    return {"rows": rows, "totals": totals} if rows else None
+
+
+def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
+    """Fill a window again, or begin it anew."""
+    window.rows.assign(0 if tree is None else tree["rows"])
+    for name, total in zip(names, window.totals, strict=True):
+        total.assign(tf.zeros_like(total) if tree is None else from_array(tree["totals"][name], total.dtype))
 
 
 def _read_metric(metric: Any) -> Any:

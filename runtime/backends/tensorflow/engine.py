@@ -97,7 +97,8 @@ class TensorFlowEngine(ModuleEngine[Module]):
         """Return a program of one function without draws or writes as a saved model of TensorFlow."""
         known = self.loaded.names["MODELS"]
         models = {model.name: known[model.name] for model in program.models}
-        return ProgramPacker(program=program, spec=self.spec, models=models, dtype=self.dtype).pack()
+        states = self.module.states
+        return ProgramPacker(program=program, spec=self.spec, models=models, states=states, dtype=self.dtype).pack()
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
         """Return a copy of a tensor on the host."""

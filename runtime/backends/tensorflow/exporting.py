@@ -90,6 +90,7 @@ class ProgramPacker:
     program: Program
     spec: GraphSpec
     models: Mapping[str, Any]
+    states: Mapping[str, tf.Variable]
     dtype: tf.DType
 
     @property
@@ -119,12 +120,14 @@ class ProgramPacker:
         loaded = load_module(emit_module(self.program, TENSORFLOW, provided=self.models), self.program)
         with self._told(loaded):
             loaded.call("build", 0, "cpu", self.dtype, dict(self.models))
+        loaded.names.get("STATE", {}).update(self.states)
         name = loaded.emitted.names.function(self.program.modes[0].functions[0].name)
         return loaded, loaded.names[name]
 
     def _variables(self) -> list[tf.Variable]:
-        """Return all variables of the models."""
-        return [each for model in self.models.values() for each in (parameters(model) | buffers(model)).values()]
+        """Return all variables of the models, and the states."""
+        held = [each for model in self.models.values() for each in (parameters(model) | buffers(model)).values()]
+        return [*held, *self.states.values()]
 
     def _specify(self) -> dict[str, tf.TensorSpec]:
         """Return shape and type of every input; free sizes are open."""

@@ -11,6 +11,7 @@ from compiler.program import Program
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.tensorflow.execution import Loaded, call_checked, diagnose, load_module
+from runtime.backends.tensorflow.library.weights import load_weights
 from runtime.backends.tensorflow.making import find_other_types, find_strangers
 from runtime.backends.tensorflow.naming import buffers
 from runtime.backends.tensorflow.observation import Watch, find_types, is_batch_coupled, merge, trace
@@ -21,6 +22,7 @@ from runtime.backends.tensorflow.untouched import untouched
 from runtime.building import learning
 from runtime.building.forwards import find_forwards
 from runtime.building.learning import Observer, Sight
+from runtime.building.weights import find_late, find_rounds, load_late, place_files
 from runtime.effects import find_functions, find_inputs
 from runtime.emission.module import emit_module
 from runtime.step import StepError
@@ -48,15 +50,17 @@ class TensorFlowObserver(Observer[Any]):
     def make(self, plan: Plan, known: frozenset[str], given: Models) -> Models:
         """Return the known models; those that are open get their variables before likenesses are copied from them."""
         setting = self.setting
-        originals = frozenset(model.name for model in plan.program.models if model.like is None)
-        for names in (known & originals, known):
+        for names in find_rounds(plan.program.models, known):
             program = find_forwards(plan.program, names)
             loaded = load_module(emit_module(program, TENSORFLOW, provided=given), program)
+            late = find_late(program, given)
+            place_files(loaded, setting.weights, late)
             given = call_checked(loaded, plan.spec, "make_models", setting.seed, setting.device, setting.dtype, given)
             _refuse(find_strangers(given, plan.spec), plan)
             _refuse(find_other_types(given, setting.dtype, plan.spec), plan)
             give_variables(given, program, plan.spec, setting)
             _refuse(find_other_types(given, setting.dtype, plan.spec), plan)
+            load_late(load_weights, given, setting.weights, late, plan.spec)
         return given
 
     def look(self, plan: Plan, program: Program, models: Models) -> Sight:

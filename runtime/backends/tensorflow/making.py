@@ -13,7 +13,7 @@ from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasLayer
 from runtime.backends.tensorflow.naming import Naming, parameters
-from runtime.building import users
+from runtime.building import types, users
 from runtime.building.attribution import find_span
 
 EXPECTED = "a model or layer of Keras, or a tf.Module"
@@ -38,15 +38,9 @@ def find_undeclared_ties(models: Mapping[str, Any], spec: GraphSpec) -> Iterator
 
 
 def find_other_types(models: Mapping[str, Any], dtype: tf.DType, spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem (GS208) for every model with parameters of another type than the step's."""
-    for name, model in models.items():
-        for key, parameter in parameters(model).items():
-            if parameter.dtype != dtype:
-                found, wanted = parameter.dtype.name, dtype.name
-                message = f"parameter '{key}' of model '{name}' is {found}, but the step is built for {wanted}"
-                help = f'make it in {wanted}, or build the step for {found}: `build(..., dtype="{found}")`'
-                yield Diagnostic(code="GS208", message=message, span=find_span(spec, name), help=help)
-                break
+    """Yield a problem (GS208) for every model with parameters that the step cannot train as they are."""
+    found = {name: {key: each.dtype.name for key, each in parameters(model).items()} for name, model in models.items()}
+    return types.find_other_types(found, dtype.name, spec)
 
 
 def is_open(model: Any) -> bool:

@@ -16,9 +16,11 @@ from runtime.backends.tensorflow.contents import (
     read_applied,
     set_applied,
     tree_items,
+    window_items,
 )
 from runtime.backends.tensorflow.execution import Loaded
 from runtime.backends.tensorflow.naming import buffers, parameters
+from runtime.backends.tensorflow.optimizer import TensorFlowOptimizer
 from runtime.backends.tensorflow.slots import slot_tensors
 from runtime.holding.contents import BY_TREE, Contents, applied_item, clock_items
 from runtime.holding.naming import find_names, name_tensors
@@ -63,6 +65,11 @@ class Module:
         """Return the optimizers by cell."""
         return self.loaded.names["OPTIMIZERS"]
 
+    @property
+    def states(self) -> Mapping[str, tf.Variable]:
+        """Return the variables of the declared states."""
+        return self.loaded.names.get("STATE", {})
+
     def contents(self, applied: Mapping[str, int]) -> Contents:
         """Return the contents; ``applied`` says how often the optimizers are to be applied.
 
@@ -70,8 +77,10 @@ class Module:
         """
         modes, names = self.loaded.program.modes, find_names(self.parameters)
         found = dict(name_tensors({name: [*each, *self.buffers[name]] for name, each in self.parameters.items()}))
+        found.update({f"state.{name}": each for name, each in self.states.items()})
         items = [*clock_items(modes, self.clock, self.gates)]
         items.extend(item for mode in modes for item in metric_items(mode.mode, self.metrics(mode.mode)))
+        items.extend(window_items(self.loaded.names.get("WINDOWS", {}), names))
         for decl in self.loaded.program.optimizers:
             optimizer = self.optimizers[decl.name]
             items.append(applied_item(decl.name, partial(read_applied, optimizer), partial(set_applied, optimizer)))
@@ -81,17 +90,26 @@ class Module:
                 found.update(kept_slots(decl.name, optimizer, names, applied.get(decl.name, 0)))
         return Contents(tensors={name: StoredVariable(each) for name, each in found.items()}, items=tuple(items))
 
+    def access(self) -> dict[str, TensorFlowOptimizer]:
+        """Return the access to every optimizer, by cell."""
+        names, steps = find_names(self.parameters), self.loaded.names.get("steps")
+        return {
+            cell: TensorFlowOptimizer(cell=cell, shell=shell, names=names, clock=self.clock, steps=steps)
+            for cell, shell in self.optimizers.items()
+        }
+
     def applied(self) -> dict[str, int]:
         """Return how often every optimizer was applied."""
         return {cell: read_applied(optimizer) for cell, optimizer in self.optimizers.items()}
 
     def tensors(self) -> dict[str, object]:
-        """Return copies of weights, buffers and optimizer slots by name."""
+        """Return copies of weights, buffers, optimizer slots and declared states by name."""
         found = {f"models.{model}.{name}": each for model, named in self.parameters.items() for name, each in named}
         for model, named in self.buffers.items():
             found.update({f"models.{model}.{name}": each for name, each in named})
         for cell, optimizer in self.optimizers.items():
             found.update(slot_tensors(cell, optimizer, find_names(self.parameters)))
+        found.update({f"state.{name}": each for name, each in self.states.items()})
         return {name: each.read_value() for name, each in found.items()}
 
     def sizes(self) -> dict[str, int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
+
+from runtime.building.weights import NO_FILES, WeightFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,4 +19,6 @@ class Setting:
     dtype: tf.DType
     seed: int
     given: Mapping[str, Any]
+    weights: WeightFiles = field(default=NO_FILES)
+    profile: bool = False
     jit_compile: bool = False

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from compiler import Plan
+from compiler.program import Program
 from graphspec.diagnostics import SpecError
 from runtime.backend import BuildRequest, Built
 from runtime.backends.torch.compat import is_supported
@@ -18,11 +19,13 @@ from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.engine import Check, TorchEngine
 from runtime.backends.torch.execution import Loaded, call_checked, load_module
 from runtime.backends.torch.learning import Learned, learn
-from runtime.backends.torch.making import check_given, find_undeclared_ties
+from runtime.backends.torch.making import check_given, find_other_types, find_undeclared_ties
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.tensors import DTYPES, sample_inputs
+from runtime.building.patterns import check_parameters
 from runtime.building.users import import_users
-from runtime.emission.module import emit_module
+from runtime.building.weights import find_files, place_files
+from runtime.emission.module import Emitted, emit_module
 from runtime.problems import problem
 from runtime.step import StepError
 
@@ -33,42 +36,64 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     """Return the built plan; raise SpecError with everything that was found before the first step."""
     if not is_supported():
         raise problem("GS217", f"PyTorch {torch.__version__} is too old", help="pip install 'stepgraph[torch]'")
-    device = choose_device(request.device)
-    given = check_given(request.models, plan.program, plan.spec)
-    import_users(plan.program, plan.spec, request)
-    setting = Setting(device=device, dtype=DTYPES[request.dtype], seed=request.seed, given=given)
+    setting = _choose_setting(plan, request)
     learned = learn(plan, setting)
     loaded, models = _load(learned, setting)
     late, checked = _check(Trial.of(loaded, learned.plan.spec, models, setting))
     loaded = _instrument(loaded, setting) if request.debug else loaded
-    call_checked(loaded, learned.plan.spec, "build", setting.seed, device, setting.dtype, models)
+    call_checked(loaded, learned.plan.spec, "build", setting.seed, setting.device, setting.dtype, models)
     engine = TorchEngine.over(loaded, learned.plan.spec, setting, late)
     return Built(
         plan=learned.plan,
         source=loaded.emitted.text,
         models=loaded.names["MODELS"],
-        optimizers=loaded.names["OPTIMIZERS"],
-        device=str(device),
-        notes=(*learned.notes, *checked, *engine.module.notes()),
+        optimizers=engine.module.access(),
+        device=str(setting.device),
+        notes=(*setting.weights.notes, *learned.notes, *checked, *engine.module.notes()),
         engine=engine,
+    )
+
+
+def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
+    """Return where and how to build; raise SpecError for models, imports and files that cannot be what they are for."""
+    device = choose_device(request.device)
+    given = check_given(request.models, plan.program, plan.spec)
+    others = tuple(find_other_types(given, DTYPES[request.dtype], plan.spec))
+    if others:
+        raise SpecError(others, plan.spec.texts())
+    import_users(plan.program, plan.spec, request)
+    return Setting(
+        device=device,
+        dtype=DTYPES[request.dtype],
+        seed=request.seed,
+        given=given,
+        weights=find_files(plan.program, plan.spec, request),
+        profile=request.profile,
     )
 
 
 def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.Module]]:
     """Return the executed module and all its models; raise SpecError where two share what the spec says they do not."""
     program, spec = learned.plan.program, learned.plan.spec
-    loaded = load_module(emit_module(program, TORCH, provided=setting.given), program)
+    loaded = load_module(_emit(program, setting), program)
+    place_files(loaded, setting.weights)
     given = learned.models
     models = call_checked(loaded, spec, "make_models", setting.seed, setting.device, setting.dtype, given)
-    ties = tuple(find_undeclared_ties(models, spec))
-    if ties:
-        raise SpecError(ties, spec.texts())
+    named = {name: dict(model.named_parameters()) for name, model in models.items()}
+    problems = tuple(find_undeclared_ties(models, spec)) or tuple(check_parameters(named, program, spec))
+    if problems:
+        raise SpecError(problems, spec.texts())
     return loaded, models
+
+
+def _emit(program: Program, setting: Setting, *, debug: bool = False) -> Emitted:
+    """Return the source of the step."""
+    return emit_module(program, TORCH, provided=setting.given, debug=debug, profile=setting.profile)
 
 
 def _instrument(loaded: Loaded, setting: Setting) -> Loaded:
     """Return the module of a debug build; the dry run is made without its checks, which look at numbers."""
-    return load_module(emit_module(loaded.program, TORCH, provided=setting.given, debug=True), loaded.program)
+    return load_module(_emit(loaded.program, setting, debug=True), loaded.program)
 
 
 def _check(trial: Trial) -> tuple[Check | None, tuple[str, ...]]:

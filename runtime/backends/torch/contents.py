@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from torch import nn
 from runtime.backends.torch.library.optimizers import make_slot
 from runtime.backends.torch.trees import copy_array, decode, describe_array, encode, to_array
 from runtime.backends.torch.wrapped import WrappedState
-from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item
+from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item, window_item
 from runtime.holding.naming import name_slots
 from runtime.holding.stored import Stored
 from runtime.state import Array
@@ -39,6 +39,36 @@ class StoredTensor(Stored):
         copy_array(self.tensor, array)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class StoredState(Stored):
+    """A declared state as state sees it; it is replaced, since whoever read it may hold the tensor."""
+
+    states: dict[str, torch.Tensor]
+    name: str
+
+    def describe(self) -> tuple[tuple[int, ...], str]:
+        """Return shape and type of the array that it becomes."""
+        return describe_array(self.states[self.name])
+
+    def read(self) -> Array:
+        """Return a copy on the host."""
+        return to_array(self.states[self.name])
+
+    def write(self, array: Array) -> None:
+        """Put another tensor in its place."""
+        taken = torch.empty_like(self.states[self.name])
+        copy_array(taken, array)
+        self.states[self.name] = taken
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """What an optimizer in groups has (emitted modules have classes of their own)."""
+
+    parts: Sequence[Any]
+
+
 def slot_tensors(
     cell: str, optimizer: Any, names: Mapping[int, str], applied: int
 ) -> Iterator[tuple[str, torch.Tensor]]:
@@ -59,9 +89,20 @@ def metric_items(mode: str, metrics: Mapping[str, Any]) -> Iterator[Item]:
             yield metric_item(mode, op, partial(_read_metric, metric), partial(_write_metric, metric))
 
 
+def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
+    """Yield the gradients that updates have gathered."""
+    for window, held in windows.items():
+        named = dict(zip(name_slots(held.parameters, names), held.parameters, strict=True))
+        shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
+        write = partial(_write_window, held, named)
+        yield window_item(window, partial(_read_window, held, tuple(named)), write, shapes)
+
+
 def set_applied(optimizer: Any, applied: int) -> None:
     """Set how often an optimizer was applied, and the slots that follow from it."""
     optimizer.applied = applied
+    for part in _find_parts(optimizer):
+        set_applied(part, applied)
     for steps in optimizer.held.get(STEP, ()):
         steps.fill_(min(applied, MOST_STEPS))
     momenta = optimizer.held.get(MOMENTUM, [])
@@ -70,6 +111,11 @@ def set_applied(optimizer: Any, applied: int) -> None:
             momenta[index] = make_slot(parameter, 0.0)
         elif not (applied or optimizer.inside or optimizer.fused):
             momenta[index] = None  # the first update makes it
+
+
+def _find_parts(optimizer: object) -> Iterator[Any]:
+    """Yield the optimizers of which one is made."""
+    yield from optimizer.parts if isinstance(optimizer, Parted) else ()
 
 
 def wrapped_items(cell: str, state: WrappedState) -> Iterator[Item]:
@@ -99,6 +145,20 @@ def _read_extra(module: nn.Module) -> Any:
 def _write_extra(module: nn.Module, tree: Any) -> None:
     """Give a module its extra state."""
     module.set_extra_state(decode(tree))
+
+
+def _read_window(window: Any, names: Sequence[str]) -> Any:
+    """Return what a window holds; None where it is empty."""
+    if not window.totals:
+        return None
+    return {"rows": window.rows, "totals": encode(dict(zip(names, window.totals, strict=True)))}
+
+
+def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
+    """Fill a window again, or begin it anew."""
+    held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None else tree
+    found = [decode(held["totals"][name], each.device) for name, each in named.items() if name in held["totals"]]
+    window.totals, window.rows = found, held["rows"]
 
 
 def _read_metric(metric: Any) -> Any:

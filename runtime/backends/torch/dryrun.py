@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from compiler.program import Forward, Function, Program
+from compiler.instructions import Forward
+from compiler.program import Function, Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import FakeTensorMode, copying, is_alias, quiet

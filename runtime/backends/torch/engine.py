@@ -93,8 +93,8 @@ class TorchEngine(ModuleEngine[Module]):
         restore_state(self.module, state)
 
     def tensors(self) -> dict[str, object]:
-        """Return weights, buffers and optimizer slots by name."""
-        found: dict[str, object] = {}
+        """Return weights, buffers, optimizer slots and declared states by name."""
+        found: dict[str, object] = {f"state.{name}": each for name, each in self.module.states.items()}
         models = self.loaded.names["MODELS"]
         for model, module in models.items():
             for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -117,7 +117,12 @@ class TorchEngine(ModuleEngine[Module]):
         known = self.loaded.names["MODELS"]
         models = {model.name: known[model.name] for model in program.models}
         return ProgramPacker(
-            program=program, spec=self.spec, models=models, device=self.device, dtype=self.dtype
+            program=program,
+            spec=self.spec,
+            models=models,
+            states=self.module.states,
+            device=self.device,
+            dtype=self.dtype,
         ).pack()
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:

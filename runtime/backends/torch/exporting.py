@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-from compiler.program import Forward, InputDecl, Program
+from compiler.instructions import Forward
+from compiler.program import InputDecl, Program
 from graphspec.diagnostics import SpecError
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import quiet
@@ -70,11 +71,12 @@ def pack_model(model: nn.Module, name: str) -> PackedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramPacker:
-    """Packs a program of one function, which draws and writes nothing, over copies of models."""
+    """Packs a program of one function, which draws and writes nothing, over copies of models; states are constants."""
 
     program: Program
     spec: GraphSpec
     models: Mapping[str, nn.Module]
+    states: Mapping[str, torch.Tensor]
     device: torch.device
     dtype: torch.dtype
 
@@ -104,6 +106,8 @@ class ProgramPacker:
         with self._told(loaded):
             models = _copy(self.models)
             loaded.call("build", 0, self.device, self.dtype, models)
+        held = loaded.names.get("STATE", {})
+        held.update({name: self.states[name].clone() for name in held})
         emitted: Any = inspect.unwrap(loaded.names[loaded.emitted.names.function(function.name)])  # without no_grad
         called = {each.model: models[each.model] for each in function.instructions if isinstance(each, Forward)}
         return loaded, PureModule(emitted, called).eval().requires_grad_(False)

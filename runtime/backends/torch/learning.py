@@ -14,6 +14,7 @@ from runtime.backends.torch.compat import is_batch_norm
 from runtime.backends.torch.dryrun import BATCH, Findings, Trial, run_dry
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import call_checked, load_module
+from runtime.backends.torch.library.weights import load_weights
 from runtime.backends.torch.observation import Watch, find_types
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.sizing import give_sizes
@@ -21,6 +22,7 @@ from runtime.backends.torch.tensors import sample_inputs
 from runtime.building import learning
 from runtime.building.forwards import find_forwards
 from runtime.building.learning import Observer, Sight
+from runtime.building.weights import find_late, find_rounds, load_late, place_files
 from runtime.emission.module import emit_module
 from runtime.step import StepError
 
@@ -46,12 +48,14 @@ class TorchObserver(Observer[nn.Module]):
     def make(self, plan: Plan, known: frozenset[str], given: Models) -> Models:
         """Return the known models; lazy layers are given their sizes before likenesses are copied from them."""
         setting = self.setting
-        originals = frozenset(model.name for model in plan.program.models if model.like is None)
-        for names in (known & originals, known):
+        for names in find_rounds(plan.program.models, known):
             program = find_forwards(plan.program, names)
             loaded = load_module(emit_module(program, TORCH, provided=given), program)
+            late = find_late(program, given)
+            place_files(loaded, setting.weights, late)
             given = call_checked(loaded, plan.spec, "make_models", setting.seed, setting.device, setting.dtype, given)
             give_sizes(given, program, plan.spec, setting)
+            load_late(load_weights, given, setting.weights, late, plan.spec)
         return given
 
     def look(self, plan: Plan, program: Program, models: Models) -> Sight:

@@ -9,15 +9,18 @@ from typing import Any
 
 from compiler.program import OptimizerDecl
 from runtime.backends.torch.contents import (
+    StoredState,
     StoredTensor,
     extra_items,
     metric_items,
     set_applied,
     slot_tensors,
+    window_items,
     wrapped_items,
 )
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded
+from runtime.backends.torch.optimizer import TorchOptimizer
 from runtime.backends.torch.wrapped import WrappedState
 from runtime.holding.contents import Contents, applied_item, clock_items
 from runtime.holding.naming import find_names, name_slots, name_tensors
@@ -55,6 +58,11 @@ class Module:
         """Return the gates; None where every op fires in every step."""
         return self.loaded.names.get("gates")
 
+    @property
+    def states(self) -> dict[str, Any]:
+        """Return the declared states, which the step replaces."""
+        return self.loaded.names.get("STATE", {})
+
     def contents(self, applied: Mapping[str, int]) -> Contents:
         """Return the contents; ``applied`` says how often the optimizers are to be applied.
 
@@ -65,6 +73,7 @@ class Module:
         tensors = dict(name_tensors(named))
         items = [*clock_items(modes, self.clock, self.gates), *extra_items(models)]
         items.extend(item for mode in modes for item in metric_items(mode.mode, self.metrics(mode.mode)))
+        items.extend(window_items(self.loaded.names.get("WINDOWS", {}), self.names()))
         for decl in self.loaded.program.optimizers:
             optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
             items.append(applied_item(decl.name, partial(_applied, optimizer), partial(set_applied, optimizer)))
@@ -72,11 +81,21 @@ class Module:
                 tensors.update(slot_tensors(decl.name, optimizer, self.names(), applied.get(decl.name, 0)))
             else:
                 items.extend(wrapped_items(decl.name, self.wrapped[decl.name]))
-        return Contents(tensors={name: StoredTensor(each) for name, each in tensors.items()}, items=tuple(items))
+        stored = {name: StoredTensor(each) for name, each in tensors.items()}
+        held = {f"state.{name}": StoredState(self.states, name) for name in self.states}
+        return Contents(tensors={**stored, **held}, items=tuple(items))
 
     def names(self) -> dict[int, str]:
         """Return the name of every parameter, by its id."""
         return _find_names(self.loaded)
+
+    def access(self) -> dict[str, TorchOptimizer]:
+        """Return the access to every optimizer, by cell."""
+        made, names = self.loaded.names["OPTIMIZERS"], self.names()
+        return {
+            each.name: TorchOptimizer.of(made[each.name], is_shell=not _is_direct(each), names=names)
+            for each in self.loaded.program.optimizers
+        }
 
     def applied(self) -> dict[str, int]:
         """Return how often every optimizer was applied."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
+
+from runtime.building.weights import NO_FILES, WeightFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,3 +19,5 @@ class Setting:
     dtype: torch.dtype
     seed: int
     given: Mapping[str, nn.Module]
+    weights: WeightFiles = field(default=NO_FILES)
+    profile: bool = False

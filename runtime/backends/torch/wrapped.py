@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ class WrappedState:
     """
 
     optimizer: torch.optim.Optimizer
-    scheduled: frozenset[str]
-    """Options that follow a schedule: they are set before each step."""
+    scheduled: Collection[str]
+    """Options that follow a schedule, or were set by hand: they are set before each step."""
     names: Mapping[torch.Tensor, str]
     groups: tuple[Mapping[str, Any], ...]
     host: Sequence[str] | None = None
@@ -38,7 +38,7 @@ class WrappedState:
         groups = tuple(copy.deepcopy(_options(group)) for group in shell.optimizer.param_groups)
         return cls(
             optimizer=shell.optimizer,
-            scheduled=frozenset(shell.schedules),
+            scheduled=shell.schedules.keys(),
             names=dict(zip(shell.parameters, names, strict=True)),
             groups=groups,
         )
@@ -79,7 +79,12 @@ class WrappedState:
         for key in [each for each in self.optimizer.state if not isinstance(each, torch.Tensor)]:
             del self.optimizer.state[key]
         self.optimizer.state.update(decode(habits["loose"]))
-        for group, made, changed in zip(self.optimizer.param_groups, self.groups, habits["groups"], strict=True):
+        found = habits["groups"]
+        if len(found) != len(self.groups):
+            if any(found):
+                raise ValueError(f"groups: options of {len(found)} groups were changed, there are {len(self.groups)}")
+            found = [{}] * len(self.groups)
+        for group, made, changed in zip(self.optimizer.param_groups, self.groups, found, strict=True):
             for key in _options(group):
                 del group[key]
             group.update({**copy.deepcopy(dict(made)), **decode(changed)})

@@ -157,7 +157,7 @@ def test_keras_models_are_made_in_the_type_of_the_step(kind):
 
 
 def test_a_module_of_another_type_is_refused_with_the_ways_out():
-    with pytest.raises(SpecError, match=r"GS208.*parameter 'kernel' of model 'net' is float32.*float64"):
+    with pytest.raises(SpecError, match=r"GS208.*model 'net': its parameter 'kernel' is float32.*float64"):
         build_of(user("Module"), dtype="float64")
     build_of(user("Module", ", args: {dtype: float64}"), dtype="float64")
 

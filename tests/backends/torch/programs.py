@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from compiler.program import (
+from compiler.instructions import (
     Apply,
     ApplyPart,
-    Argument,
     Blend,
-    CellVersion,
-    Constant,
     Emit,
     Evaluate,
     Forward,
-    Function,
-    FunctionRef,
     Gradient,
+    Instruction,
+    Random,
+    Release,
+)
+from compiler.operands import Argument, CellVersion, Constant, FunctionRef, Ref
+from compiler.program import (
+    Function,
     Initializer,
     InputDecl,
-    Instruction,
     LayerDecl,
     ModelDecl,
     ModeProgram,
     OptimizerDecl,
     Program,
-    Random,
-    Ref,
-    Release,
     TensorDecl,
 )
 

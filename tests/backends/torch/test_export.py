@@ -225,6 +225,18 @@ REFUSED = {
     "draw": (user("Drawing"), {}, r"GS265\]: mode eval .* draws random numbers\n.*drawn by dropout in net"),
     "count": (user("Counting"), {}, r"GS265\]: mode eval .* writes into the buffer net.calls"),
     "gradient": (MODES, {"mode": "eval"}, r"GS265\]: op 'slope' cannot be exported: it takes a gradient"),
+    "schedule": (
+        layers(
+            LEARN + "  beta: {schedule: warmup, to: 1, over: 9}\n  faded: {call: mul, inputs: [out, beta]}\n", "[faded]"
+        ),
+        {},
+        r"GS265\]: op 'beta' cannot be exported: it follows a schedule, and a program has no steps",
+    ),
+    "weight": (
+        layers(LEARN + "  aim: {loss: mse, inputs: [out, 0.0], weight: {schedule: warmup, to: 1, over: 9}}\n", "[aim]"),
+        {},
+        r"GS265\]: op 'aim' cannot be exported: it follows a schedule",
+    ),
     "running": (MODES, {"mode": "eval", "values": ["error"]}, "GS265.*op 'error' .* its value runs over many batches"),
     "clock": (MODES, {"mode": "test"}, r"GS265\]: op 'second' does not fire in every step of mode test"),
     "dropout": (

@@ -43,8 +43,9 @@ def test_an_error_in_a_step_says_in_which_and_on_what():
 
 
 def test_a_model_of_another_type_says_how_to_build_the_step_in_it():
-    with pytest.raises(StepError, match=r'build\(\.\.\., dtype="float64"\)'):
-        build_of(user("Plain"), models={"net": Plain().double()})(batch_of())
+    with pytest.raises(SpecError, match=r"GS208.*float64, but the step is built for float32") as raised:
+        build_of(user("Plain"), models={"net": Plain().double()})
+    assert 'build(..., dtype="float64")' in raised.value.diagnostics[0].help
     build_of(user("Plain"), models={"net": Plain().double()}, dtype="float64")(batch_of())
 
 

@@ -38,7 +38,7 @@ def rates(step: Step, steps: int) -> list[tuple[int, float]]:
     for number in range(1, steps + 1):
         step(batch_of())
         if "step" in step.report.fired:
-            found.append((number, step.optimizers["net"].options["lr"]))
+            found.append((number, step.optimizers["net"].native.options["lr"]))
     return found
 
 
@@ -66,7 +66,7 @@ def test_steps_in_eval_mode_move_no_clock() -> None:
     step = built(LINE.replace("CLOCK", "steps"))
     for mode in ("train", "eval", "eval", "train"):
         step(batch_of(), mode=mode)
-    assert step.optimizers["net"].options["lr"] == pytest.approx(0.99)
+    assert step.optimizers["net"].native.options["lr"] == pytest.approx(0.99)
 
 
 def test_an_epochs_clock_changes_the_rate_at_the_ends_of_epochs_only() -> None:

@@ -161,7 +161,7 @@ def test_other_clocks_and_metrics_take_the_state_of_the_rest(saved, taken):
     metrics = {name: array for name, array in state.arrays.items() if "metrics" in name}
     second.restore(State(arrays={**models, **metrics}, counters=state.counters))
     assert contents(second)["models.net.0.weight"] == contents(first)["models.net.0.weight"]
-    assert second.optimizers["net"].applied == first.optimizers["net"].applied
+    assert second.optimizers["net"].native.applied == first.optimizers["net"].native.applied
     run(second, 3, 5)
 
 
@@ -205,13 +205,13 @@ def test_what_follows_from_the_updates_is_not_stored():
     step = make("adam")
     run(step, 0, 2)
     assert not [name for name in step.state().arrays if ".step." in name]
-    assert [float(each) for each in step.optimizers["net"].slots["step"]] == [2, 2, 2, 2]
+    assert [float(each) for each in step.optimizers["net"].native.slots["step"]] == [2, 2, 2, 2]
 
 
 def test_a_resumed_optimizer_takes_the_options_of_its_spec_and_what_it_changed_itself():
     first, other = make("torch"), make("torch")
     run(first, 0, 2)
-    group = other.optimizers["net"].optimizer.param_groups[0]
+    group = other.optimizers["net"].native.optimizer.param_groups[0]
     group["lr"] = 0.5
     state = first.state()
     assert state.counters["groups"]["net"]["groups"] == [{}]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.program import Constant
+from compiler.operands import Constant
 from compiler.shapes import ShapeProblem, TensorType, infer_call
 from compiler.shapes.dtype import promote
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from compiler.program import Constant
+from compiler.operands import Constant
 from compiler.shapes import UNKNOWN, ShapeProblem, TensorType, infer_call
 from compiler.shapes.infer import RULES
 from graphspec.library import CALLS, LOSSES, METRICS

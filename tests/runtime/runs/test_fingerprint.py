@@ -52,3 +52,19 @@ def test_numbers_and_remarks_leave_it_as_it_is(assignment):
 @pytest.mark.parametrize("assignment", OTHER)
 def test_another_step_has_another(assignment):
     assert of(assignment) != of()
+
+
+STATE = """
+graphspec: 1
+name: kept
+state: {center: {shape: [%s], init: %s}}
+ops:
+  next: {call: mul, inputs: [center, 0.5]}
+  move: {assign: center, value: next}
+outputs: [center]
+"""
+
+
+def test_a_state_of_another_size_is_another_step_and_one_of_another_beginning_is_not():
+    found = [fingerprint(compile_step(load(STATE % each))) for each in ((3, 1.0), (3, "normal"), (4, 1.0))]
+    assert found[0] == found[1] != found[2]

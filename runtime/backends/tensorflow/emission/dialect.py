@@ -5,17 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.program import (
-    Evaluate,
-    Forward,
-    Function,
-    Gradient,
-    InputDecl,
-    LayerDecl,
-    ModelDecl,
-    OptimizerDecl,
-    Program,
-)
+from compiler.instructions import Evaluate, Forward, Gradient
+from compiler.program import Function, InputDecl, LayerDecl, ModelDecl, OptimizerDecl, Program
 from runtime.backends.tensorflow.emission.floating import FLOATING_TYPES, takes_floating
 from runtime.backends.tensorflow.emission.forward import lower_forward
 from runtime.backends.tensorflow.emission.function import ONLY, emit_function, is_numbered
@@ -29,6 +20,7 @@ from runtime.emission.dialect import Dialect, Draft, Global
 from runtime.emission.dispatch import function_table
 from runtime.emission.names import Names
 from runtime.emission.needs import Needs
+from runtime.emission.scheduling import Form
 from runtime.emission.scope import Lowered, Scope
 from runtime.emission.support import Imported, Library, read_library
 from runtime.emission.text import Block, Code, Line
@@ -41,6 +33,8 @@ class TensorFlowDialect(Dialect):
     framework = "tensorflow"
     model_type = "object"
     dtype = "tf.float32"
+    prefix = "tf"
+    held = "tf.Variable"
     own: Mapping[str, Imported] = {"copy": ("copy", None, None), "tf": ("tensorflow", None, "tf")}
     reserved = (ONLY, "jit_compile", "steps", "tf")
     stack = "Sequential"
@@ -83,6 +77,10 @@ class TensorFlowDialect(Dialect):
         """Return ``gradients(tape, loss, targets)``."""
         return lower_gradient(instruction, scope)
 
+    def range(self, op: str) -> ast.expr:
+        """Return ``tf.name_scope("step_d/")``: the slash makes one scope of an op's parts; none begins with ``_``."""
+        return syntax.call("tf.name_scope", syntax.constant(f"{op.lstrip('_') or 'op'}/"))
+
     def output(self, value: ast.expr) -> ast.expr:
         """Return the value: what is returned is recorded on no tape."""
         return value
@@ -95,11 +93,31 @@ class TensorFlowDialect(Dialect):
         """Return ``tf.shape(value)``."""
         return syntax.call("tf.shape", value)
 
+    def read_state(self, held: ast.expr) -> ast.expr:
+        """Return ``STATE["queue"].read_value()``."""
+        return syntax.method(held, "read_value")
+
+    def return_state(self, held: ast.expr) -> ast.expr:
+        """Return ``STATE["queue"].read_value()``."""
+        return syntax.method(held, "read_value")
+
+    def store(self, held: ast.expr, value: ast.expr, *, is_number: bool) -> ast.stmt:
+        """Return ``write_state(STATE["queue"], value)``."""
+        return syntax.perform(syntax.call("fill_state" if is_number else "write_state", held, value))
+
     def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
         """Return how a built-in function is called: TensorFlow's own do not mix types."""
         floating = self.has_operators(instruction, scope)
         options = options_of(instruction)
         return resolve_function(instruction.family, instruction.function.name, options, floating=floating)
+
+    def multiply(self, factor: ast.expr, value: ast.expr) -> ast.expr:
+        """Return ``mul(factor, value)``."""
+        return syntax.call("mul", factor, value)
+
+    def scheduled(self, read: ast.expr, form: Form) -> ast.expr:
+        """Return what reads a tensor: an option stays in double precision, all else has the type of the step."""
+        return read if form == "option" else syntax.call("in_step_type", read, syntax.name("dtype"))
 
     def layer(self, layer: LayerDecl) -> Resolved:
         """Return how a built-in layer is constructed."""
@@ -117,6 +135,12 @@ class TensorFlowDialect(Dialect):
         """Return the list of a model's parameters."""
         is_own = model.kind != "class"
         return syntax.method(variable, "parameters") if is_own else syntax.call("parameters_of", variable)
+
+    def named(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
+        """Return the items of ``model.named_parameters()``."""
+        is_own = model.kind != "class"
+        named = syntax.method(variable, "named_parameters") if is_own else syntax.call("named_parameters", variable)
+        return syntax.method(named, "items")
 
     def buffers(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
         """Return the list of a model's buffers."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.program import Evaluate, Forward, Function, Gradient, Instruction, Program, Random, Ref
+from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule
+from compiler.operands import Ref
+from compiler.program import Function, Program
 from runtime.effects import find_inputs
 
 FLOATING_TYPES = frozenset({"float32", "float64"})
@@ -16,7 +18,8 @@ OTHER_TYPES = frozenset({"argmax", "one_hot", "where", "gather"})
 
 def find_floating(function: Function, program: Program) -> frozenset[str]:
     """Return the values of a function that are certainly floating; of a user's code nothing is known."""
-    floating = {entry.name for entry in find_inputs(program, function) if entry.dtype in FLOATING_TYPES}
+    declared = (*find_inputs(program, function), *program.states)
+    floating = {entry.name for entry in declared if entry.dtype in FLOATING_TYPES}
     for instruction in function.instructions:
         floating.update(_find_results(instruction, program, floating))
     return frozenset(floating)
@@ -28,6 +31,8 @@ def _find_results(instruction: Instruction, program: Program, floating: set[str]
         case Forward():
             if program.model(instruction.model).kind != "class":
                 yield from (*instruction.outputs, *(value for value, _ in instruction.taps))
+        case Schedule():
+            yield instruction.output
         case Random():
             if instruction.distribution in FLOATING_DRAWS:
                 yield instruction.output

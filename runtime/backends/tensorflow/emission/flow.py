@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from compiler.program import Evaluate, Forward, Function, Gradient, Instruction, Program, Ref, Transform
+from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.operands import Ref
+from compiler.program import Function, Program
 from runtime.effects import find_definitions
 from runtime.emission.flow import CONSTANT_CALLS, Flow, find_flow
 from runtime.emission.paths import find_holders

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.program import Forward, ModelDecl
+from compiler.instructions import Forward
+from compiler.program import ModelDecl
 from runtime.emission import syntax
 from runtime.emission.flow import is_modal
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from compiler.program import Forward, Function, Gradient, Instruction, Random, Release
+from compiler.instructions import Gradient, Instruction, Release
+from compiler.program import Function
 from runtime.backends.tensorflow.emission.floating import find_floating
 from runtime.backends.tensorflow.emission.flow import find_recorded
 from runtime.backends.tensorflow.emission.tapes import Tape, find_tapes
-from runtime.effects import find_definitions, find_inputs
+from runtime.effects import find_definitions, find_inputs, is_drawing
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
 from runtime.emission.dialect import Draft
@@ -21,6 +22,7 @@ from runtime.emission.headers import describe_function, input_line, shape_commen
 from runtime.emission.lowering import lower
 from runtime.emission.names import Names
 from runtime.emission.needs import find_needs
+from runtime.emission.profiling import in_range
 from runtime.emission.scope import Scope, line_of, parameter_list
 from runtime.emission.text import Block, Code, Line
 
@@ -82,7 +84,7 @@ class _Writer:
 
     def head(self) -> Iterator[Code]:
         """Yield the line that keys the draws, one line per input that is read, and the batch size."""
-        if any(_draws(each) for each in self.function.instructions):
+        if any(is_drawing(each) for each in self.function.instructions):
             keyed = syntax.call("random.start", syntax.constant(self.function.mode), syntax.name("number"))
             yield Line(statement=syntax.perform(keyed), comment="keys the step's draws")
         for entry in find_inputs(self.scope.program, self.function):
@@ -140,7 +142,7 @@ class _Writer:
         """Yield the code of an instruction; what gradients are taken for is watched as soon as it is made."""
         instruction = self.function.instructions[position]
         lowered = instrument(instruction, lower(instruction, self.scope), self.function, self.scope)
-        yield from lowered.code
+        yield from in_range(instruction, lowered, self.scope).code
         yield from self._stop_lines(position)
         made = self._made(position)
         for tape in (each for each in self.tapes if each.first <= position <= each.last):
@@ -176,8 +178,3 @@ def _options(tape: Tape) -> dict[str, ast.expr]:
     """Return how a tape is opened."""
     several = {"persistent": syntax.constant(True)} if len(tape.gradients) > 1 else {}
     return {**several, "watch_accessed_variables": syntax.constant(False)}
-
-
-def _draws(instruction: Instruction) -> bool:
-    """Return whether an instruction draws random numbers."""
-    return isinstance(instruction, Random) or (isinstance(instruction, Forward) and instruction.draws)

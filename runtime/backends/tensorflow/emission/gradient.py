@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from compiler.program import Gradient
+from compiler.instructions import Gradient
 from runtime.emission import syntax
 from runtime.emission.gradients import find_targets, receive
 from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from compiler.program import Function, Gradient, Instruction, Program
+from compiler.instructions import Gradient, Instruction
+from compiler.program import Function, Program
 from runtime.effects import find_definitions
 from runtime.emission.paths import find_path
 

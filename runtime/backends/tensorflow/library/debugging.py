@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -79,9 +79,8 @@ class Checks(StepChecks):
     def rate_of(self, optimizer: Any) -> str:
         """Return the learning rate of the last update, and how many there were."""
         updates = int(optimizer.applied)
-        rate: Callable[[tf.Tensor], Any] | float = optimizer.options.get("lr", optimizer.options.get("learning_rate"))
-        last = float(rate(tf.constant(updates - 1, tf.int64))) if callable(rate) else rate
-        return f"lr {last}, update {updates}"
+        rate = float(optimizer.next_rate(tf.constant(updates - 1, tf.int64)))
+        return f"lr {rate}, update {updates}"
 
     def fail(self, suspect: Suspect) -> Finding:
         """Return the error of a suspect; the step ends with it."""

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from runtime.backends.tensorflow.library.dtypes import typed
+
 GradientSet: TypeAlias = Sequence[tf.Tensor]
 """Gradients of the parameters of one or several models, in order."""
 
@@ -49,13 +51,15 @@ def set_norm(gradients: GradientSet) -> tf.Tensor:
 
 def clip_norm(gradients: GradientSet, norm: float, eps: float = 0.0) -> tuple[tf.Tensor, ...]:
     """Return the gradients times min(1, norm / (||g|| + eps)), the norm taken over the whole set."""
-    factor = tf.minimum(norm / (set_norm(gradients) + eps), 1.0)
+    length = set_norm(gradients)
+    factor = tf.minimum(typed(norm, length.dtype) / (length + typed(eps, length.dtype)), 1.0)
     return tuple(each * factor for each in gradients)
 
 
 def clip_value(gradients: GradientSet, value: float) -> tuple[tf.Tensor, ...]:
     """Return the gradients with every element kept between ``-value`` and ``value``."""
-    return tuple(tf.clip_by_value(each, -value, value) for each in gradients)
+    limits = [typed(value, each.dtype) for each in gradients]
+    return tuple(tf.clip_by_value(each, -limit, limit) for each, limit in zip(gradients, limits, strict=True))
 
 
 def add_sets(first: GradientSet, *others: GradientSet) -> GradientSet:
@@ -63,6 +67,11 @@ def add_sets(first: GradientSet, *others: GradientSet) -> GradientSet:
     for other in others:
         first = tuple(a + b for a, b in zip(first, other, strict=True))
     return first
+
+
+def sub_sets(first: GradientSet, second: GradientSet) -> GradientSet:
+    """Return the difference of two gradient sets over the same parameters."""
+    return tuple(a - b for a, b in zip(first, second, strict=True))
 
 
 def mul_sets(first: GradientSet, *others: GradientSet | tf.Tensor, factors: tuple[float, ...] = ()) -> GradientSet:

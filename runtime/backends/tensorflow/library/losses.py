@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
 
-from runtime.backends.tensorflow.library.dtypes import promoted
+from runtime.backends.tensorflow.library.dtypes import promoted, typed
 from runtime.backends.tensorflow.library.functions import norm, normalize
 
 
@@ -69,9 +70,10 @@ def l1(prediction: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
     return reduced(tf.abs(tf.subtract(*promoted(prediction, target))), reduction)
 
 
-def huber(prediction: Any, target: Any, delta: float = 1.0, reduction: str = "mean") -> tf.Tensor:
+def huber(prediction: Any, target: Any, delta: Any = 1.0, reduction: str = "mean") -> tf.Tensor:
     """Return the Huber loss of a prediction and a target, either of which may be a number."""
     distance = tf.abs(tf.subtract(*promoted(prediction, target)))
+    delta = typed(delta, distance.dtype)
     return reduced(tf.where(distance < delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta)), reduction)
 
 
@@ -85,12 +87,14 @@ def cross_entropy(
     """Return the cross-entropy of logits with classes along ``axis``; the target has class numbers or probabilities."""
     is_shares = target.dtype.is_floating
     logits, target = classes_last(logits, axis), classes_last(target, axis) if is_shares else target
-    if not (is_shares or label_smoothing):
+    is_plain = not (tf.is_tensor(label_smoothing) or label_smoothing)
+    if is_plain and not is_shares:
         return reduced(sparse_entropy(target, logits), reduction)
     log_p = tf.nn.log_softmax(logits)
     even = -tf.reduce_mean(log_p, -1)
     chosen = -tf.reduce_sum(tf.cast(target, log_p.dtype) * log_p, -1) if is_shares else -picked(log_p, target)
-    return reduced((1.0 - label_smoothing) * chosen + label_smoothing * even if label_smoothing else chosen, reduction)
+    share = typed(label_smoothing, log_p.dtype)
+    return reduced(chosen if is_plain else (1.0 - share) * chosen + share * even, reduction)
 
 
 def sparse_entropy(target: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
@@ -110,7 +114,7 @@ def nll(log_probabilities: tf.Tensor, target: tf.Tensor, reduction: str = "mean"
 
 def kl_div(student: tf.Tensor, teacher: tf.Tensor, temperature: float = 1.0, reduction: str = "mean") -> tf.Tensor:
     """Return KL(teacher, student) of two sets of logits, classes along axis 1; the mean is over the batch."""
-    log_s, log_t = (tf.nn.log_softmax(each / temperature, axis=1) for each in (student, teacher))
+    log_s, log_t = (tf.nn.log_softmax(each / typed(temperature, each.dtype), axis=1) for each in (student, teacher))
     divergence = tf.reduce_sum(tf.exp(log_t) * (log_t - log_s), axis=1)
     if reduction != "mean":
         return reduced(divergence, reduction)
@@ -133,7 +137,7 @@ def nt_xent(a: tf.Tensor, b: tf.Tensor, temperature: float = 0.5, reduction: str
     """Return SimCLR's loss of two views (Chen et al. 2020): each row must tell its other view from all other rows."""
     rows = normalize(tf.concat((a, b), axis=0), axis=1)
     count = tf.shape(rows)[0]
-    similarities = tf.matmul(rows, rows, transpose_b=True) / temperature
+    similarities = tf.matmul(rows, rows, transpose_b=True) / typed(temperature, rows.dtype)
     others = tf.where(tf.eye(count, dtype=tf.bool), tf.constant(-float("inf"), rows.dtype), similarities)
     partners = tf.roll(tf.range(count), count // 2, axis=0)
     return reduced(sparse_entropy(partners, others), reduction)
@@ -141,7 +145,35 @@ def nt_xent(a: tf.Tensor, b: tf.Tensor, temperature: float = 0.5, reduction: str
 
 def wasserstein(score: tf.Tensor, sign: float = 1.0, reduction: str = "mean") -> tf.Tensor:
     """Return sign * score: the critic's loss (Arjovsky et al. 2017)."""
-    return sign * reduced(score, reduction)
+    return typed(sign, score.dtype) * reduced(score, reduction)
+
+
+def super_loss(
+    losses: tf.Tensor, threshold: Any = None, regularization: Any = 1.0, reduction: str = "mean"
+) -> tf.Tensor:
+    """Return (l - t) s + r (log s)^2 with the confidence s that makes it least (Castells et al. 2020).
+
+    ``threshold`` t: what a sample's loss is compared with, the mean of the batch where there is none; a constant for
+    gradients, as s is.
+    """
+    held = tf.stop_gradient(losses)
+    limit = tf.reduce_mean(held) if threshold is None else typed(threshold, losses.dtype)
+    weight = typed(regularization, losses.dtype)
+    beyond = tf.maximum((held - limit) / weight, typed(-2 / math.e, losses.dtype))
+    confidence = -lambert_w(0.5 * beyond)  # its logarithm
+    return reduced((losses - limit) * tf.exp(confidence) + weight * confidence**2, reduction)
+
+
+def lambert_w(y: tf.Tensor) -> tf.Tensor:
+    """Return w with w e^w = y on the principal branch, y >= -1/e (Corless et al. 1996): series, then Halley's steps."""
+    tiny = typed(1e-4, y.dtype)
+    p = tf.sqrt(tf.maximum(2 * (typed(math.e, y.dtype) * y + 1), tf.zeros_like(y)))
+    w = tf.where(y < 0, -1 + p - p**2 / 3 + typed(11 / 72, y.dtype) * p**3, tf.math.log1p(tf.nn.relu(y)))
+    for _ in range(6):
+        error = w * tf.exp(w) - y
+        slope = tf.exp(w) * (w + 1) - (w + 2) * error / tf.maximum(2 * (w + 1), tiny)
+        w = tf.where(p > tiny, w - error / slope, w)
+    return w
 
 
 def mean_of(loss: tf.Tensor | tuple[tf.Tensor, Any]) -> tf.Tensor:
@@ -149,4 +181,11 @@ def mean_of(loss: tf.Tensor | tuple[tf.Tensor, Any]) -> tf.Tensor:
     if isinstance(loss, tuple):
         total, count = loss
         return total / tf.cast(count, total.dtype)
+    return loss
+
+
+def uncounted(loss: Any) -> Any:
+    """Return a user's loss whose count would be needed over several steps; raise ValueError where it brings its own."""
+    if isinstance(loss, tuple):
+        raise ValueError("it returns (sum, count): over several steps let it return the mean, or write `reduce: steps`")
     return loss

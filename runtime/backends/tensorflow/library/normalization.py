@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -26,8 +27,11 @@ def variance(x: tf.Tensor, mean: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
     """
 
     @tf.custom_gradient
-    def spread(x: tf.Tensor, mean: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    def spread(x: tf.Tensor, mean: tf.Tensor) -> Any:
+        """Return the spread around a mean, and its slope."""
+
         def slope(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            """Return the slopes by both."""
             share = tf.cast(tf.size(mean), x.dtype) / tf.cast(tf.size(x), x.dtype)
             return (2 * share) * seed * (x - mean), tf.zeros_like(mean)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -16,7 +17,13 @@ Numbers: TypeAlias = Mapping[str, Any]
 
 
 class Optimizer:
-    """What all optimizers share: their parameters, their options, how often they were applied, their slots."""
+    """What all optimizers share: their parameters, their options, how often they were applied, their slots.
+
+    ``rate`` is the learning rate, a variable so that another one needs no other graph; where it is NaN a schedule
+    gives it, and ``used`` is what it gave last.
+    """
+
+    rate_name = "lr"  # the option that is the learning rate
 
     def __init__(self, parameters: Iterable[tf.Variable], options: Mapping[str, Any], fused: bool | str) -> None:
         if fused is True:
@@ -24,19 +31,42 @@ class Optimizer:
         self.parameters = list(parameters)
         self.options = dict(options)
         self.applied = tf.Variable(tf.zeros((), tf.int64), trainable=False, name="applied")
+        rate = self.options.get(self.rate_name)
+        first = math.nan if rate is None or callable(rate) else rate
+        self.rate = tf.Variable(typed(first, tf.float64), trainable=False, name="rate")
+        self.used = tf.Variable(typed(first, tf.float64), trainable=False, name="used")
         self.slots: dict[str, list[tf.Variable]] = {}
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
         """Step the parameters, in place, on their gradients, in order."""
         require_gradients(gradients)
         before = self.applied.read_value()
-        options = {name: value(before) if callable(value) else value for name, value in self.options.items()}
-        numbers = {**options, **self.prepare(options, tf.cast(before + 1, tf.float64))}
+        others = {name: value for name, value in self.options.items() if name != self.rate_name}
+        options = {name: value(before) if callable(value) else value for name, value in others.items()}
+        options[self.rate_name] = self.take_rate(before)
+        self.advance(gradients, options, tf.cast(before + 1, tf.float64))
+        self.applied.assign_add(1)
+
+    def advance(self, gradients: Sequence[tf.Tensor], options: Numbers, count: tf.Tensor) -> None:
+        """Step the parameters with these options; ``count`` is the number of this update, from 1."""
+        numbers = {**options, **self.prepare(options, count)}
         typed = {dtype: in_type(numbers, dtype) for dtype in {p.dtype for p in self.parameters}}
         slots = zip(*self.slots.values(), strict=True) if self.slots else [()] * len(self.parameters)
         for parameter, gradient, held in zip(self.parameters, gradients, slots, strict=True):
             self.step(parameter, gradient, held, typed[parameter.dtype])
-        self.applied.assign_add(1)
+
+    def next_rate(self, before: Any) -> tf.Tensor:
+        """Return the learning rate after so many updates: what was set, else what the schedule says."""
+        schedule: Any = self.options.get(self.rate_name)
+        rate = self.rate.read_value()
+        told: Any = schedule(before) if callable(schedule) else rate
+        return tf.where(tf.math.is_nan(rate), told, rate) if callable(schedule) else rate
+
+    def take_rate(self, before: Any) -> tf.Tensor:
+        """Return the learning rate of this update; one that a schedule gives is kept."""
+        rate = self.next_rate(before)
+        is_scheduled = callable(self.options.get(self.rate_name))
+        return self.used.assign(rate, read_value=True) if is_scheduled else rate
 
     def prepare(self, options: Numbers, count: tf.Tensor) -> Numbers:
         """Return more numbers that are the same for all parameters; ``count`` is that of this update, from 1."""

@@ -80,7 +80,8 @@ class NativeRandom(KeyedRandom):
     def normal(self, op: str, shape: Extent, mean: float = 0.0, std: float = 1.0) -> tf.Tensor:
         """Return normally distributed numbers."""
         self.seek(op)
-        return tf.random.stateless_normal(shape, self.next_seed(), mean, std, self.dtype, alg="philox")
+        centre, width = (typed(each, self.dtype) for each in (mean, std))
+        return tf.random.stateless_normal(shape, self.next_seed(), centre, width, self.dtype, alg="philox")
 
     def uniform(self, op: str, shape: Extent, low: float = 0.0, high: float = 1.0) -> tf.Tensor:
         """Return numbers spread evenly from ``low`` up to, not including, ``high``."""
@@ -90,7 +91,7 @@ class NativeRandom(KeyedRandom):
     def bernoulli(self, op: str, shape: Extent, p: float = 0.5) -> tf.Tensor:
         """Return ones with probability ``p`` among zeros."""
         self.seek(op)
-        return tf.cast(self.draw(shape, tf.float32) < p, self.dtype)
+        return tf.cast(self.draw(shape, tf.float32) < typed(p, tf.float32), self.dtype)
 
     def randint(self, op: str, shape: Extent, high: int, low: int = 0) -> tf.Tensor:
         """Return whole numbers from ``low`` up to, not including, ``high``."""
@@ -154,7 +155,9 @@ def in_order(x: tf.Tensor) -> tf.Tensor:
 
 def spread(x: tf.Tensor, low: float, high: float) -> tf.Tensor:
     """Return numbers of [0, 1) spread over [low, high)."""
-    return x if (low, high) == (0.0, 1.0) else x * (high - low) + low
+    if not (tf.is_tensor(low) or tf.is_tensor(high)) and (low, high) == (0.0, 1.0):
+        return x
+    return x * typed(high - low, x.dtype) + typed(low, x.dtype)
 
 
 def below(x: tf.Tensor, low: float, high: float) -> tf.Tensor:

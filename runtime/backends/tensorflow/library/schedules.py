@@ -97,4 +97,15 @@ def paced(steps: tf.Variable, schedule: Schedule, *, times: int = 1, every: int 
     Steps are read with neither, the samples before this step with ``times`` their number in one, and the finished
     epochs with ``every`` the steps of one.
     """
-    return lambda n: schedule(steps * times // every)
+    read = timed(steps, schedule, times=times, every=every)
+    return lambda n: read()
+
+
+def timed(steps: tf.Variable, schedule: Schedule, *, times: int = 1, every: int = 1) -> Callable[[], tf.Tensor]:
+    """Return what reads a schedule as `paced` does, of nothing: the number that the steps so far give."""
+    return lambda: schedule(steps * times // every)
+
+
+def in_step_type(read: Callable[[], tf.Tensor], dtype: tf.DType) -> Callable[[], tf.Tensor]:
+    """Return what reads a number in the type of the step; it is computed in float64."""
+    return lambda: tf.cast(read(), dtype)

@@ -32,6 +32,7 @@ LOSSES: Mapping[str, Callee] = {
     "cosine": _plain("cosine_distance"),
     "nt_xent": _plain("nt_xent", temperature=0.5),
     "wasserstein": _plain("wasserstein", sign=1.0),
+    "super_loss": _plain("super_loss", threshold=None, regularization=1.0),
 }
 
 CALLS: Mapping[str, Callee] = {

@@ -16,6 +16,8 @@ RATE = "learning_rate"
 class Wrapped(Optimizer):
     """An optimizer of Keras; its slots are made before the first trace."""
 
+    rate_name = RATE
+
     def __init__(self, parameters: Iterable[tf.Variable], rule: Callable[..., Any], **written: Any) -> None:
         options: dict[str, Any] = {RATE if name == "lr" else name: value for name, value in written.items()}
         fixed = [name for name, value in options.items() if callable(value) and name != RATE]
@@ -26,11 +28,16 @@ class Wrapped(Optimizer):
         self.optimizer = rule(**first)
         self.optimizer.build(self.parameters)
 
+    def next_rate(self, before: Any) -> tf.Tensor:
+        """Return the learning rate after so many updates; without a schedule it is Keras's own."""
+        is_scheduled = callable(self.options.get(RATE))
+        return super().next_rate(before) if is_scheduled else tf.cast(self.optimizer.learning_rate, tf.float64)
+
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
         """Step the parameters with Keras's rule."""
         require_gradients(gradients)
         if callable(self.options.get(RATE)):
-            rate = self.options[RATE](self.applied.read_value())
+            rate = self.take_rate(self.applied.read_value())
             self.optimizer.learning_rate.assign(tf.cast(rate, self.optimizer.learning_rate.dtype))
         self.optimizer.apply(list(gradients), self.parameters)
         self.applied.assign_add(1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.program import Constant, Evaluate, Forward, Function, Gradient, LayerDecl, ModelDecl, OptimizerDecl
+from compiler.instructions import Evaluate, Forward, Gradient
+from compiler.operands import Ref
+from compiler.program import Function, LayerDecl, ModelDecl, OptimizerDecl
 from runtime.backends.torch.emission.forward import lower_forward
 from runtime.backends.torch.emission.function import emit_function
 from runtime.backends.torch.emission.gradient import lower_gradient
@@ -16,6 +18,7 @@ from runtime.emission.callees import options_of
 from runtime.emission.dialect import Dialect, Draft
 from runtime.emission.dispatch import function_table
 from runtime.emission.needs import Needs
+from runtime.emission.scheduling import Form
 from runtime.emission.scope import Lowered, Scope
 from runtime.emission.support import Imported, Library, read_library
 from runtime.emission.text import Block, Code, Line
@@ -28,6 +31,8 @@ class TorchDialect(Dialect):
     framework = "torch"
     model_type = "nn.Module"
     dtype = "torch.float32"
+    prefix = "torch"
+    held = "torch.Tensor"
     own: Mapping[str, Imported] = {
         "F": ("torch.nn.functional", None, "F"),
         "copy": ("copy", None, None),
@@ -68,6 +73,10 @@ class TorchDialect(Dialect):
         """Return ``torch.autograd.grad``."""
         return lower_gradient(instruction, scope)
 
+    def range(self, op: str) -> ast.expr:
+        """Return ``torch.profiler.record_function("step_d")``."""
+        return syntax.call("torch.profiler.record_function", syntax.constant(op))
+
     def output(self, value: ast.expr) -> ast.expr:
         """Return ``value.detach()``."""
         return syntax.method(value, "detach")
@@ -80,10 +89,31 @@ class TorchDialect(Dialect):
         """Return ``value.shape``."""
         return syntax.attribute(value, "shape")
 
+    def read_state(self, held: ast.expr) -> ast.expr:
+        """Return the tensor, which nobody writes over."""
+        return held
+
+    def return_state(self, held: ast.expr) -> ast.expr:
+        """Return a copy, which the caller may write over."""
+        return syntax.method(held, "clone")
+
+    def store(self, held: ast.expr, value: ast.expr, *, is_number: bool) -> ast.stmt:
+        """Return ``STATE["queue"] = next_state(value, STATE["queue"])``: another tensor in the place of the old one."""
+        target = ast.Subscript(value=syntax.name("STATE"), slice=_key(held), ctx=ast.Store())
+        return ast.Assign(targets=[target], value=syntax.call("full_state" if is_number else "next_state", value, held))
+
+    def state_place(self) -> tuple[ast.expr, ...]:
+        """Return the device."""
+        return (syntax.name("device"),)
+
     def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
         """Return how a built-in function is called: PyTorch's losses take tensors alone."""
-        literal = any(isinstance(argument.operand, Constant) for argument in instruction.arguments)
+        literal = any(not isinstance(argument.operand, Ref) for argument in instruction.arguments)
         return resolve_function(instruction.family, instruction.function.name, options_of(instruction), literal=literal)
+
+    def scheduled(self, read: ast.expr, form: Form) -> ast.expr:
+        """Return what reads a number of Python, or fills a tensor with it: neither waits for the device."""
+        return syntax.call("filled", read, syntax.name("device"), syntax.name("dtype")) if form == "value" else read
 
     def layer(self, layer: LayerDecl) -> Resolved:
         """Return how a built-in layer is constructed."""
@@ -97,6 +127,10 @@ class TorchDialect(Dialect):
         target = ast.Name(id="p", ctx=ast.Store())
         each = ast.comprehension(target=target, iter=every, ifs=[syntax.dotted("p.requires_grad")], is_async=0)
         return ast.ListComp(elt=syntax.name("p"), generators=[each])
+
+    def named(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
+        """Return ``model.named_parameters()``."""
+        return syntax.method(variable, "named_parameters")
 
     def buffers(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
         """Return ``list(model.buffers())``."""
@@ -121,6 +155,9 @@ class TorchDialect(Dialect):
 
     def made(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
         """Yield the conversion of a model to the type of the step."""
+        if model.kind == "class":
+            yield syntax.perform(syntax.call("in_type", made, syntax.constant(model.name), syntax.name("dtype")))
+            return
         yield syntax.perform(syntax.method(made, "to", syntax.name("dtype")))
 
     def finished(self, made: str) -> ast.expr:
@@ -149,6 +186,12 @@ class TorchDialect(Dialect):
         if needs.random:
             keyed = syntax.call("random.start", syntax.name("mode"), syntax.name("number"))
             yield Line(statement=syntax.perform(keyed), comment="keys the step's draws")
+
+
+def _key(held: ast.expr) -> ast.expr:
+    """Return the name in ``STATE["queue"]``."""
+    assert isinstance(held, ast.Subscript)
+    return held.slice
 
 
 TORCH = TorchDialect()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from compiler.program import Forward
+from compiler.instructions import Forward
 from runtime.emission import syntax
+from runtime.emission.patterns import find_frozen
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
 from runtime.emission.text import Block, Code, Line
 from runtime.emission.versions import read_comment
@@ -83,6 +84,9 @@ def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
     contexts: list[ast.expr] = []
     if instruction.graph and instruction.frozen and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
+    model = scope.program.model(instruction.model)
+    if instruction.graph and find_frozen(model) and not model.tied and instruction.model in scope.differentiated:
+        contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", syntax.constant(instruction.op)))
     return contexts

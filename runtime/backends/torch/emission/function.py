@@ -6,19 +6,19 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from compiler.program import (
+from compiler.instructions import (
     Apply,
     Assign,
     Blend,
     Evaluate,
     Forward,
-    Function,
     Gradient,
     Instruction,
     Random,
     Release,
     Transform,
 )
+from compiler.program import Function
 from runtime.effects import find_definitions, find_inputs
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
@@ -27,6 +27,7 @@ from runtime.emission.draw import batch_size_lines
 from runtime.emission.flow import find_differentiated, find_flow, find_modes, is_modal
 from runtime.emission.headers import describe_function, input_line, shape_comment
 from runtime.emission.lowering import lower
+from runtime.emission.profiling import in_range
 from runtime.emission.scope import Lowered, Scope, line_of
 from runtime.emission.text import Block, Code, Line
 
@@ -46,7 +47,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         mode=function.mode,
     )
     instructions = gather_releases(function.instructions)
-    lowered = [instrument(each, _lower(each, scope), function, scope) for each in instructions]
+    lowered = [in_range(each, instrument(each, _lower(each, scope), function, scope), scope) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)
     body = (*start_lines(scope), *_mode_lines(function, scope), *_input_lines(function, scope), *group(lowered))

@@ -12,6 +12,7 @@ from runtime.backends.torch.library.kernels import (
     foreach_mul,
     foreach_norm,
     foreach_scale,
+    foreach_sub,
 )
 
 
@@ -30,6 +31,11 @@ def add_sets(first: TensorList, *others: TensorList) -> TensorList:
     for other in others:
         first = foreach_add(first, other)
     return first
+
+
+def sub_sets(first: TensorList, second: TensorList) -> TensorList:
+    """Return the difference of two gradient sets over the same parameters."""
+    return foreach_sub(first, second)
 
 
 def mul_sets(first: TensorList, *others: TensorList | torch.Tensor, factors: tuple[float, ...] = ()) -> TensorList:

@@ -189,8 +189,32 @@ def foreach_norm(tensors: TensorList) -> torch.Tensor:
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
 
 
+def foreach_norms(tensors: TensorList) -> tuple[torch.Tensor, ...]:
+    """Return the Euclidean norm of every tensor."""
+    return tuple(torch._foreach_norm(tensors))
+
+
+def foreach_clamp_(tensors: list[torch.Tensor], low: float, high: float) -> None:
+    """Keep every element of all tensors between two numbers, in place."""
+    if tensors:
+        torch._foreach_clamp_min_(tensors, low)
+        torch._foreach_clamp_max_(tensors, high)
+
+
+def foreach_shift(tensors: TensorList, others: TensorList, factor: float) -> tuple[torch.Tensor, ...]:
+    """Return every tensor with its partner, times a factor, added."""
+    return tuple(torch._foreach_add(tensors, others, alpha=factor))
+
+
+def foreach_signs(tensors: TensorList) -> tuple[torch.Tensor, ...]:
+    """Return the signs of all elements."""
+    return tuple(torch._foreach_sign(tensors))
+
+
 def foreach_scale(tensors: TensorList, factor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return every tensor times a factor."""
+    if factor.requires_grad:  # by its factor torch's own cannot be differentiated
+        return tuple(each * factor for each in tensors)
     return tuple(torch._foreach_mul(tensors, factor))
 
 
@@ -204,14 +228,37 @@ def foreach_add(first: TensorList, second: TensorList) -> tuple[torch.Tensor, ..
     return tuple(torch._foreach_add(first, second))
 
 
+def foreach_sub(first: TensorList, second: TensorList) -> tuple[torch.Tensor, ...]:
+    """Return the differences of partners."""
+    return tuple(torch._foreach_sub(first, second))
+
+
 def foreach_mul(first: TensorList, second: TensorList | torch.Tensor | float) -> tuple[torch.Tensor, ...]:
     """Return the products of partners, or of every tensor and a number."""
+    if isinstance(second, torch.Tensor):
+        return foreach_scale(first, second)
     return tuple(torch._foreach_mul(first, second))
 
 
 def foreach_mix(first: TensorList, second: TensorList, weight: Any) -> tuple[torch.Tensor, ...]:
     """Return first + weight * (second - first) of partners."""
-    return tuple(torch._foreach_lerp(first, second, weight))
+    if isinstance(weight, torch.Tensor) and weight.requires_grad:  # torch's own takes a number
+        return tuple(torch.lerp(a, b, weight) for a, b in zip(first, second, strict=True))
+    share: Any = weight
+    return tuple(torch._foreach_lerp(first, second, share))
+
+
+def foreach_gather(totals: TensorList, gradients: TensorList, times: int) -> TensorList:
+    """Add gradients to totals, each so many times; without totals they are begun."""
+    if not totals:
+        return torch._foreach_mul(gradients, times)
+    torch._foreach_add_(totals, gradients, alpha=times)
+    return totals
+
+
+def foreach_share(totals: TensorList, times: int) -> TensorList:
+    """Return totals divided by a count."""
+    return torch._foreach_div(totals, times)
 
 
 def write_statistics(buffers: tuple[torch.Tensor, ...], values: Sequence[torch.Tensor]) -> None:

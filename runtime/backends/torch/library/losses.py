@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -106,9 +107,41 @@ def wasserstein(score: torch.Tensor, sign: float = 1.0, reduction: str = "mean")
     return sign * reduced(score, reduction)
 
 
+def super_loss(
+    losses: torch.Tensor, threshold: float | None = None, regularization: float = 1.0, reduction: str = "mean"
+) -> torch.Tensor:
+    """Return (l - t) s + r (log s)^2 with the confidence s that makes it least (Castells et al. 2020).
+
+    ``threshold`` t: what a sample's loss is compared with, the mean of the batch where there is none; a constant for
+    gradients, as s is.
+    """
+    limit = losses.detach().mean() if threshold is None else threshold
+    beyond = (losses.detach() - limit) / regularization
+    confidence = -lambert_w(0.5 * beyond.clamp(min=-2 / math.e))  # its logarithm
+    return reduced((losses - limit) * confidence.exp() + regularization * confidence**2, reduction)
+
+
+def lambert_w(y: torch.Tensor) -> torch.Tensor:
+    """Return w with w e^w = y on the principal branch, y >= -1/e (Corless et al. 1996): series, then Halley's steps."""
+    p = (2 * (math.e * y + 1)).clamp(min=0).sqrt()
+    w = torch.where(y < 0, -1 + p - p**2 / 3 + 11 / 72 * p**3, torch.log1p(y.clamp(min=0)))
+    for _ in range(6):
+        error = w * w.exp() - y
+        slope = w.exp() * (w + 1) - (w + 2) * error / (2 * (w + 1)).clamp(min=1e-4)
+        w = torch.where(p > 1e-4, w - error / slope, w)
+    return w
+
+
 def mean_of(loss: torch.Tensor | tuple[torch.Tensor, torch.Tensor | float]) -> torch.Tensor:
     """Return a user's loss, which may come as (sum, count) and then is their quotient."""
     if isinstance(loss, tuple):
         total, count = loss
         return total / count
+    return loss
+
+
+def uncounted(loss: torch.Tensor) -> torch.Tensor:
+    """Return a user's loss whose count would be needed over several steps; raise ValueError where it brings its own."""
+    if isinstance(loss, tuple):
+        raise ValueError("it returns (sum, count): over several steps let it return the mean, or write `reduce: steps`")
     return loss

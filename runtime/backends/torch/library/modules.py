@@ -9,6 +9,23 @@ import torch
 from torch import nn
 
 from runtime.backends.torch.library.kernels import write_statistics
+from runtime.support.model_types import require_types
+
+
+def in_type(model: nn.Module, name: str, dtype: torch.dtype) -> None:
+    """Convert the floating parameters and buffers of a model.
+
+    Raises ModelError where that would change what the model is: complex parameters, or several types.
+    """
+    if isinstance(model, nn.Module):  # what a class made is not known before
+        require_types(name, parameter_types(model))
+    model.to(dtype)
+
+
+def parameter_types(model: nn.Module) -> dict[str, str]:
+    """Return the types of parameters by name, but for whole numbers, which are never trained."""
+    named = model.named_parameters()
+    return {key: str(p.dtype).removeprefix("torch.") for key, p in named if p.is_floating_point() or p.is_complex()}
 
 
 def in_mode(model: nn.Module, train: bool) -> None:

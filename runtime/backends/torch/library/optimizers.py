@@ -257,11 +257,15 @@ class Wrapped(Optimizer):
         """Return the slots by parameter, as the wrapped optimizer keeps them."""
         return self.optimizer.state
 
+    def follow(self) -> None:
+        """Give the wrapped optimizer the options that change, as they are now."""
+        for group in self.optimizer.param_groups:
+            group.update({name: self.options[name] for name in self.schedules})
+
     def step(self, gradients: TensorList) -> None:
         """Lend the gradients to the wrapped optimizer for one step; the parameters' own ``.grad`` stays as it was."""
         require_gradients(gradients)
-        for group in self.optimizer.param_groups:
-            group.update({name: self.options[name] for name in self.schedules})
+        self.follow()
         kept = [p.grad for p in self.parameters]
         try:
             for parameter, gradient in zip(self.parameters, gradients, strict=True):

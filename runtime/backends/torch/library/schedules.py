@@ -6,6 +6,8 @@ import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
+
 from runtime.support.clocks import Clock
 
 
@@ -68,4 +70,15 @@ def paced(clock: Clock, schedule: Callable[[int], float], *, times: int = 1, eve
     Steps are read with neither, the samples before this step with ``times`` their number in one, and the finished
     epochs with ``every`` the steps of one.
     """
-    return lambda n: schedule(clock.steps.get("train", 0) * times // every)
+    read = timed(clock, schedule, times=times, every=every)
+    return lambda n: read()
+
+
+def timed(clock: Clock, schedule: Callable[[int], float], *, times: int = 1, every: int = 1) -> Callable[[], float]:
+    """Return what reads a schedule as `paced` does, of nothing: the number that the steps so far give."""
+    return lambda: schedule(clock.steps.get("train", 0) * times // every)
+
+
+def filled(read: Callable[[], float], device: torch.device | str, dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+    """Return what reads a number as a tensor without axes; a device fills it without being waited for."""
+    return lambda: torch.full((), read(), device=device, dtype=dtype)

@@ -1,0 +1,61 @@
+"""Terms: the losses that are added up to what an update minimises, and how their batches are combined over a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from graphspec.graph import GraphSpec
+from graphspec.ops import CallOp, GradientOp, LossOp, Op, UpdateOp
+
+ADDITIVE = frozenset({"add", "sub"})
+SCALING = frozenset({"mul", "div", "neg"})
+
+
+def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
+    """Return, by update that accumulates with regard to counts, the terms of all losses that it gathers from."""
+    owners = {value: op for name, op in spec.ops.items() for value in op.defines(name)}
+    found: dict[str, tuple[str, ...]] = {}
+    for name, op in spec.ops.items():
+        if isinstance(op, UpdateOp) and op.accumulate is not None and op.accumulate.reduce == "mean":
+            losses = (op.loss,) if op.loss is not None else op.gradients or ()
+            found[name] = tuple(dict.fromkeys(term for loss in losses for term in _find_terms(loss, owners)))
+    return found
+
+
+def find_terms(spec: GraphSpec, value: str) -> tuple[str, ...]:
+    """Return the values that are added up to one; `add`, `sub`, and constant factors keep terms apart."""
+    return tuple(_find_terms(value, {made: op for name, op in spec.ops.items() for made in op.defines(name)}))
+
+
+def _find_terms(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
+    """Yield the values that are added up to one; of a gradient set, those of the losses behind it."""
+    op = owners.get(value)
+    references = () if op is None else tuple(reference.name for reference in op.operands())
+    match op:
+        case GradientOp():
+            yield from _find_terms(op.gradient, owners)
+        case CallOp() if op.call.is_builtin and _keeps_apart(op.call.name("torch"), len(references)):
+            for name in references:
+                yield from _find_terms(name, owners)
+        case LossOp() | None:
+            yield value
+        case _ if any(isinstance(owners.get(name), GradientOp) for name in references):
+            for name in references:
+                yield from _find_terms(name, owners)
+        case _:
+            yield value
+
+
+def _keeps_apart(call: str, references: int) -> bool:
+    """Return whether a call adds values up, or multiplies one by constants."""
+    return call in ADDITIVE or (call in SCALING and references == 1)
+
+
+def are_sums(terms: tuple[str, ...], spec: GraphSpec) -> frozenset[bool]:
+    """Return whether the terms are sums over a batch: all, none, or some."""
+    return frozenset(is_total(spec.ops.get(term)) for term in terms)
+
+
+def is_total(op: Op | None) -> bool:
+    """Return whether an op adds up a batch, where others take its mean."""
+    return isinstance(op, LossOp) and op.reduction == "sum"

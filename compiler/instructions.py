@@ -1,0 +1,226 @@
+"""Instructions: what a function does, one after the other. Backends match over :data:`Instruction`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from compiler.operands import Argument, CellVersion, FunctionRef, Operand, Scheduled, Setting, Shape
+from compiler.penalty import Penalty
+from compiler.projection import Projection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionBase:
+    """What every instruction carries: its op, its place in the spec, the cells it touches, and notes for the reader."""
+
+    op: str
+    place: str = ""
+    reads: tuple[CellVersion, ...] = ()
+    writes: tuple[CellVersion, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Short sentences a backend prints as comments, e.g. why an update stands where it stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward(InstructionBase):
+    """Call a model; ``outputs`` are its results in order, ``taps`` are (value, layer path) of inner layers."""
+
+    model: str
+    arguments: tuple[Argument, ...]
+    outputs: tuple[str, ...]
+    taps: tuple[tuple[str, str], ...] = ()
+    method: str | None = None
+    train: bool = False
+    graph: bool = False
+    """Record for differentiation. Where False the call runs without a graph (no_grad)."""
+    frozen: bool = False
+    """The graph is needed, but no gradient of the model's own weights."""
+    snapshot: Literal["none", "buffers", "all"] = "none"
+    """Run on clones of the buffers, or of weights and buffers, so that later writes need not wait."""
+    draws: bool = False
+    """The model draws random numbers in this call: key them by this op."""
+    stop: bool = False
+    """The results are constants for every gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate(InstructionBase):
+    """Evaluate a pure function: a call, a loss, a metric."""
+
+    family: Literal["call", "loss", "metric"]
+    function: FunctionRef
+    arguments: tuple[Argument, ...]
+    options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
+    outputs: tuple[str, ...] = ()
+    weight: float | Scheduled | None = None
+    reduction: str | None = None
+    times: int = 1
+    """How often a loss counts: one that runs at every n-th step only, n times."""
+    gathered: bool = False
+    """Its batches are combined over several steps by their rows: a loss with a count of its own does not fit."""
+    graph: bool = False
+    reset: Literal["epoch", "never", "step"] | int = "step"
+    """When the running value of a metric starts anew, or after how many steps; ``step``: it is no running value.
+
+    A running value is sum(value * rows) / sum(rows) over the batches since then, rows being those of the first input; a
+    user's object or class with ``update``, ``compute`` and ``reset`` counts by itself.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Random(InstructionBase):
+    """Draw a keyed random tensor; ``batch`` in the shape is the leading size of the step's inputs."""
+
+    distribution: str
+    output: str
+    shape: Shape | None = None
+    like: str | None = None
+    options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(InstructionBase):
+    """Give the number of a schedule as a value without axes, of the type of the step."""
+
+    output: str
+    number: Scheduled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient(InstructionBase):
+    """Differentiate ``loss`` with respect to all parameters of ``models`` and to ``values``.
+
+    ``output`` names the gradient set (a flat tuple over the parameters of ``models``, in order); ``value_outputs``
+    name the gradients of ``values``, in order.
+    """
+
+    loss: str
+    models: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    output: str | None = None
+    value_outputs: tuple[str, ...] = ()
+    grad_outputs: tuple[Operand, ...] = ()
+    retain_graph: bool = False
+    create_graph: bool = False
+    unconnected: Literal["error", "skip", "zero"] = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform(InstructionBase):
+    """Map gradient sets to one gradient set over the same models."""
+
+    function: FunctionRef
+    inputs: tuple[str, ...]
+    output: str
+    models: tuple[str, ...]
+    options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
+    weights: bool = False
+    """It is given the parameters of ``models`` as well, as they are when it runs; for gradients they are constants."""
+    draws: bool = False
+    """It draws random numbers, keyed by this op."""
+    penalties: tuple[Penalty, ...] = ()
+    """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gather(InstructionBase):
+    """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
+
+    ``mean``: as many times as the batch has rows; else once.
+    """
+
+    window: str
+    models: tuple[str, ...]
+    gradients: str
+    reduce: Literal["mean", "sum", "steps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect(InstructionBase):
+    """Take the gradient set of a whole window: the sum, or divided by how often its gradients count; it begins anew."""
+
+    window: str
+    models: tuple[str, ...]
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyPart:
+    """One optimizer's share of an update: ``optimizer`` steps ``models`` on their part of the set ``gradients``.
+
+    ``covers`` are the models the set spans, in order; the part is the whole set where ``covers == models``.
+    """
+
+    optimizer: str
+    models: tuple[str, ...]
+    gradients: str
+    covers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apply(InstructionBase):
+    """Write the next version of the models' parameters: one optimizer step per part."""
+
+    parts: tuple[ApplyPart, ...]
+    projections: tuple[Projection, ...] = ()
+    """What the parameters are made to satisfy then, one after another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blend(InstructionBase):
+    """``target = decay * target + (1 - decay) * source`` over the parameters, buffers as their policy says."""
+
+    source: str
+    target: str
+    decay: float | Scheduled
+    buffers: Literal["copy", "average", "ignore"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign(InstructionBase):
+    """Copy parameters and buffers of ``source`` into ``target``."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store(InstructionBase):
+    """Write a state: it becomes the operand, apart from every graph; whoever read it before keeps what it was."""
+
+    state: str
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(InstructionBase):
+    """Forget values after their last use (``op`` is the op of that last use)."""
+
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emit(InstructionBase):
+    """Return the named values, detached, as the step's outputs."""
+
+    values: tuple[str, ...]
+
+
+Instruction: TypeAlias = (
+    Forward
+    | Evaluate
+    | Random
+    | Schedule
+    | Gradient
+    | Transform
+    | Gather
+    | Collect
+    | Apply
+    | Blend
+    | Assign
+    | Store
+    | Release
+    | Emit
+)

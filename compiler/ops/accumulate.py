@@ -1,0 +1,111 @@
+"""Lowering of windows: what stands between the gradients of an update and their transforms where it accumulates.
+
+In every step that the update takes part in, each of its gradient sets is added to a window; when the window is full,
+the transforms and the write run once, on what was gathered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from compiler.cells import window_of
+from compiler.gathering import are_sums
+from compiler.instructions import Collect, Gather, Transform
+from compiler.ir import Node, Read, Use, Write
+from compiler.ops.context import Lowering
+from compiler.ops.evaluate import lower_call
+from compiler.ops.transform import lower_transform
+from graphspec.ops import CallOp, TransformOp, UpdateOp
+
+Reduce = Literal["mean", "sum", "steps"]
+
+
+class Windows:
+    """The nodes that gather the gradients of one update, and the sets that they give when the window is full."""
+
+    def __init__(self, name: str, op: UpdateOp, context: Lowering) -> None:
+        self.name, self.op, self.context = name, op, context
+        self.nodes: list[Node] = []
+        self.found: dict[str, str] = {}
+        """The set that stands for each of the step's."""
+
+    def gather(self, value: str) -> str:
+        """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
+        if value not in self.found:
+            owner = self.context.spec.ops.get(value)
+            match owner:
+                case TransformOp():
+                    self.found[value] = self._repeat(value, lower_transform(value, owner, self.context)[0])
+                case CallOp():
+                    self.found[value] = self._repeat(value, lower_call(value, owner, self.context)[0])
+                case _:
+                    self.found[value] = self._add_window(value)
+        return self.found[value]
+
+    def _repeat(self, value: str, node: Node) -> str:
+        """Add a transform again, of what was gathered, and return its set."""
+        assert isinstance(node.instruction, Transform)
+        inputs = tuple(self.gather(each) for each in node.instruction.inputs)
+        named = dict(zip(node.instruction.inputs, inputs, strict=True))
+        output = f"{self.name}.{value}"
+        instruction = replace(node.instruction, inputs=inputs, output=output)
+        uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
+        self.nodes.append(
+            replace(node, id=output, instruction=instruction, uses=uses, defines=(output,), gate=self.name)
+        )
+        return output
+
+    def _add_window(self, value: str) -> str:
+        """Add a window for a gradient set, and return what it gives when it is full."""
+        own = value == self.name
+        window = self.name if own else f"{self.name}.{value}"
+        models = self.op.update if own else self.context.sets[value]
+        self.nodes.extend((self._gather(window, value, models), self._collect(window, models)))
+        return f"{window}.collected"
+
+    def _gather(self, window: str, value: str, models: tuple[str, ...]) -> Node:
+        cell, place = window_of(window), self.context.place(self.name)
+        instruction = Gather(
+            op=self.name, place=place, window=window, models=models, gradients=value, reduce=find_reduce(self)
+        )
+        return Node(
+            id=cell,
+            op=self.name,
+            instruction=instruction,
+            label=f"gather {window}",
+            uses=(Use(value=value, differentiable=False),),
+            defines=(cell,),
+            reads=(Read(cell=cell, streaming=True),),
+            writes=(Write(cell=cell),),
+            differentiable=False,
+            eager=True,
+            place=place,
+            gate=window_of(self.name),
+        )
+
+    def _collect(self, window: str, models: tuple[str, ...]) -> Node:
+        cell, place, output = window_of(window), self.context.place(self.name), f"{window}.collected"
+        return Node(
+            id=output,
+            op=self.name,
+            instruction=Collect(op=self.name, place=place, window=window, models=models, output=output),
+            label=f"collect {window}",
+            uses=(Use(value=cell, differentiable=False),),
+            defines=(output,),
+            reads=(Read(cell=cell, streaming=True),),
+            writes=(Write(cell=cell),),
+            differentiable=False,
+            place=place,
+        )
+
+
+def find_reduce(windows: Windows) -> Reduce:
+    """Return how the gradients of several steps are combined: as the update says; losses that are sums are added up."""
+    op, context = windows.op, windows.context
+    reduce: Reduce = "mean" if op.accumulate is None else op.accumulate.reduce
+    if reduce != "mean":
+        return reduce
+    if True in are_sums(context.gathering[windows.name], context.spec):
+        return "sum"
+    return "mean" if context.spec.inputs else "steps"

@@ -1,0 +1,97 @@
+"""Regularization: the slopes of a model's penalties, added to the gradients of one of its updates in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from compiler.graph import Causality
+from compiler.instructions import Apply, Transform
+from compiler.ir import Node, Read
+from compiler.operands import FunctionRef
+from compiler.ops.context import Lowering
+from compiler.ops.transform import transform_node
+from compiler.penalty import Penalty
+from graphspec.ops import UpdateOp
+from graphspec.regularizers import RegularizerSpec
+
+
+def regularize(
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering
+) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
+    """Return what adds penalties to the gradient sets of an update, model by model, and the sets that it uses then."""
+    penalized = [model for model in op.update if context.spec.models[model].regularizer]
+    nodes: list[Node] = []
+    found = dict(sets)
+    for model in penalized:
+        value = next((each for each, models in found.items() if model in models), None)
+        if value is not None:
+            target = f"{name}.regularized" if len(penalized) == 1 else f"{name}.regularized.{model}"
+            nodes.append(_node(target, name, value, found[value], model, context))
+            found = {target if each == value else each: models for each, models in found.items()}
+    return tuple(nodes), found
+
+
+def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering) -> Node:
+    """Return the node that adds the penalties of a model to a set: it reads the weights of its causal past."""
+    function = FunctionRef(name="regularize", builtin=True)
+    node = transform_node(target, op=op, function=function, inputs=(value,), models=models, options={}, context=context)
+    assert isinstance(node.instruction, Transform)
+    return replace(
+        node,
+        instruction=replace(node.instruction, penalties=tuple(_penalties(model, context))),
+        reads=tuple(Read(cell=cell, constant=True) for cell in context.cells((model,))),
+        penalizes=model,
+    )
+
+
+def _penalties(model: str, context: Lowering) -> Iterator[Penalty]:
+    """Yield the penalties of a model."""
+    for each in context.spec.models[model].regularizer or ():
+        yield _penalty(model, each, context)
+
+
+def _penalty(model: str, declared: RegularizerSpec, context: Lowering) -> Penalty:
+    """Return one penalty."""
+    return Penalty(
+        model=model,
+        match=declared.match,
+        l1=declared.l1 or 0.0,
+        l2=declared.l2 or 0.0,
+        function=None if declared.function is None else declared.function.name(context.backend),
+    )
+
+
+def penalize_once(nodes: Mapping[str, Node], causality: Causality) -> Mapping[str, Node]:
+    """Return the nodes that fire together, with each model's penalties in the first of its updates alone.
+
+    Updates of one model have an order: that of their writes. Where a node goes, its input takes the place of its value.
+    """
+    holders = [node for node in nodes.values() if node.penalizes is not None]
+    first: dict[str | None, str] = {}
+    for node in sorted(holders, key=lambda each: len(causality.past(each.op, nodes))):
+        first.setdefault(node.penalizes, node.id)
+    gone = {node.id: node.uses[0].value for node in holders if first[node.penalizes] != node.id}
+    return {name: _replace_values(node, gone) for name, node in nodes.items() if name not in gone} if gone else nodes
+
+
+def _replace_values(node: Node, others: Mapping[str, str]) -> Node:
+    """Return a node with other gradient sets in the place of some, which may be replaced themselves."""
+
+    def find(value: str) -> str:
+        """Return what stands in the place of a value."""
+        return find(others[value]) if value in others else value
+
+    if not any(use.value in others for use in node.uses):
+        return node
+    uses = tuple(replace(use, value=find(use.value)) for use in node.uses)
+    instruction = node.instruction
+    match instruction:
+        case Transform():
+            instruction = replace(instruction, inputs=tuple(map(find, instruction.inputs)))
+        case Apply():
+            parts = (replace(part, gradients=find(part.gradients)) for part in instruction.parts)
+            instruction = replace(instruction, parts=tuple(parts))
+        case _:
+            pass
+    return replace(node, uses=uses, instruction=instruction)

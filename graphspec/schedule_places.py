@@ -1,0 +1,51 @@
+"""Places of schedules: which fields of an op hold one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias, cast
+
+from graphspec.declaration import Declaration
+from graphspec.inputs import Inputs
+from graphspec.ops import Op, ScheduleOp
+from graphspec.optimizers import OptimizerSpec
+from graphspec.schedules import ScheduleSpec
+
+Place: TypeAlias = tuple[str | int, ...]
+
+
+def find_schedules(op: Op) -> Iterator[tuple[Place, ScheduleSpec]]:
+    """Yield every schedule of an op with its place below the op; those of an optimizer are the optimizer's."""
+    if isinstance(op, ScheduleOp):
+        yield (), op.curve
+    else:
+        yield from _find_below(op, ())
+
+
+def _find_below(value: object, place: Place) -> Iterator[tuple[Place, ScheduleSpec]]:
+    """Yield the schedules in a value: itself, or what its fields or items hold."""
+    match value:
+        case ScheduleSpec():
+            yield place, value
+        case OptimizerSpec():
+            return
+        case Inputs():
+            for key, operand in value.items():
+                yield from _find_below(operand, (*place, key))
+        case Declaration():
+            for key, item in _find_fields(value):
+                yield from _find_below(item, (*place, key))
+        case Mapping():
+            for key, item in cast("Mapping[str, object]", value).items():
+                yield from _find_below(item, (*place, key))
+        case list() | tuple():
+            for index, item in enumerate(cast("Sequence[object]", value)):
+                yield from _find_below(item, (*place, index))
+        case _:
+            return
+
+
+def _find_fields(value: Declaration) -> Iterator[tuple[str, object]]:
+    """Yield the fields of a declaration by their names in the language."""
+    written: Mapping[str, object] = dict(value)
+    yield from ((field.alias or name, written[name]) for name, field in type(value).model_fields.items())

@@ -1,0 +1,106 @@
+"""Scheduled fields: numbers of ops, each a plain one or a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BeforeValidator, PlainValidator, TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails
+
+from graphspec.curves import CurveSpec, Finite
+from graphspec.declaration import below, problem
+from graphspec.fields import is_schedule
+from graphspec.schedules import ScheduleSpec
+
+if TYPE_CHECKING:
+    from graphspec.source import Plain
+
+    ArgValue: TypeAlias = Plain | ScheduleSpec
+else:
+    ArgValue = object  # a document's reader makes plain values only
+
+Read: TypeAlias = Callable[[object], ScheduleSpec | None]
+
+
+def read_schedule(value: object) -> ScheduleSpec | None:
+    """Return the schedule that a mapping with a `schedule` declares, None for anything else.
+
+    It counts train steps where it names no clock. Raises a validation error with code GS053 for the clock `updates`:
+    only an optimizer applies updates.
+    """
+    if not is_schedule(value):
+        return None
+    written = cast("dict[str, object]", value)
+    if written.get("clock") == "updates":
+        message = "`clock: updates` counts those of an optimizer, and this number belongs to none"
+        raise below(("clock",), problem("GS053", message, help="leave `clock` out: train steps are counted then"))
+    return ScheduleSpec.model_validate({"clock": "steps", **written})
+
+
+def read_own_schedule(value: object) -> ScheduleSpec | None:
+    """Return a schedule likewise, but one that counts an optimizer's updates where it names no clock."""
+    return ScheduleSpec.model_validate(value) if is_schedule(value) else None
+
+
+def find_values(schedule: ScheduleSpec) -> Iterator[tuple[tuple[str | int, ...], float]]:
+    """Yield every value that a schedule begins with, ends with or takes, with its place below the schedule."""
+    yield from _find_ends(schedule, ())
+    for index, part in enumerate(schedule.parts or ()):
+        yield from _find_ends(part, ("parts", index))
+
+
+def _find_ends(curve: CurveSpec, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], float]]:
+    """Yield the values of one curve."""
+    named: Mapping[str, float | None] = {"value": curve.value, "from": curve.from_, "to": curve.to}
+    yield from (((*place, name), value) for name, value in named.items() if value is not None)
+    yield from (((*place, "at", key), value) for key, value in (curve.at or {}).items())
+
+
+def _scheduled(plain: TypeAdapter[float], form: object, read: Read = read_schedule) -> PlainValidator:
+    """Return the validator of a number of a kind, or of a schedule whose values are such numbers."""
+
+    def _validate(value: object) -> float | ScheduleSpec:
+        schedule = value if isinstance(value, ScheduleSpec) else read(value)
+        if schedule is None:
+            return plain.validate_python(value)
+        for place, number in find_values(schedule):
+            _check_value(plain, number, place)
+        return schedule
+
+    return PlainValidator(_validate, json_schema_input_type=form)
+
+
+def _check_value(plain: TypeAdapter[float], number: float, place: tuple[str | int, ...]) -> None:
+    """Raise what is wrong with a value of a schedule as the problem of its place."""
+    try:
+        plain.validate_python(number)
+    except ValidationError as error:
+        detail = error.errors()[0]
+        found = InitErrorDetails(type=detail["type"], loc=place, input=number, ctx=detail.get("ctx", {}))
+        raise ValidationError.from_exception_data("spec", [found]) from error
+
+
+_Positive = Annotated[Finite, Gt(0)]
+_Share = Annotated[Finite, Ge(0), Le(1)]
+
+ScheduledNumber = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(Finite), Finite | ScheduleSpec)]
+"""A finite number, or a schedule of train steps."""
+
+ScheduledShare = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(_Share), _Share | ScheduleSpec)]
+"""A number from 0 to 1, or a schedule of train steps."""
+
+OwnPositive = Annotated[
+    float | ScheduleSpec, _scheduled(TypeAdapter(_Positive), _Positive | ScheduleSpec, read_own_schedule)
+]
+"""A number greater than 0, or a schedule of an optimizer's updates."""
+
+
+def _read_arg(value: object) -> object:
+    """Return an argument: a schedule as its declaration, anything else as it is."""
+    return read_schedule(value) or value
+
+
+ScheduledArgs = dict[str, Annotated[ArgValue, BeforeValidator(_read_arg)]]
+"""Keyword arguments: plain values, and schedules of train steps."""

@@ -1,0 +1,44 @@
+"""Windows: the gradients of several steps, added up until an update takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.library.optimizers import plain_name, require_gradients
+
+
+class Window:
+    """What several steps gave, in float32 at least, and for how many rows it stands."""
+
+    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True) -> None:
+        self.parameters, self.is_mean = list(parameters), is_mean
+        self.totals = [
+            tf.Variable(tf.zeros(p.shape, wide(p.dtype)), trainable=False, name=f"window/{plain_name(p)}")
+            for p in self.parameters
+        ]
+        self.rows = tf.Variable(tf.zeros((), tf.int64), trainable=False, name="window/rows")
+
+    def add(self, gradients: Sequence[tf.Tensor], rows: Any = 1) -> None:
+        """Add gradients, each as often as it has rows."""
+        require_gradients(gradients)
+        for total, gradient in zip(self.totals, gradients, strict=True):
+            total.assign_add(tf.cast(gradient, total.dtype) * tf.cast(rows, total.dtype))
+        self.rows.assign_add(tf.cast(rows, tf.int64))
+
+    def take(self) -> tuple[tf.Tensor, ...]:
+        """Return the mean over all rows, or the sum, and begin anew."""
+        rows = self.rows.read_value()
+        found = [total / tf.cast(rows, total.dtype) if self.is_mean else total.read_value() for total in self.totals]
+        taken = tuple(tf.cast(each, p.dtype) for each, p in zip(found, self.parameters, strict=True))
+        for total in self.totals:
+            total.assign(tf.zeros_like(total))
+        self.rows.assign(0)
+        return taken
+
+
+def wide(dtype: tf.DType) -> tf.DType:
+    """Return a type in which many numbers of a type are added up."""
+    return tf.float32 if dtype in (tf.float16, tf.bfloat16) else dtype

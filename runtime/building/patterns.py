@@ -1,0 +1,43 @@
+"""Patterns of a built step: the parameters of users' classes are known by now, and which of them models share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
+
+from compiler.group import GroupDecl
+from compiler.patterns import check_patterns
+from compiler.program import ModelDecl, Program
+from graphspec.diagnostics import Diagnostic, Span
+from graphspec.graph import GraphSpec
+from runtime.building.attribution import find_span
+
+Parameters = Mapping[str, object]
+"""The parameters of a model by name, each under its first."""
+
+
+def check_parameters(models: Mapping[str, Parameters], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield E-MATCH for patterns that fit nothing or overlap, and for shared parameters whose groups differ."""
+    yield from check_patterns(spec, {name: tuple(parameters) for name, parameters in models.items()})
+    trained = [model for model in program.models if model.trained and model.name in models]
+    for one, other in combinations(trained, 2):
+        shared = {id(parameter): name for name, parameter in models[one.name].items()}
+        for name, parameter in models[other.name].items():
+            first = shared.get(id(parameter))
+            if first is not None and _find_group(one, first) != _find_group(other, name):
+                yield _contradiction(f"{one.name}.{first}", f"{other.name}.{name}", find_span(spec, other.name))
+
+
+def _find_group(model: ModelDecl, name: str) -> GroupDecl | None:
+    """Return what is different for a parameter of a model, whatever the pattern; None where it is in no group."""
+    found = next((group for group in model.groups if re.search(group.match, name)), None)
+    return None if found is None else replace(found, match="")
+
+
+def _contradiction(first: str, second: str, span: Span | None) -> Diagnostic:
+    """Return the problem of a shared parameter that is in unlike groups."""
+    message = f"'{first}' and '{second}' are one parameter, but the groups of their models say different things of it"
+    help = "write the same for it in the groups of both models"
+    return Diagnostic(code="E-MATCH", message=message, span=span, help=help)

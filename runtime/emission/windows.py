@@ -1,0 +1,60 @@
+"""Lowering of windows: gradients of several steps, and the globals that hold them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compiler.instructions import Collect, Gather
+from compiler.program import Program
+from runtime.effects import find_windows
+from runtime.emission import syntax
+from runtime.emission.dialect import Draft, Global
+from runtime.emission.scope import Lowered, Scope, line_of, with_notes
+from runtime.emission.text import Line
+
+REGISTER = "WINDOWS"
+"""The module's windows by name."""
+
+
+def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
+    """Return ``step_window.add(step_, batch_size)``."""
+    gradients = syntax.name(scope.names.value(instruction.gradients))
+    counted = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
+    window = syntax.name(scope.names.window(instruction.window))
+    added = syntax.perform(syntax.method(window, "add", gradients, *counted))
+    return Lowered(code=with_notes(instruction, [line_of(instruction, added)]))
+
+
+def lower_collect(instruction: Collect, scope: Scope) -> Lowered:
+    """Return ``step_collected = step_window.take()``."""
+    window = syntax.name(scope.names.window(instruction.window))
+    taken = syntax.assign(scope.names.value(instruction.output), syntax.method(window, "take"))
+    return Lowered(code=with_notes(instruction, [line_of(instruction, taken)]))
+
+
+def window_globals(draft: Draft) -> Iterator[Global]:
+    """Yield the windows of a program."""
+    for each in find_windows(draft.program):
+        models, names = each.models, draft.names
+        parameters = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+        whole = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
+        made = syntax.call("Window", syntax.name(parameters), **whole)
+        yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
+
+
+def window_registration(draft: Draft) -> Iterator[Line]:
+    """Yield the line that lists the windows by name."""
+    listed: dict[str, ast.expr] = {
+        each.window: syntax.name(draft.names.window(each.window)) for each in find_windows(draft.program)
+    }
+    if listed:
+        yield Line(statement=syntax.perform(syntax.call(f"{REGISTER}.update", syntax.dictionary(listed))))
+
+
+def register_lines(program: Program) -> Iterator[Line]:
+    """Yield the dictionary of the windows, where there are any."""
+    if find_windows(program):
+        annotation = syntax.item(syntax.name("dict"), syntax.sequence([syntax.name("str"), syntax.name("object")]))
+        target = ast.Name(id=REGISTER, ctx=ast.Store())
+        yield Line(statement=ast.AnnAssign(target=target, annotation=annotation, value=syntax.dictionary({}), simple=1))

@@ -1,0 +1,113 @@
+"""The optimizer of a step as its user holds it: the learning rate, the updates so far, the slots."""
+
+from __future__ import annotations
+
+import math
+from typing import SupportsFloat, final
+
+from compiler.program import OptimizerDecl
+from graphspec.diagnostics import SpecError
+from runtime.access import OptimizerAccess, Slots
+from runtime.problems import problem
+from runtime.terminal import counted
+
+
+@final
+class Optimizer:
+    """One optimizer of a built step, the same on every backend."""
+
+    def __init__(self, declared: OptimizerDecl, access: OptimizerAccess) -> None:
+        self._declared = declared
+        self._access = access
+        self._used: tuple[int, float | None] | None = None
+        """After which update a rate was set, and the rate of that update."""
+        self._is_set = False
+
+    @property
+    def name(self) -> str:
+        """Return the name of its cell: the model's, or that of the update that brings it."""
+        return self._declared.name
+
+    @property
+    def rule(self) -> str:
+        """Return its rule, ``adam``, or the class of the user's, ``pkg.mod:Class``."""
+        return self._declared.rule
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Return the models that it steps, in order."""
+        return self._declared.models
+
+    @property
+    def learning_rate(self) -> float:
+        """Return the learning rate that the next update will use, its schedule evaluated.
+
+        A number that is set holds from the next update on, in place of what the spec says, until it is set to None.
+        Raises SpecError: GS270 a class without a learning rate, or a value that is none.
+        """
+        rate = self._access.rate()
+        if rate is None:
+            raise self._refuse(f"{self.rule} keeps none under the name `lr`", "set what it has through `native`")
+        return rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: SupportsFloat | None) -> None:
+        """Set the learning rate from the next update on; None gives the spec's back."""
+        before = self.learning_rate
+        value = None if rate is None else self._read(rate)
+        if self._used is None or self._used[0] != self.iterations:
+            self._used = self.iterations, self._access.used() if self.iterations else before
+        self._access.set_rate(value)
+        self._is_set = value is not None
+
+    @property
+    def is_rate_set(self) -> bool:
+        """Return whether the learning rate is a number that was set, and not what the spec says."""
+        return self._is_set
+
+    @property
+    def used_rate(self) -> float | None:
+        """Return the learning rate of the last update; None before the first, and where the class has none."""
+        if not self.iterations:
+            return None
+        if self._used is not None and self._used[0] == self.iterations:
+            return self._used[1]
+        return self._access.used()
+
+    @property
+    def iterations(self) -> int:
+        """Return how many updates were applied."""
+        return self._access.applied()
+
+    @property
+    def slots(self) -> Slots:
+        """Return copies of what it keeps for its parameters: by parameter, then by slot.
+
+        A parameter is called ``0.weight``, or ``model.0.weight`` where several models are stepped. Only
+        :meth:`runtime.step.Step.restore` writes slots.
+        """
+        return self._access.slots()
+
+    @property
+    def native(self) -> object:
+        """Return the object of the generated source that steps the parameters, in its framework's own terms."""
+        return self._access.native
+
+    def __repr__(self) -> str:
+        """Return what it is and how far it is."""
+        rate = self._access.rate()
+        origin = " (set by hand)" if self._is_set else ""
+        told = "" if rate is None else f", learning rate {rate:g}{origin}"
+        updates = counted(self.iterations, "update")
+        return f"<optimizer '{self.name}': {self.rule} on {', '.join(self.models)}{told}, {updates}>"
+
+    def _read(self, rate: object) -> float:
+        """Return a learning rate; raise SpecError (GS270) for what is none."""
+        value = float(rate) if isinstance(rate, SupportsFloat) and not isinstance(rate, bool) else math.nan
+        if not (math.isfinite(value) and value >= 0):
+            raise self._refuse(f"{rate!r} is no finite number from 0 up", "None gives back what the spec says")
+        return value
+
+    def _refuse(self, reason: str, help: str) -> SpecError:
+        """Return the error of a learning rate that cannot be read or set."""
+        return problem("GS270", f"the learning rate of optimizer '{self.name}': {reason}", help=help)

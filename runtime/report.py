@@ -1,0 +1,31 @@
+"""The report of a step: what its last step did, update by update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateReport:
+    """What one update did in a step: whether it fired, why or why not, and how far its optimizers are."""
+
+    name: str
+    fired: bool
+    reason: str
+    """In words: `every 5 steps`, `it starts at step 100`, `it follows 'critic', which did not fire`."""
+    iterations: Mapping[str, int]
+    """By optimizer: the updates it has applied so far, by this update or another."""
+    learning_rates: Mapping[str, float]
+    """By optimizer: the rate of its last update in this step; empty where this update did not fire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """What the last step did: its number in its mode (from 1), the mode, and the updates and averages that fired."""
+
+    step: int
+    mode: str
+    fired: tuple[str, ...]
+    updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False, repr=False)
+    """Every update of the spec by name, in the order of the spec; not shown, for it is long."""

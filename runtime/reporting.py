@@ -1,0 +1,88 @@
+"""Reporting: the report of a step, made when somebody reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from compiler import Plan
+from compiler.instructions import Apply
+from compiler.program import Gate, ModeProgram
+from graphspec.ops import UpdateOp
+from runtime.effects import find_functions
+from runtime.optimizer import Optimizer
+from runtime.report import StepReport, UpdateReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reporter:
+    """Tells what a step of a plan did, from the ops that fired by a gate."""
+
+    plan: Plan
+    optimizers: Mapping[str, Optimizer]
+
+    def report(self, mode: str, step: int, gated: frozenset[str]) -> StepReport:
+        """Return the report of a step of a mode: its number, and the ops with a gate that fired."""
+        program = self.plan.program.mode(mode)
+        active = next(each.active for each in program.functions if frozenset(each.gated) == gated)
+        updates = {name: self._update(name, program, step, gated, active) for name in self._find_updates()}
+        return StepReport(step=step, mode=mode, fired=active, updates=updates)
+
+    def _find_updates(self) -> Iterator[str]:
+        """Yield the updates of the spec."""
+        yield from (name for name, op in self.plan.spec.ops.items() if isinstance(op, UpdateOp))
+
+    def _update(
+        self, name: str, program: ModeProgram, step: int, gated: frozenset[str], active: tuple[str, ...]
+    ) -> UpdateReport:
+        """Return the report of one update."""
+        fired, cells = name in active, self._find_optimizers(name)
+        rates = {cell: self.optimizers[cell].used_rate for cell in cells} if fired else {}
+        is_here = any(name in each.active for each in program.functions)
+        gate = next((each for each in program.gates if each.op == name), None)
+        return UpdateReport(
+            name=name,
+            fired=fired,
+            reason=_tell(gate, step, gated, program) if is_here else f"it does not run in mode {program.mode}",
+            iterations={cell: self.optimizers[cell].iterations for cell in cells},
+            learning_rates={cell: rate for cell, rate in rates.items() if rate is not None},
+        )
+
+    def _find_optimizers(self, name: str) -> tuple[str, ...]:
+        """Return the optimizers that an update applies."""
+        instructions = (each for function in find_functions(self.plan.program) for each in function.instructions)
+        applies = (each for each in instructions if isinstance(each, Apply) and each.op == name)
+        return tuple(dict.fromkeys(part.optimizer for each in applies for part in each.parts))
+
+
+def _tell(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProgram) -> str:
+    """Return why an op fired in a step, or why not."""
+    if gate is None:
+        return "every step"
+    if gate.start is not None and step < gate.start:
+        return f"it starts at step {gate.start}"
+    if gate.until is not None and step > gate.until:
+        return f"it ended with step {gate.until}"
+    return _tell_count(gate) if gate.clock == "steps" else _tell_following(gate, gated, program)
+
+
+def _tell_count(gate: Gate) -> str:
+    """Return in which steps an op fires that counts them."""
+    every = f"every {gate.every} steps" if gate.every > 1 else "every step"
+    start = "" if gate.start is None else f" from step {gate.start} on"
+    return f"{every}{start}" if gate.until is None else f"{every}{start} up to step {gate.until}"
+
+
+def _tell_following(gate: Gate, gated: frozenset[str], program: ModeProgram) -> str:
+    """Return what an op follows, and whether that fired."""
+    free = gated | ({name for each in program.functions for name in each.active} - {each.op for each in program.gates})
+    missing = [group for group in gate.follows if free.isdisjoint(group)]
+    if missing:
+        return f"it follows {_join(missing[0])}, which did not fire"
+    followed = " and ".join(_join(group) for group in gate.follows)
+    return f"it follows {followed}" if gate.every == 1 else f"every {gate.every} times after {followed}"
+
+
+def _join(names: tuple[str, ...]) -> str:
+    """Return names as `'a' or 'b'`."""
+    return " or ".join(f"'{name}'" for name in names)

@@ -1,0 +1,102 @@
+"""Patterns of parameters: what plans show of them, and every way in which one is of no use."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler import compile_step
+from graphspec import SpecError, load
+
+SPEC = """
+graphspec: 1
+name: patterns
+inputs: {x: {shape: [batch, 4]}}
+models:
+  net: {layers: [{linear: 4}, tanh, {linear: 4}], optimizer: OPTIMIZER, FIELDS}
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: mse, inputs: [out, x]}
+  step: {update: net, loss: loss}
+"""
+
+
+def plan_of(fields, optimizer="sgd", backend="torch"):
+    return compile_step(load(SPEC.replace("FIELDS", fields).replace("OPTIMIZER", optimizer)), backend)
+
+
+def test_a_plan_tells_who_is_in_which_group():
+    plan = plan_of("groups: [{match: bias$, weight_decay: 0}, {match: ^0.weight, frozen: true}]")
+    assert "net: 0.bias, 2.bias: weight_decay 0 (fit 'bias$')" in plan.text()
+    assert "net: 0.weight: frozen (fit '^0.weight')" in plan.text()
+    assert [row["parameters"] for row in plan.to_json()["groups"]] == [["0.bias", "2.bias"], ["0.weight"]]
+    assert plan.to_json("eval")["groups"] == []
+
+
+def test_of_a_class_only_the_built_step_knows():
+    text = SPEC.replace("layers: [{linear: 4}, tanh, {linear: 4}]", "class: a:B").replace("OPTIMIZER", "sgd")
+    plan = compile_step(load(text.replace("FIELDS", "groups: [{match: bias$, lr_scale: 2}]")))
+    assert "net: what the class calls so: lr times 2 (fit 'bias$')" in plan.text()
+    assert plan.to_json()["groups"][0]["parameters"] is None
+
+
+def test_a_plan_tells_penalties_and_constraints():
+    plan = plan_of(
+        "regularizer: {l1: 0.1, l2: 0.5}, constraint: [{clip: [-1, 1]}, {max_norm: 2, axis: 1, match: weight}]"
+    )
+    instructions = {each["kind"]: each for each in plan.to_json()["functions"][0]["instructions"]}
+    transform, apply = instructions["transform"], instructions["apply"]
+    assert transform["penalties"] == ["l1 0.1 + l2 0.5 of net"]
+    assert transform["reads"] == ["net.params@0"]
+    assert apply["constraints"] == ["net to clip [-1, 1]", "net to max_norm 2 over 1 (fit 'weight')"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            "groups: [{match: bais$, lr_scale: 2}]",
+            "fits 'bais.': its parameters are 0.weight, 0.bias, 2.weight, 2.bias",
+        ),
+        ("groups: [{match: bias, lr_scale: 2}, {match: ^0, frozen: true}]", "'0.bias' of model 'net' is in two groups"),
+        ("groups: [{match: ., frozen: true}]", "freeze all of its parameters, but 'step' updates it"),
+        ("constraint: {max_norm: 1, match: wieght}", "no parameter of model 'net' fits 'wieght'"),
+        ("regularizer: {l2: 1, match: ^1}", "no parameter of model 'net' fits '.1'"),
+        (
+            "groups: [{match: bias, frozen: true}], constraint: {clip: [0, 1], match: bias}",
+            "its stepped parameters are",
+        ),
+    ],
+)
+def test_a_pattern_of_no_use_is_an_error(fields, message):
+    with pytest.raises(SpecError, match=message) as caught:
+        plan_of(fields)
+    assert {each.code for each in caught.value.diagnostics} == {"E-MATCH"}
+
+
+def test_the_nearest_names_are_told():
+    with pytest.raises(SpecError) as caught:
+        plan_of("groups: [{match: 2.wieght, lr_scale: 2}]")
+    assert caught.value.diagnostics[0].label == "did you mean '2.weight' or '0.weight'?"
+
+
+def test_an_optimizer_of_keras_has_no_groups():
+    fields = "groups: [{match: bias, lr_scale: 2}]"
+    with pytest.raises(SpecError, match=r"E-BACKEND.*it has one rate and one decay for all parameters"):
+        plan_of(fields, "{class: a:B}", "tensorflow")
+    assert plan_of(fields, "{class: a:B}").program.optimizers[0].builtin is False
+    assert plan_of("groups: [{match: bias, frozen: true}]", "{class: a:B}", "tensorflow").notes == ()
+
+
+def test_a_function_for_another_backend_is_none():
+    with pytest.raises(
+        SpecError, match=r"E-BACKEND.*the constraint of model 'net' has no function for the backend 'torch'"
+    ):
+        plan_of("constraint: {function: {tensorflow: a:b}}")
+
+
+def test_what_is_said_of_a_model_that_nothing_updates_is_noted():
+    text = SPEC.replace("OPTIMIZER, FIELDS", "sgd").replace("ops:", "  idle: {like: net, constraint: unit_norm}\nops:")
+    text = text.replace(
+        "  step:", "  seen: {forward: idle, inputs: x}\n  away: {loss: mse, inputs: [seen, out]}\n  step:"
+    )
+    assert "no update steps model 'idle', which makes `constraint` of no effect" in compile_step(load(text)).notes

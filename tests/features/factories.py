@@ -1,0 +1,27 @@
+"""Functions that make models, of either framework."""
+
+from __future__ import annotations
+
+
+def make_torch(width):
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(4, width))
+
+
+def make_lazy_torch(width):
+    from torch import nn
+
+    return nn.Sequential(nn.LazyLinear(width))
+
+
+def make_keras(width):
+    import keras
+
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(width)])
+
+
+def make_lazy_keras(width):
+    import keras
+
+    return keras.Sequential([keras.layers.Dense(width)])

@@ -1,0 +1,46 @@
+"""The page of features, made from the rows and their tests: ``python -m tests.features.table`` writes it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.features.rows import AREAS, ROWS
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parents[1] / "docs" / "features.md"
+HEAD = """# What the predecessors do, and what stepgraph does
+
+One row is one thing that a predecessor has. Where a row says what stepgraph does, a module of tests shows it, with the
+predecessor's own numbers where they are known; on the backends that the row names. This page is made from the tests
+(`python -m tests.features.table`).
+"""
+
+
+def make_page() -> str:
+    """Return the page."""
+    return "\n".join((HEAD, *(line for area in AREAS for line in _tell_area(area)))) + "\n"
+
+
+def _tell_area(area: str) -> Iterator[str]:
+    """Yield the lines of one predecessor."""
+    yield f"## {AREAS[area]}\n"
+    yield "| row | there | here | shown by | on |\n|---|---|---|---|---|"
+    yield from (_tell_row(row) for row in ROWS if row[0] == area)
+    yield ""
+
+
+def _tell_row(row: str) -> str:
+    """Return the line of one row."""
+    path = FOLDER / f"test_{row.lower()}.py"
+    if not path.exists():
+        return f"| {row} | {ROWS[row]} | not shown yet | | |"
+    text = path.read_text(encoding="utf-8")
+    said = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+    backends = "both" if "backend: str" in text else "PyTorch"
+    return f"| {row} | {ROWS[row]} | {said} | [{path.name}](../tests/features/{path.name}) | {backends} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(make_page(), encoding="utf-8")

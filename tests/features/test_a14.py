@@ -1,0 +1,101 @@
+"""Any number of an op follows a schedule where one is written, and ops start, rest and end by their clocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler import compile_step
+from graphspec import load
+from runtime import build
+from tests.features.steps import build_step, weights
+
+SPEC = """
+graphspec: 1
+name: follow
+models:
+  m: {parameter: {shape: [2]}, optimizer: {name: sgd, lr: 1.0}}
+  n: {like: m}
+ops:
+  beta: {schedule: warmup, from: 0.0, to: 1.0, over: 4}
+  value: {forward: m}
+  cost: {call: sum, inputs: value}
+  FIELDS
+outputs: [beta]
+"""
+HALVING = "{schedule: step, from: 1.0, factor: 0.5, every: 1}"
+WEIGHED = f"halved: {{loss: wasserstein, inputs: value, reduction: sum, weight: {HALVING}}}"
+
+
+def make(backend: str, *ops: str):
+    """Return a step with further ops; its weights begin at 0."""
+    return build_step(SPEC.replace("FIELDS", "\n  ".join(ops)), backend)
+
+
+def moves(step, steps: int) -> np.ndarray:
+    """Return how far each step moves the first weight."""
+    heights = [0.0]
+    for _ in range(steps):
+        step({})
+        heights.append(float(weights(step)["m.value"][0]))
+    return np.diff(heights)
+
+
+def test_a_value_rises_from_step_to_step_and_stays(backend: str) -> None:
+    step = make(backend, "step: {update: m, loss: cost}")
+    assert [float(step({})["beta"]) for _ in range(6)] == [0, 0.25, 0.5, 0.75, 1, 1]
+
+
+def test_an_evaluation_reads_what_the_next_training_step_will(backend: str) -> None:
+    step = make(backend, "step: {update: m, loss: cost}")
+    for expected in (0.0, 0.25, 0.5):
+        assert float(step({}, mode="eval")["beta"]) == float(step({}, mode="eval")["beta"]) == expected
+        step({})
+
+
+def test_the_weight_of_a_loss_falls(backend: str) -> None:
+    step = make(backend, WEIGHED, "step: {update: m, loss: halved}")
+    assert np.allclose(moves(step, 4), [-1, -0.5, -0.25, -0.125])
+
+
+@pytest.mark.parametrize("scaled", ["[cost, beta]", "[cost, {schedule: warmup, from: 0, to: 1, over: 4}]"])
+def test_a_term_fades_in(backend: str, scaled: str) -> None:
+    step = make(backend, f"faded: {{call: mul, inputs: {scaled}}}", "step: {update: m, loss: faded}")
+    assert np.allclose(moves(step, 5), [0, -0.25, -0.5, -0.75, -1])
+
+
+def test_a_clip_counts_the_updates_of_its_optimizer(backend: str) -> None:
+    clip = "clip: {value: {schedule: step, from: 1.0, factor: 0.5, every: 1}}"
+    step = make(backend, f"step: {{update: m, loss: cost, every: 2, {clip}}}")
+    assert np.allclose(moves(step, 6), [0, -1, 0, -0.5, 0, -0.25])
+
+
+def test_a_clip_may_count_steps(backend: str) -> None:
+    clip = "clip: {value: {schedule: step, from: 1.0, factor: 0.5, every: 1, clock: steps}}"
+    step = make(backend, f"step: {{update: m, loss: cost, every: 2, {clip}}}")
+    assert np.allclose(moves(step, 4), [0, -0.5, 0, -0.125])
+
+
+def test_what_an_average_takes_changes(backend: str) -> None:
+    tau = "{schedule: piecewise, at: {0: 1.0, 1: 0.5, 2: 0.0}}"
+    step = make(backend, "step: {update: m, loss: cost}", f"follow: {{ema: m, into: n, tau: {tau}}}")
+    seen = [step({}) and float(weights(step)["n.value"][0]) for _ in range(3)]
+    assert np.allclose(seen, [-1, -1.5, -1.5])
+
+
+def test_an_op_starts_rests_and_ends(backend: str) -> None:
+    step = make(backend, "step: {update: m, loss: cost, start: 2, every: 2, until: 5}")
+    assert np.allclose(moves(step, 7), [0, -1, 0, -1, 0, 0, 0])
+
+
+def test_a_restored_step_goes_on_where_it_was(backend: str) -> None:
+    ops = WEIGHED, "step: {update: m, loss: halved, clip: {norm: {schedule: linear, from: 9, to: 0.1, over: 4}}}"
+    step, other = make(backend, *ops), make(backend, *ops)
+    moves(step, 3)
+    other.restore(step.state())
+    assert np.array_equal(moves(step, 3)[1:], moves(other, 3)[1:])
+
+
+def test_numbers_are_in_the_type_of_the_step(backend: str) -> None:
+    plan = compile_step(load(SPEC.replace("FIELDS", "step: {update: m, loss: cost}")), backend)
+    assert "float32" in str(build(plan, device="cpu")({})["beta"].dtype)

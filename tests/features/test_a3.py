@@ -1,0 +1,37 @@
+"""`mode` says in which modes an op runs: one, several, or all but one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.features.steps import build_step
+
+SPEC = """
+graphspec: 1
+name: modes
+inputs: {x: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+ops:
+  y: {forward: net, inputs: x}
+  always: {call: mean, inputs: y}
+  training: {call: sum, inputs: y, mode: train}
+  judging: {call: max, inputs: y, mode: [eval, test]}
+  apart: {call: min, inputs: y, mode: "!eval"}
+  cost: {loss: mse, inputs: [y, x], mode: train}
+  step: {update: net, loss: cost}
+outputs: [always, training, judging, apart]
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("train", {"always", "training", "apart"}),
+        ("eval", {"always", "judging"}),
+        ("test", {"always", "judging", "apart"}),
+    ],
+)
+def test_a_mode_returns_what_runs_in_it(mode: str, expected: set[str], backend: str) -> None:
+    step = build_step(SPEC, backend)
+    assert set(step({"x": np.ones((3, 2))}, mode)) == expected

@@ -1,0 +1,32 @@
+"""A spec survives being written out: what is rendered loads as the same spec, and renders to the same bytes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from graphspec import load
+from graphspec.rendering import render
+from tests.features.test_a5 import LAYER
+from tests.features.test_d1 import LONG, SHORT
+
+
+@pytest.mark.parametrize("text", [LAYER, SHORT, LONG], ids=["window", "short", "long"])
+def test_rendering_twice_gives_the_same_bytes(text: str) -> None:
+    once = render(load(text))
+    assert render(load(once)) == once
+    assert load(once) == load(render(load(once)))
+
+
+def test_json_is_read_as_well(tmp_path) -> None:
+    spec = load(SHORT)
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({"graphspec": 1, "name": "minimise", **_plain(SHORT)}) + "\n", encoding="utf-8")
+    assert load(path) == spec
+
+
+def _plain(text: str) -> dict:
+    import yaml
+
+    return yaml.safe_load(text)

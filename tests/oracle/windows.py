@@ -1,0 +1,91 @@
+"""Windows: what an update that accumulates has of earlier steps, and the gradient of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphspec.graph import GraphSpec
+from graphspec.ops import CallOp, GradientOp, LossOp, TransformOp, UpdateOp
+
+if TYPE_CHECKING:
+    from tests.oracle.step import StepValues
+    from tests.oracle.world import Target
+
+Gradients = Mapping["Target", np.ndarray]
+Held = Mapping[tuple[str, str], tuple[Gradients, float]]
+"""By update and gradient set: the sum of all steps so far, each with its weight, and the sum of the weights."""
+OWN = ""
+"""The set that an update takes of its own loss."""
+
+
+class Windows:
+    """The windows as a step finds them, and as it leaves them."""
+
+    def __init__(self, spec: GraphSpec, held: Held) -> None:
+        self.spec, self.held = spec, dict(held)
+        self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
+
+    def whole(self, step: StepValues, name: str, op: UpdateOp) -> Gradients:
+        """Return the gradient of a whole window, this step being its last, after the transforms on the way."""
+        found = {leaf: self._combine(step, name, op, leaf) for leaf in self.leaves(op)}
+        if op.loss is not None:
+            return found[OWN]
+        before, step.sets = step.sets, dict(found)
+        whole = {key: g for value in op.gradients for key, g in step.gradients(value).items()}
+        step.sets = before
+        return whole
+
+    def leaves(self, op: UpdateOp) -> list[str]:
+        """Return the gradient sets that an update gathers: transforms come behind the window."""
+        return (
+            [OWN] if op.loss is not None else [*dict.fromkeys(leaf for v in op.gradients for leaf in self._leaves(v))]
+        )
+
+    def _leaves(self, value: str) -> Iterator[str]:
+        op = self.spec.ops[self.owner[value]]
+        if isinstance(op, TransformOp | CallOp):
+            for _, name in op.inputs.references() if isinstance(op, CallOp) else enumerate(op.inputs):
+                yield from self._leaves(name)
+        elif isinstance(op, GradientOp):
+            yield value
+
+    def _add(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> tuple[Gradients, float]:
+        """Return a window with this step."""
+        now = step.own_gradients(op) if leaf == OWN else step.gradients(leaf)
+        weight = next(iter(step.batch.values())).shape[0] if self._reduce(op) == "mean" else 1
+        sums, weights = self.held.get((name, leaf), ({}, 0.0))
+        return {key: sums.get(key, 0.0) + weight * g for key, g in now.items()}, weights + weight
+
+    def _combine(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> Gradients:
+        sums, weights = self._add(step, name, op, leaf)
+        return sums if self._reduce(op) == "sum" else {key: total / weights for key, total in sums.items()}
+
+    def _reduce(self, op: UpdateOp) -> str:
+        """Return how steps are combined: sums are added up, whatever is asked for."""
+        losses = (
+            [op.loss] if op.loss is not None else [self.spec.ops[self.owner[leaf]].gradient for leaf in self.leaves(op)]
+        )
+        wanted = op.accumulate.reduce
+        return "sum" if wanted == "mean" and any(map(self._is_sum, losses)) else wanted
+
+    def _is_sum(self, value: str) -> bool:
+        """Return whether some term of a loss is a sum over the batch."""
+        op = self.spec.ops.get(self.owner.get(value, ""))
+        if isinstance(op, CallOp) and op.call.name("torch") in ("add", "sub", "mul", "div", "neg"):
+            return any(self._is_sum(name) for _, name in op.inputs.references())
+        return isinstance(op, LossOp) and op.reduction == "sum"
+
+    def final(self, step: StepValues, gathering: set[str], firing: list[str]) -> Held:
+        """Return the windows after a step: those that are full begin anew."""
+        found = dict(self.held)
+        for name in gathering:
+            op = self.spec.ops[name]
+            for leaf in self.leaves(op):
+                if name in firing:
+                    found.pop((name, leaf), None)
+                else:
+                    found[name, leaf] = self._add(step, name, op, leaf)
+        return found

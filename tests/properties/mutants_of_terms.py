@@ -1,0 +1,130 @@
+"""Mutants of what a step is made of: lazy terms, windows, and other parts of the language that came later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from compiler.graph import Causality, close
+from compiler.ir import Node
+from compiler.ops.accumulate import Windows
+from compiler.program import Gate
+from tests.properties import mutations as to
+from tests.properties.mutant import Mutant
+
+
+def count_once(found: tuple[Node, ...], *arguments: object) -> tuple[Node, ...]:
+    """Let a lazy term count once."""
+    return tuple(replace(node, instruction=replace(node.instruction, times=1)) for node in found)
+
+
+def look_away(found: tuple[Node, ...], *arguments: object) -> tuple[Node, ...]:
+    """Let a transform read no weights."""
+    return tuple(replace(node, reads=()) for node in found)
+
+
+def gather_as_it_is(windows: Windows, value: str) -> str:
+    """Gather a set where it is used, behind its transforms."""
+    return windows._add_window(value)
+
+
+def never_open(found: tuple[Gate, ...], *arguments: object) -> tuple[Gate, ...]:
+    """Let every update be applied in each step that it takes part in."""
+    return tuple(replace(gate, every=1) if gate.op + ".window" in str(gate.follows) else gate for gate in found)
+
+
+def forget_order(nodes: Mapping[str, Node], causality: Causality) -> tuple[Mapping[str, Node], Causality]:
+    """Let nothing be known of which update is applied first."""
+    return nodes, close(dict.fromkeys(causality.bits, ()))
+
+
+MUTANTS_OF_TERMS = (
+    Mutant(
+        name="penalties-of-every-update",
+        says="Every update of a model adds its penalties.",
+        place="compilation:penalize_once",
+        change=lambda original: lambda nodes, causality: nodes,
+        killer="numbers",
+        case="penalized",
+    ),
+    Mutant(
+        name="penalties-as-listed",
+        says="The update that is listed first adds the penalties, whichever is applied first.",
+        place="compilation:penalize_once",
+        change=to.change_arguments(forget_order),
+        killer="numbers",
+        case="penalized",
+    ),
+    Mutant(
+        name="window-of-one",
+        says="An update that accumulates is applied in every step that it gathers from.",
+        place="activity:find_gates",
+        change=to.change(never_open),
+        killer="numbers",
+        case="windows",
+    ),
+    Mutant(
+        name="transforms-in-every-step",
+        says="Transforms run before the window, in every step.",
+        place="ops.accumulate:Windows.gather",
+        change=lambda original: gather_as_it_is,
+        killer="numbers",
+        case="windows",
+    ),
+    Mutant(
+        name="steps-count-alike",
+        says="Losses that are sums are not added up over a window.",
+        place="ops.accumulate:find_reduce",
+        change=to.give("steps"),
+        killer="numbers",
+        case="windows",
+    ),
+    Mutant(
+        name="weights-unread",
+        says="A write need not wait for a transform that reads the weights before.",
+        place="ops:lower_transform",
+        change=to.change(look_away),
+        killer="numbers",
+        case="weighed",
+    ),
+    Mutant(
+        name="clip-before-after",
+        says="A clip by weights sees no write that its update comes after.",
+        place="causality:_is_bare_reader",
+        change=to.give(False),
+        killer="numbers",
+        case="weighed",
+    ),
+    Mutant(
+        name="lazy-counts-once",
+        says="A lazy term counts once, however many steps do without it.",
+        place="ops:lower_loss",
+        change=to.change(count_once),
+        killer="numbers",
+        case="lazy",
+    ),
+    Mutant(
+        name="never-absent",
+        says="A lazy term is computed in every step.",
+        place="activity:find_absent",
+        change=to.give(frozenset()),
+        killer="numbers",
+        case="lazy",
+    ),
+    Mutant(
+        name="clip-uncounted",
+        says="A clip that counts updates need not wait for those before its own.",
+        place="ops.update:_counting",
+        change=lambda original: lambda node, optimizer: node,
+        killer="numbers",
+        case="counted",
+    ),
+    Mutant(
+        name="states-unread",
+        says="An assignment need not wait for who reads what the state was.",
+        place="ops:read_states",
+        change=lambda original: lambda node, states: node,
+        killer="numbers",
+        case="state",
+    ),
+)

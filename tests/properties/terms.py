@@ -1,0 +1,57 @@
+"""Groups, constraints and regularizers of random models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.properties.specs import Draft
+
+CONSTRAINTS: list[object] = [
+    "non_negative",
+    {"clip": [-0.3, 0.4]},
+    {"max_norm": 0.6, "match": "weight|value"},
+    {"unit_norm": True, "match": "weight|value"},
+    [{"max_norm": 1}, {"clip": [-0.5, 0.5]}],
+]
+REGULARIZERS: list[object] = [
+    {"l2": 0.2},
+    {"l1": 0.05},
+    {"l1": 0.02, "l2": 0.1, "match": "weight|value"},
+    [{"l2": 0.1}, {"l2": 0.3, "match": "weight|value"}],
+]
+
+
+def add_terms(draft: Draft) -> None:
+    """Let some of the models that are updated say more of how."""
+    owned = sorted({model for op in draft.ops.values() for model in op.get("update", [])})
+    for model in (name for name in owned if "class" not in draft.models[name]):
+        if draft.chance(0.5):
+            _add_groups(draft, model)
+        if draft.chance(0.4):
+            draft.models[model]["constraint"] = draft.random.choice(CONSTRAINTS)
+        if draft.chance(0.5):
+            draft.models[model]["regularizer"] = draft.random.choice(REGULARIZERS)
+    updates = [op for op in draft.ops.values() if "update" in op]
+    if updates and draft.chance(0.2):
+        draft.random.choice(updates)["constraint"] = draft.random.choice([{"clip": [-0.2, 0.2]}, {"max_norm": 0.5}])
+
+
+def _add_groups(draft: Draft, model: str) -> None:
+    """Divide the parameters of a model; of those of layers, what is frozen leaves something to step."""
+    declared = draft.models[draft.root(model)]
+    changes: list[dict] = [{"lr_scale": 3}, {"weight_decay": 0.3}, {"lr_scale": 0.5, "weight_decay": 0}]
+    if "parameter" in declared:
+        draft.models[model]["groups"] = [{"match": "value", **draft.random.choice(changes)}]
+        return
+    last = f"^{_find_last(declared['layers'])}[.]weight"
+    groups = [{"match": last, **draft.random.choice(changes)}]
+    if draft.chance(0.5):
+        frozen = draft.chance(0.6)
+        groups.append({"match": "bias", **({"frozen": True} if frozen else draft.random.choice(changes))})
+    draft.models[model]["groups"] = groups
+
+
+def _find_last(layers: list) -> int:
+    """Return the place of the last linear layer."""
+    return max(index for index, layer in enumerate(layers) if isinstance(layer, dict) and "linear" in layer)
