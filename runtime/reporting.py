@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from compiler import Plan
+from compiler.cells import window_of
 from compiler.instructions import Apply
 from compiler.program import Gate, ModeProgram
 from graphspec.ops import UpdateOp
@@ -63,7 +64,19 @@ def _tell(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProg
         return f"it starts at step {gate.start}"
     if gate.until is not None and step > gate.until:
         return f"it ended with step {gate.until}"
-    return _tell_count(gate) if gate.clock == "steps" else _tell_following(gate, gated, program)
+    if gate.clock == "steps":
+        return _tell_count(gate)
+    if gate.follows == ((window_of(gate.op),),):
+        return _tell_window(gate, step, gated, program)
+    return _tell_following(gate, gated, program)
+
+
+def _tell_window(gate: Gate, step: int, gated: frozenset[str], program: ModeProgram) -> str:
+    """Return why an update that accumulates was applied or not: its window, or what keeps it from gathering."""
+    own = next((each for each in program.gates if each.op == window_of(gate.op)), None)
+    if own is not None and own.op not in gated:
+        return _tell(own, step, gated, program)
+    return f"it takes the gradients of {gate.every} steps"
 
 
 def _tell_count(gate: Gate) -> str:

@@ -97,11 +97,14 @@ def test_another_window_fits_a_checkpoint(before: str, after: str, backend: str)
     assert np.array_equal(weights(other)["net.0.weight"], seen[-1][0])
 
 
-def test_a_report_says_when_the_update_was_applied(backend: str) -> None:
+def test_a_report_says_when_the_update_was_applied_and_why_not(backend: str) -> None:
     step, _ = train(LAYER, backend, (), BATCHES[:3])
     assert step.report.fired == ("step", "follow")
     step({"x": BATCHES[0]})
     assert step.report.fired == ()
+    assert step.report.updates["step"].reason == "it takes the gradients of 3 steps"
+    rare, _ = train(LAYER, backend, ("ops.step.every=2",), BATCHES[:3])
+    assert rare.report.updates["step"].reason == "every 2 steps"
 
 
 def counted(y):

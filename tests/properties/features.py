@@ -30,6 +30,7 @@ def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:
     yield next(f"model: {kind}" for kind in ("layers", "parameter", "like", "class") if kind in model)
     if model.get("init") == "fresh":
         yield "model: like, fresh"
+    yield from (f"model: {field}" for field in ("groups", "constraint", "regularizer") if field in model)
     if "class" in model:
         yield f"class: {model['class'].rpartition(':')[2]}"
     for layer in model.get("layers", ()):
@@ -54,6 +55,8 @@ def _of_op(document: Document, op: Document) -> Iterator[str]:
     for field in (
         "after",
         "every",
+        "accumulate",
+        "constraint",
         "start",
         "until",
         "mode",
