@@ -41,7 +41,7 @@ from compiler.timing import apply_pace, check_modes
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
-from graphspec.modes import find_reaches
+from graphspec.modes import Reach, find_reaches
 from graphspec.ops import MODES
 
 NO_AVERAGES: Mapping[str, str] = {}
@@ -164,7 +164,7 @@ class _Compilation:
             scheduled=declare_scheduled(spec, self.pace),
         )
         everything = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
-        nodes = {name: node for name, node in everything.items() if mode in reaches[node.op].modes}
+        nodes = {name: node for name, node in everything.items() if _runs_in(mode, node, reaches)}
         ordering = find_ordering(spec, everything)
         return Scene(
             spec=spec, models=self.models, nodes=nodes, sets=lowering.sets, everything=everything, ordering=ordering
@@ -241,6 +241,11 @@ class _Compilation:
         structure = find_structure(self.context.spec, self.lowered, self.models, observed)
         self.report(structure.problems)
         return structure
+
+
+def _runs_in(mode: Mode, node: Node, reaches: Mapping[str, Reach]) -> bool:
+    """Return whether a node can run in a mode: its op, and the op by whose gate it is admitted."""
+    return all(mode in reaches[op].modes for op in {node.op, node.admission} & reaches.keys())
 
 
 def _select(

@@ -133,8 +133,9 @@ def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialec
 
 
 def _places(covers: tuple[str, ...], model: str, names: Names) -> ast.expr:
-    """Return the places of a model's gradients in a set over several models that share parameters."""
-    lists = names.parameters(model), names.joint(covers)
+    """Return the places of the gradients of a model, or of several, in a set over models that share parameters."""
+    models = tuple(model.split())
+    lists = names.parameters(model) if len(models) == 1 else names.joint(models), names.joint(covers)
     return syntax.call("places", *map(syntax.name, lists))
 
 

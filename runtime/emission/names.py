@@ -203,7 +203,7 @@ def _sets(instruction: Instruction) -> Iterator[Wish]:
             for part in instruction.parts:
                 if len(part.models) > 1:
                     yield "joint", " ".join(part.models), "_".join((*part.models, "params"))
-                for model in part.models if part.covers != part.models else ():
+                for model in (*part.models, " ".join(part.models)) if part.covers != part.models else ():
                     covers = " ".join((*part.covers, model))
                     yield "part", covers, f"{model}_part"
         case Transform(penalties=(_, *_)):

@@ -60,7 +60,7 @@ def find_needs(program: Program) -> Needs:
         buffers=frozenset(model for each in instructions for model in _buffered(each, program)),
         taps=_find_taps(instructions),
         joint=tuple(dict.fromkeys((*joint, *(each.models for each in program.optimizers if len(each.models) > 1)))),
-        parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each))),
+        parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each, program))),
         drawing=frozenset(each.model for each in instructions if isinstance(each, Forward) and each.draws) & classes,
         random=random,
         gates=gates,
@@ -131,9 +131,10 @@ def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:
             return
 
 
-def _parts(instruction: Instruction) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of gradient sets that an update uses."""
+def _parts(instruction: Instruction, program: Program) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the parts of gradient sets that an update uses: of models that share parameters, one for all of them."""
     if isinstance(instruction, Apply):
         for part in instruction.parts:
             if part.covers != part.models:
-                yield from ((part.covers, model) for model in part.models)
+                whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
+                yield from ((part.covers, model) for model in whole)

@@ -46,6 +46,8 @@ def _apply(part: ApplyPart, scope: Scope) -> ast.expr:
     gradients = syntax.name(scope.names.value(part.gradients))
     if part.covers == part.models:
         share: ast.expr = gradients
+    elif are_tied(part.models, scope.program):
+        share = _share(gradients, part, " ".join(part.models), scope)
     else:
         shares = [_share(gradients, part, model, scope) for model in part.models]
         share = shares[0] if len(shares) == 1 else syntax.sequence(syntax.spread(each) for each in shares)

@@ -138,20 +138,24 @@ def is_vague(spec: GraphSpec, shapes: Mapping, modes: Sequence[str]) -> bool:
     return oracle.is_vague
 
 
+def blur(value: np.ndarray, noise: np.random.Generator) -> np.ndarray:
+    """Return an array with noise in its last digits; zeros that a constraint made of other numbers have some too."""
+    return value + JITTER * np.maximum(np.abs(value), 1e-3) * noise.normal(size=value.shape)
+
+
 def run_oracle(
     spec: GraphSpec, shapes: Mapping, modes: Sequence[str], *, jitter: int = 0
 ) -> list[tuple[Values, State]]:
     """Return what the oracle says; raise DegenerateError where it says nothing that could be compared.
 
-    ``jitter`` seeds noise in the last digits of the initial weights; 0 is none.
+    ``jitter`` seeds noise in the last digits of the weights before every step; 0 is none.
     """
-    oracle = Oracle(spec, shapes)
-    if jitter:
-        noise = np.random.default_rng(jitter)
-        oracle.disturb(lambda value: value * (1 + JITTER * noise.normal(size=value.shape)))
+    oracle, noise = Oracle(spec, shapes), np.random.default_rng(jitter)
     found = []
     with np.errstate(all="ignore"):
         for mode, batch in zip(modes, batches(spec), strict=False):
+            if jitter:
+                oracle.disturb(lambda value: blur(value, noise))
             found.append((oracle.step(batch, mode), oracle.state))
     arrays = [array for outputs, state in found for array in _flatten(outputs, state).values()]
     if not all(np.isfinite(array).all() and np.abs(array).max(initial=0) < HUGE for array in arrays):

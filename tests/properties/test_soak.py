@@ -37,6 +37,14 @@ Soak(results=place, page=place.with_name("page.md"), count=20, block=3, judge=ju
 """
 
 
+def test_the_page_tells_the_first_specs_that_were_tried():
+    found = read_results(RESULTS.with_name("soak_first.json"))
+    told = {found.count(), found.specs["agreed"], found.specs["degenerate"], found.specs["rejected"]}
+    page = PAGE.read_text(encoding="utf-8")
+    assert [number for number in told if f"{number:,}" not in page] == []
+    assert found.failures == []
+
+
 def agree(document: Document) -> Verdict:
     return Verdict(kind="agreed", executed=2, same=1)
 
