@@ -10,21 +10,28 @@ from functools import partial
 
 from runtime.api import emit
 from tests.conformance.execution import TensorFlowExecution, running
-from tests.conformance.random_specs import plan_for
+from tests.conformance.random_specs import Make, plan_for
 from tests.properties.necessity import Ground, Undone, find_known, report, undo_deferrals
+from tests.properties.specs import base_spec, random_spec
 
-TENSORFLOW = Ground(
-    plan=partial(plan_for, "tensorflow"),
-    execute=TensorFlowExecution,
-    plan_for_torch=partial(plan_for, "torch"),
-)
+
+def make_ground(make: Make) -> Ground:
+    """Return where plans for TensorFlow are changed, of the specs that a function makes."""
+    return Ground(
+        plan=partial(plan_for, "tensorflow", make=make),
+        execute=TensorFlowExecution,
+        plan_for_torch=partial(plan_for, "torch", make=make),
+    )
+
+
+TENSORFLOW, BASE = make_ground(random_spec), make_ground(base_spec)
 PERSISTENT = "persistent=True, "
 
 
-def undo_tapes(seeds: Iterable[int]) -> Undone:
+def undo_tapes(seeds: Iterable[int], ground: Ground = TENSORFLOW) -> Undone:
     """Let every tape that is used more than once end at its first use."""
     found = Undone()
-    for known in find_known(seeds, "fewest", TENSORFLOW):
+    for known in find_known(seeds, "fewest", ground):
         gated = {function.name: function.gated for function in known.plan.program.mode("train").functions}
         for function, text in without_persistence(emit(known.plan), gated):
             found.tried += 1
@@ -51,8 +58,12 @@ def main() -> int:
     """Print the figures of the first seeds; return 1 where something was needless."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.necessity", description=__doc__)
     parser.add_argument("count", type=int, help="how many seeds, from 0")
+    parser.add_argument("--base", action="store_true", help="specs of the first parts of the language alone")
+    options = parser.parse_args()
+    undo = {"deferrals": undo_deferrals, "tapes": undo_tapes}
     with running(eagerly=True):
-        return report(UNDO, parser.parse_args().count)
+        ground = BASE if options.base else TENSORFLOW
+        return report({name: partial(one, ground=ground) for name, one in undo.items()}, options.count)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -28,7 +28,7 @@ from tests.properties.agreement import (
 )
 from tests.properties.execution import Execution
 from tests.properties.plans import PACE
-from tests.properties.specs import random_spec
+from tests.properties.specs import base_spec, random_spec
 
 STEPS, FIRST = 20, 3
 """How many steps are taken, and how many of them the oracle takes too."""
@@ -40,6 +40,7 @@ LAST_BITS = 2.0**-51
 OURS, THEIRS = "tests.properties.users:", "tests.conformance.users:"
 
 Values = Mapping[str, np.ndarray]
+Make = Callable[[Random], dict]
 
 
 @dataclass(kw_only=True)
@@ -53,12 +54,12 @@ class Tally:
     mismatches: list[str] = field(default_factory=list)
 
 
-def try_specs(seeds: Iterable[int], graphs: int = 10) -> Tally:
+def try_specs(seeds: Iterable[int], graphs: int = 10, make: Make = random_spec) -> Tally:
     """Compare random specs on both backends; one in ``graphs`` runs as graphs, the others eagerly."""
     tally = Tally()
     for seed in seeds:
         try:
-            plans = plans_of(seed)
+            plans = plans_of(seed, make)
         except SpecError as error:
             tally.rejected[codes_of(error)] += 1
             continue
@@ -75,14 +76,14 @@ def try_specs(seeds: Iterable[int], graphs: int = 10) -> Tally:
     return tally
 
 
-def plans_of(seed: int) -> Mapping[str, Plan]:
+def plans_of(seed: int, make: Make = random_spec) -> Mapping[str, Plan]:
     """Return the plans of a random spec; raise SpecError where it has none."""
-    return {name: plan_for(name, seed) for name in ("torch", "tensorflow")}
+    return {name: plan_for(name, seed, make=make) for name in ("torch", "tensorflow")}
 
 
-def plan_for(backend: str, seed: int, order: str = "fewest") -> Plan:
+def plan_for(backend: str, seed: int, order: str = "fewest", make: Make = random_spec) -> Plan:
     """Return the plan of a random spec for a backend; raise SpecError where it has none."""
-    text = json.dumps(per_backend({**random_spec(Random(seed)), "rng": "portable"}))
+    text = json.dumps(per_backend({**make(Random(seed)), "rng": "portable"}))
     return compile_step(load(text + "\n"), backend, order, pace=PACE)
 
 
@@ -183,10 +184,11 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--graphs", type=int, default=10, help="one in so many runs as graphs")
+    parser.add_argument("--base", action="store_true", help="specs of the first parts of the language alone")
     wanted = parser.parse_args()
     tally = Tally()
     for seed in range(wanted.first, wanted.first + wanted.count):
-        one = try_specs([seed], wanted.graphs)
+        one = try_specs([seed], wanted.graphs, base_spec if wanted.base else random_spec)
         tally.agreed, tally.as_graphs = tally.agreed + one.agreed, tally.as_graphs + one.as_graphs
         tally.degenerate += one.degenerate
         tally.rejected += one.rejected

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -19,7 +20,7 @@ from tests.properties.agreement import find_difference, run, run_oracle
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
 from tests.properties.programs import emit_changed, find_deferred, find_kept
-from tests.properties.specs import random_spec
+from tests.properties.specs import base_spec, random_spec
 
 Steps = list[tuple[dict, dict]]
 TRAINING = ["train"] * 6
@@ -70,9 +71,9 @@ class Undone:
         setattr(self, outcome, getattr(self, outcome) + 1)
 
 
-def plan_seed(seed: int, order: str) -> Plan:
+def plan_seed(seed: int, order: str, make: Callable[[Random], dict] = random_spec) -> Plan:
     """Return the plan of a random spec; raise SpecError where it has none."""
-    return plan_of(random_spec(Random(seed)), order)
+    return plan_of(make(Random(seed)), order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,8 @@ class Ground:
 
 
 TORCH = Ground()
+BASE = Ground(plan=partial(plan_seed, make=base_spec), plan_for_torch=partial(plan_seed, make=base_spec))
+"""The specs of the first parts of the language alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +207,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.properties.necessity", description=__doc__)
     parser.add_argument("count", type=int, help="how many seeds, from 0")
     parser.add_argument("--only", choices=UNDO, help="deferrals or retains alone")
+    parser.add_argument("--base", action="store_true", help="specs of the first parts of the language alone")
     options = parser.parse_args()
-    return report({name: undo for name, undo in UNDO.items() if options.only in (None, name)}, options.count)
+    ground = BASE if options.base else TORCH
+    wanted = {name: partial(undo, ground=ground) for name, undo in UNDO.items() if options.only in (None, name)}
+    return report(wanted, options.count)
 
 
 def report(wanted: Mapping[str, Callable[[Iterable[int]], Undone]], count: int) -> int:
