@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from compiler.cells import find_parameter_cells
 from compiler.checks.context import Scene
 from compiler.diagnose import span_of
+from compiler.gathering import ADDITIVE, SCALING
 from compiler.gathering import find_terms as find_terms_of
 from compiler.instructions import Evaluate
 from compiler.ir import Derivative, GradientPath, Node, StepGraph
@@ -17,8 +18,7 @@ from graphspec.ops import UpdateOp
 
 REGRESSIONS = frozenset({"mse", "l1", "huber"})
 """Losses whose second operand is a target."""
-ADDITIVE = frozenset({"add", "sub", "sum"})
-SCALING = frozenset({"mul", "div", "neg"})
+SUMS = ADDITIVE | {"sum"}
 
 
 def check_terms(scene: Scene) -> Iterator[Diagnostic]:
@@ -137,7 +137,7 @@ def _find_parts(scene: Scene, value: str) -> tuple[str, ...]:
     operands = [argument.operand for argument in instruction.arguments]
     values = tuple(operand.name for operand in operands if isinstance(operand, Ref))
     name = instruction.function.name
-    return values if name in ADDITIVE or (name in SCALING and len(values) == 1) else ()
+    return values if name in SUMS or (name in SCALING and len(values) == 1) else ()
 
 
 def check_bootstrap(scene: Scene) -> Iterator[Diagnostic]:

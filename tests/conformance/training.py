@@ -12,7 +12,7 @@ import numpy as np
 from runtime import Step, build
 from runtime.state import State
 from tests.conformance.names import Names, fill, neutral
-from tests.conformance.scenario import BACKENDS, Batch, Scenario
+from tests.conformance.scenario import Batch, Scenario
 
 STEPS = 20
 
@@ -102,9 +102,3 @@ def named(step: Step, outputs: Mapping[str, object]) -> Iterator[tuple[str, np.n
             yield from ((f"{name}.{index}", step.numpy(each)) for index, each in enumerate(value))
         else:
             yield name, step.numpy(value)
-
-
-def both(scenario: Scenario, dtype: str = "float64") -> tuple[Record, Record]:
-    """Return the records of both backends."""
-    one, other = (train(scenario, backend, dtype) for backend in BACKENDS)
-    return one, other
