@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict
 
-from graphspec.declaration import Declaration, NotBuilt, not_built
+from graphspec.declaration import Declaration, not_built
 
 
 def _carry_only(value: object) -> object:
@@ -27,7 +27,8 @@ class AccumulateSpec(Declaration):
     """`mean`: every sample of the window counts alike; `sum`: gradients are added up; `steps`: steps count alike."""
     on_epoch_end: Annotated[Literal["carry"], BeforeValidator(_carry_only)] = "carry"
     """What becomes of a window that an epoch leaves open: it goes on into the next."""
-    on_nonfinite: NotBuilt = None
+    on_nonfinite: Literal["drop", "window"] = "drop"
+    """What a gradient that is not finite costs, under a loss scale or with `on_overflow`: its step, or the window."""
 
 
 def _spell_out(value: object) -> object:

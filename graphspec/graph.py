@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, PrivateAttr
+from pydantic import PrivateAttr
 
 from graphspec.data import DataSource
-from graphspec.declaration import Declaration, NotBuilt, not_built
+from graphspec.declaration import Declaration, NotBuilt
 from graphspec.fields import NamesOrNone, Value, at_least_one
 from graphspec.inputs import InputSpec
 from graphspec.models import ModelSpec
 from graphspec.ops import EmaOp, Op
 from graphspec.ops.kinds import OpField
+from graphspec.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.run import RunSpec
 from graphspec.states import StateSpec
 
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     Ops = dict[str, Op]
 else:
     Ops = Annotated[dict[str, OpField], at_least_one("op", help="add one, as in `y: {forward: net, inputs: x}`")]
-
-_NEUTRAL = {"compute": "float32", "params": "float32", "loss_scale": "none"}
-
-
-def _only_float32(value: object) -> object:
-    """Accept what says nothing but the default."""
-    if not isinstance(value, dict) or not cast("dict[str, object]", value).items() <= _NEUTRAL.items():
-        raise not_built("a precision other than float32")
-    return None
 
 
 class GraphSpec(Declaration):
@@ -62,7 +54,8 @@ class GraphSpec(Declaration):
     """The seed of initial weights and of every random number."""
     rng: Literal["native", "portable"] = "native"
     """Whose random numbers: the backend's own, or the same on every backend."""
-    precision: Annotated[None, BeforeValidator(_only_float32)] = None
+    precision: PrecisionSpec | None = None
+    """In which type models compute, and how losses are scaled (default: float32, not scaled)."""
     parallel: NotBuilt = None
     micro_batches: NotBuilt = None
     phases: NotBuilt = None
@@ -90,6 +83,23 @@ class GraphSpec(Declaration):
     def texts(self) -> Mapping[str, str]:
         """Return the source texts by file name, as `render` takes them."""
         return {} if self._document is None else self._document.texts
+
+    def compute(self, model: str) -> Compute:
+        """Return the type in which a model computes: its own, that of what it is like, or the document's."""
+        declared = self.models.get(model)
+        if declared is not None and declared.precision is not None:
+            return declared.precision
+        if declared is not None and declared.like is not None:
+            return self.compute(declared.like)
+        return "float32" if self.precision is None else self.precision.compute
+
+    @property
+    def loss_scale(self) -> LossScaleSpec | None:
+        """Return how losses are scaled, None where they are not: dynamically where a model computes in float16."""
+        declared = None if self.precision is None else self.precision.loss_scale
+        if declared is None and any(self.compute(name) == "float16" for name in self.models):
+            return LossScaleSpec()
+        return None if declared is None or declared.kind == "none" else declared
 
     def shadows(self) -> Mapping[str, EmaOp]:
         """Return the averages without `into`: hidden models by the names of their ops."""

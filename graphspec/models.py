@@ -7,12 +7,13 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from graphspec.constraints import Constraints
-from graphspec.declaration import Declaration, NotBuilt, below, problem
+from graphspec.declaration import Declaration, below, problem
 from graphspec.fields import Args, NamesOrNone, Number, at_least_one
 from graphspec.functions import ClassName
 from graphspec.groups import GroupSpec
 from graphspec.layers import Layer
 from graphspec.optimizers import OptimizerSpec
+from graphspec.precision import ComputeField
 from graphspec.regularizers import Regularizers
 from graphspec.words import describe
 
@@ -87,7 +88,8 @@ class ModelSpec(Declaration):
     """Parameters for which something is different when the model is updated; the others are in none."""
     weights: WeightsFile | None = None
     """A safetensors file that the parameters and buffers start from; a relative path starts from the spec's folder."""
-    precision: NotBuilt = None
+    precision: ComputeField | None = None
+    """The type in which it computes, in place of the document's."""
     constraint: Constraints | None = None
     """What the parameters are projected onto after every update that brings no constraint of its own."""
     regularizer: Regularizers | None = None

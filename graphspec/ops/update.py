@@ -99,7 +99,9 @@ class UpdateOp(OpBase):
     """How many steps' gradients become one update: a number, or `{steps, reduce}`."""
     constraint: Constraints | None = None
     """What all parameters of this update are projected onto, in place of the constraints of its models."""
-    on_overflow: NotBuilt = None
+    on_overflow: Literal["group", "all", "own", "apply", "error"] | None = None
+    """What a gradient that is not finite stops: its group (the default under a loss scale), all updates of the step,
+    this update alone, nothing, or the run."""
     shared: NotBuilt = None
     reduce: NotBuilt = None
     sparse: NotBuilt = None

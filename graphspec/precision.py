@@ -1,0 +1,117 @@
+"""Precision: the type in which models compute, and how losses are scaled so that their gradients do not vanish in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias, cast
+
+from annotated_types import Gt, Lt
+from pydantic import AllowInfNan, BeforeValidator, Strict, model_validator
+
+from graphspec.declaration import Declaration, below, problem
+from graphspec.fields import Count, PositiveNumber
+
+Compute: TypeAlias = Literal["float32", "bfloat16", "float16"]
+Share = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Lt(1)]
+
+_TYPES: Mapping[str, Compute] = {
+    "fp32": "float32",
+    "float": "float32",
+    "bf16": "bfloat16",
+    "mixed_bfloat16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "mixed_float16": "float16",
+}
+"""What frameworks call the types, besides their own names."""
+
+_OTHER_NAMES: Mapping[str, str] = {
+    "init_scale": "initial",
+    "initial_scale": "initial",
+    "initial_loss_scale": "initial",
+    "growth_interval": "growth_steps",
+    "dynamic_growth_steps": "growth_steps",
+    "increment_period": "growth_steps",
+    "multiplier": "growth_factor",
+}
+"""What PyTorch's GradScaler and TensorFlow's LossScaleOptimizer and DynamicLossScale call the fields."""
+
+
+def _read_type(value: object) -> object:
+    """Return the type behind one of its names: `half`, `torch.bfloat16`, `mixed_float16`."""
+    if not isinstance(value, str):
+        return value
+    plain = value.removeprefix("torch.").removeprefix("tf.")
+    return _TYPES.get(plain, plain)
+
+
+ComputeField = Annotated[Compute, BeforeValidator(_read_type)]
+
+
+def _read_names(written: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a loss scale under their own names; raise where one is written under two."""
+    found: dict[str, object] = {}
+    for key, value in written.items():
+        name = _OTHER_NAMES.get(key, key)
+        if name in found:
+            help = f"they are two names of `{name}`; keep one"
+            raise below((key,), problem("GS053", f"`{key}` says what is said already", help=help, at="key"))
+        found[name] = value
+    return found
+
+
+class LossScaleSpec(Declaration):
+    """A loss scale: losses are multiplied by it before they are differentiated, gradients divided by it after."""
+
+    kind: Literal["none", "fixed", "dynamic"] = "dynamic"
+    """`dynamic`: it grows while gradients are finite and shrinks when one is not; `fixed`: it stays as it is."""
+    initial: PositiveNumber = 32768.0
+    """The scale at the start; a fixed one keeps it."""
+    growth_steps: Count = 2000
+    """After how many steps in a row with finite gradients it grows."""
+    growth_factor: Annotated[float, Strict(), AllowInfNan(False), Gt(1)] = 2.0
+    """What it is multiplied by then; where the product is no float32 it stays."""
+    backoff_factor: Share = 0.5
+    """What it is multiplied by after a step in which a gradient is not finite."""
+    min_scale: PositiveNumber = 1.0
+    """What it never goes below."""
+    max_consecutive_skips: Count | None = None
+    """After how many steps in a row with a gradient that is not finite the run stops with an error; else never."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spell_out(cls, value: object) -> object:
+        """Read `dynamic`, `none`, a number, and a mapping with other frameworks' names of the fields."""
+        if isinstance(value, str):
+            return {"kind": value}
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"kind": "fixed", "initial": value}
+        return _read_names(cast("dict[str, object]", value)) if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _check(self) -> LossScaleSpec:
+        if self.kind == "dynamic" and self.initial < self.min_scale:
+            message = f"the scale starts at {self.initial:g}, below `min_scale: {self.min_scale:g}`"
+            raise below(("initial",), problem("GS053", message, help="lower `min_scale` too"))
+        idle = sorted(self.model_fields_set & {"growth_steps", "growth_factor", "backoff_factor", "min_scale"})
+        if self.kind != "dynamic" and idle:
+            message = f"`{idle[0]}` goes with `kind: dynamic`; a {self.kind} scale does not change"
+            raise below((idle[0],), problem("GS056", message, help="remove it", at="key"))
+        return self
+
+
+class PrecisionSpec(Declaration):
+    """In which type models compute: `bfloat16`, or `{compute: float16, loss_scale: dynamic}`."""
+
+    compute: ComputeField = "float32"
+    """The type of the operands of layers that multiply matrices and convolve; all other numbers are float32."""
+    params: Annotated[Literal["float32"], BeforeValidator(_read_type)] = "float32"
+    """The type of parameters, of what optimizers keep, and of gradients."""
+    loss_scale: LossScaleSpec | None = None
+    """How losses are scaled; without a word `dynamic` where something is computed in float16, else `none`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spell_out(cls, value: object) -> object:
+        """Read the name of a type as that in which models compute."""
+        return {"compute": value} if isinstance(value, str) else value
