@@ -1,4 +1,4 @@
-"""Precision: the type in which models compute, and how losses are scaled so that their gradients do not vanish in it."""
+"""Precision: the type in which models compute, and how losses are scaled lest their gradients vanish in it."""
 
 from __future__ import annotations
 
@@ -93,11 +93,17 @@ class LossScaleSpec(Declaration):
         if self.kind == "dynamic" and self.initial < self.min_scale:
             message = f"the scale starts at {self.initial:g}, below `min_scale: {self.min_scale:g}`"
             raise below(("initial",), problem("GS053", message, help="lower `min_scale` too"))
-        idle = sorted(self.model_fields_set & {"growth_steps", "growth_factor", "backoff_factor", "min_scale"})
-        if self.kind != "dynamic" and idle:
-            message = f"`{idle[0]}` goes with `kind: dynamic`; a {self.kind} scale does not change"
-            raise below((idle[0],), problem("GS056", message, help="remove it", at="key"))
+        if self.kind != "dynamic":
+            self._refuse_idle()
         return self
+
+    def _refuse_idle(self) -> None:
+        """Refuse what says how a scale changes that does not."""
+        defaults = {"growth_steps": 2000, "growth_factor": 2.0, "backoff_factor": 0.5, "min_scale": 1.0}
+        written = self.model_dump(include=set(defaults))
+        for name in (name for name, default in defaults.items() if written[name] != default):
+            message = f"`{name}` goes with `kind: dynamic`; a {self.kind} scale does not change"
+            raise below((name,), problem("GS056", message, help="remove it", at="key"))
 
 
 class PrecisionSpec(Declaration):
