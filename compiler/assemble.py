@@ -18,9 +18,11 @@ from compiler.instructions import (
     Gather,
     Gradient,
     Instruction,
+    Judge,
     Random,
     Release,
     Schedule,
+    Settle,
     Store,
     Transform,
 )
@@ -42,6 +44,7 @@ def assemble(graph: StepGraph, name: str) -> Function:
         values = releases.get(node.id, ())
         if values:
             instructions.append(Release(op=node.op, values=values))
+    instructions.extend(_settle(graph))
     defined = {value for node in graph.nodes.values() for value in node.defines}
     returned = tuple(value for value in graph.outputs if value in defined or value in graph.states)
     instructions.append(Emit(op="outputs", reads=tuple(_last_versions(returned, graph)), values=returned))
@@ -59,6 +62,7 @@ def _finish(node: Node, graph: StepGraph) -> Instruction:
         reads=_versions(node, graph, "read"),
         writes=_versions(node, graph, "write"),
         notes=tuple(_notes(node, graph)),
+        commits=graph.commits.get(node.id, ()),
     )
     match base:
         case Forward():
@@ -75,18 +79,39 @@ def _finish(node: Node, graph: StepGraph) -> Instruction:
             Random()
             | Schedule()
             | Transform()
+            | Judge()
             | Gather()
             | Collect()
             | Apply()
             | Blend()
             | Assign()
             | Store()
+            | Settle()
             | Release()
             | Emit()
         ):
             return base
         case _:
             assert_never(base)
+
+
+def _settle(graph: StepGraph) -> Iterator[Settle]:
+    """Yield the end of a step of a mode in which there are verdicts."""
+    writes = [node for node in graph.nodes.values() if node.id == node.op]
+    if graph.judged:
+        yield Settle(
+            op="overflow",
+            verdicts=find_verdicts(graph),
+            held=tuple((node.id, graph.commits[node.id]) for node in writes if node.id in graph.commits),
+            scaled=graph.scaled,
+            fatal=tuple((node.op, node.verdict) for node in graph.nodes.values() if node.overflow == "error"),
+        )
+
+
+def find_verdicts(graph: StepGraph) -> tuple[str, ...]:
+    """Return the verdicts over the gradients of a step, in the order in which they are known."""
+    judges = (graph.nodes[name].instruction for name in graph.sequence)
+    return tuple(each.output for each in judges if isinstance(each, Judge))
 
 
 def _last_versions(returned: tuple[str, ...], graph: StepGraph) -> Iterator[CellVersion]:

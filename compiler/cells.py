@@ -37,6 +37,11 @@ def window_of(update: str) -> str:
     return f"{update}.window"
 
 
+def is_window(cell: str) -> bool:
+    """Return whether a cell holds gradients that an update has gathered."""
+    return cell.endswith(".window")
+
+
 def state_of(name: str) -> str:
     """Return the cell of a declared state."""
     return f"{name}.state"

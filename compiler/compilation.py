@@ -18,7 +18,7 @@ from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.order import find_unordered_problems
 from compiler.checks.terms import check_terms, find_idle
 from compiler.clocks import enumerate_patterns, keep_firing, sort_gates
-from compiler.declarations import declare_inputs, declare_models, declare_optimizers, declare_states
+from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
 from compiler.facts import ModelFacts, describe_models, find_used_models, find_used_states
 from compiler.gathering import find_gathering
@@ -27,6 +27,7 @@ from compiler.observations import Observations
 from compiler.ops import lower_op
 from compiler.ops.context import Lowering
 from compiler.ops.regularization import penalize_once
+from compiler.ops.verdict import find_judged, is_scaled
 from compiler.pace import Pace, complete_pace
 from compiler.patterns import check_patterns, find_known_names
 from compiler.pipeline import ANALYSES, DECISIONS, Context, Hook, run_passes
@@ -91,6 +92,7 @@ def compile_step(
         optimizers=declare_optimizers(timed.spec, backend, known),
         modes=modes,
         states=declare_states(spec),
+        loss_scale=declare_loss_scale(spec),
     )
     compilation.report(check_patterns(spec, find_known_names(program)))
     compilation.stop_on_errors()
@@ -160,6 +162,8 @@ class _Compilation:
             sets=find_gradient_sets(spec.ops, spec.models),
             lazy=find_lazy(spec),
             gathering=find_gathering(spec),
+            judged=find_judged(spec),
+            scaled=is_scaled(spec, mode, reaches),
             averages=averages,
             scheduled=declare_scheduled(spec, self.pace),
         )
@@ -262,6 +266,8 @@ def _select(
         outputs=outputs.values,
         nodes=nodes,
         states=frozenset(scene.spec.state),
+        scaled=scene.spec.loss_scale is not None,
+        judged=any(node.verdict for node in scene.nodes.values()),
         causality=scene.causality,
         ordering=restrict_ordering(scene.ordering, nodes),
     )

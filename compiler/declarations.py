@@ -14,7 +14,7 @@ from compiler.operands import Plain, ScheduleDecl
 from compiler.ops.context import freeze_options
 from compiler.optimizers import OptimizerCell, find_optimizers, find_tempo
 from compiler.pace import Pace, Tempo
-from compiler.program import Initializer, InputDecl, ModelDecl, OptimizerDecl, StateDecl, TensorDecl
+from compiler.program import Initializer, InputDecl, LossScaleDecl, ModelDecl, OptimizerDecl, StateDecl, TensorDecl
 from compiler.schedules import declare_schedule
 from compiler.structure import Structure
 from graphspec.graph import GraphSpec
@@ -149,3 +149,19 @@ def _initializer(init: str | float) -> Initializer:
 def _place(spec: GraphSpec, *path: str) -> str:
     """Return where something is declared, or nothing for specs built in Python."""
     return place_in(spec.span(*path, key=True))
+
+
+def declare_loss_scale(spec: GraphSpec) -> LossScaleDecl | None:
+    """Return how the losses of a spec are scaled, None where they are not."""
+    declared = spec.loss_scale
+    if declared is None:
+        return None
+    return LossScaleDecl(
+        initial=declared.initial,
+        is_fixed=declared.kind == "fixed",
+        growth_steps=declared.growth_steps,
+        growth_factor=declared.growth_factor,
+        backoff_factor=declared.backoff_factor,
+        min_scale=declared.min_scale,
+        most_skips=declared.max_consecutive_skips,
+    )

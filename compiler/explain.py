@@ -93,7 +93,7 @@ def find_instructions(plan: Plan, graph: StepGraph, function: str) -> dict[str, 
     """Return the finished instruction of every node of a function, in sequence."""
     functions = plan.program.mode(graph.mode).functions
     finished = next(item for item in functions if item.name == function).instructions
-    kept = [instruction for instruction in finished if kind_of(instruction) not in ("release", "emit")]
+    kept = [instruction for instruction in finished if kind_of(instruction) not in ("release", "settle", "emit")]
     return dict(zip(graph.sequence, kept, strict=True))
 
 

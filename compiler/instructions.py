@@ -10,6 +10,9 @@ from compiler.operands import Argument, CellVersion, FunctionRef, Operand, Sched
 from compiler.penalty import Penalty
 from compiler.projection import Projection
 
+Commit: TypeAlias = tuple[tuple[str, ...], ...]
+"""Under which verdicts a write takes place: all of one of these; none at all: always."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionBase:
@@ -21,6 +24,8 @@ class InstructionBase:
     writes: tuple[CellVersion, ...] = ()
     notes: tuple[str, ...] = ()
     """Short sentences a backend prints as comments, e.g. why an update stands where it stands."""
+    commits: Commit = ()
+    """The verdicts under which a write takes place; where they are not given it leaves everything as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +109,8 @@ class Gradient(InstructionBase):
     grad_outputs: tuple[Operand, ...] = ()
     retain_graph: bool = False
     create_graph: bool = False
+    scaled: bool = False
+    """The loss is multiplied by the loss scale, and every gradient divided by it again."""
     unconnected: Literal["error", "skip", "zero"] = "error"
 
 
@@ -125,6 +132,18 @@ class Transform(InstructionBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judge(InstructionBase):
+    """Look whether the gradient sets of an update are finite: ``output`` is true where all their elements are.
+
+    ``models`` are those of the sets, one after the other.
+    """
+
+    gradients: tuple[str, ...]
+    models: tuple[str, ...]
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gather(InstructionBase):
     """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
 
@@ -135,6 +154,8 @@ class Gather(InstructionBase):
     models: tuple[str, ...]
     gradients: str
     reduce: Literal["mean", "sum", "steps"]
+    guard: Literal["none", "drop", "window"] = "none"
+    """What a set that is not committed costs: itself, or the whole window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +165,8 @@ class Collect(InstructionBase):
     window: str
     models: tuple[str, ...]
     output: str
+    filled: str = ""
+    """The verdict whether the window has something to give, where its sets are judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +218,20 @@ class Store(InstructionBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settle(InstructionBase):
+    """Find out what was not committed, so that nothing counts it, and let the loss scale follow: the end of a step."""
+
+    verdicts: tuple[str, ...]
+    """The verdicts over the gradients of the step: the scale shrinks where one is not given."""
+    held: tuple[tuple[str, Commit], ...]
+    """Every op that writes only under some verdicts, and which."""
+    scaled: bool = False
+    """There is a loss scale."""
+    fatal: tuple[tuple[str, str], ...] = ()
+    """(op, verdict): the step fails where the verdict is not given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release(InstructionBase):
     """Forget values after their last use (``op`` is the op of that last use)."""
 
@@ -215,12 +252,14 @@ Instruction: TypeAlias = (
     | Schedule
     | Gradient
     | Transform
+    | Judge
     | Gather
     | Collect
     | Apply
     | Blend
     | Assign
     | Store
+    | Settle
     | Release
     | Emit
 )

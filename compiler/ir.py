@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from compiler.graph import Causality
-from compiler.instructions import Instruction
+from compiler.instructions import Commit, Instruction
 from compiler.operands import CellVersion
 from compiler.program import Mode
 from graphspec.diagnostics import Diagnostic, Span
+
+Overflow: TypeAlias = Literal["", "group", "all", "own", "apply", "error"]
+TOGETHER: tuple[Overflow, ...] = ("group", "all")
+"""Policies under which a write depends on the verdicts of others, whatever those say themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,12 @@ class Node:
     place: str = ""
     gate: str = ""
     """The gate that admits it, where that is another than its op's."""
+    verdict: str = ""
+    """A write of gradients: the value that says whether they are finite."""
+    overflow: Overflow = ""
+    """What gradients that are not finite stop; empty: nothing was said of them."""
+    paced: str = ""
+    """The update in whose steps it takes place: where that is not committed, it is not."""
 
     @property
     def admission(self) -> str:
@@ -111,6 +121,7 @@ class Hazard(Enum):
     BACKWARD_WAR = "backward-war"
     BUFFER_WAR = "buffer-war"
     WAW = "waw"
+    VERDICT = "verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +211,12 @@ class StepGraph:
     writers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Cell -> its writers in order; the k-th makes version k."""
     paths: Mapping[str, GradientPath] = field(default_factory=dict[str, GradientPath])
+    commits: Mapping[str, Commit] = field(default_factory=dict[str, Commit])
+    """The verdicts under which a write takes place, of those that do not always."""
+    scaled: bool = False
+    """Losses are scaled, by a factor that the verdicts of the step move."""
+    judged: bool = False
+    """Some write of the mode takes place only under verdicts, in this set of ops or in another."""
     hazards: tuple[Edge, ...] = ()
     snapshots: Mapping[str, Literal["buffers", "all"]] = field(default_factory=dict[str, Literal["buffers", "all"]])
     sequence: tuple[str, ...] = ()

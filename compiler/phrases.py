@@ -11,15 +11,18 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
+    Commit,
     Emit,
     Evaluate,
     Forward,
     Gather,
     Gradient,
     Instruction,
+    Judge,
     Random,
     Release,
     Schedule,
+    Settle,
     Store,
     Transform,
 )
@@ -55,11 +58,17 @@ def describe(instruction: Instruction) -> str:
             return f"{instruction.output} = {name}({used}{_options(instruction.options)})"
         case Apply():
             return _describe_step(instruction)
+        case Judge():
+            return f"{instruction.output} = all of {', '.join(instruction.gradients)} finite"
+        case Settle():
+            scale = "loss scale <- by " if instruction.scaled else ""
+            return f"{scale}{', '.join(instruction.verdicts)}"
         case Gather():
             counted = " for every row" if instruction.reduce == "mean" else ""
             return f"{instruction.window} window <- + {instruction.gradients}{counted}"
         case Collect():
-            return f"{instruction.output} = all of {instruction.window} window"
+            outputs = (instruction.output, instruction.filled) if instruction.filled else (instruction.output,)
+            return f"{', '.join(outputs)} = all of {instruction.window} window"
         case Blend():
             return (
                 f"{instruction.target} <- lerp({instruction.target}, {instruction.source}, {_taken(instruction.decay)})"
@@ -110,13 +119,20 @@ def flags_of(instruction: Instruction) -> tuple[str, ...]:
             }
         case Gradient():
             named = {"retain_graph": instruction.retain_graph, "create_graph": instruction.create_graph}
+            named["scaled"] = instruction.scaled
         case _:
             named = dict[str, bool]()
     detached = [argument.operand for argument in arguments_of(instruction) if isinstance(argument.operand, Ref)]
     return (
         *(name for name, is_set in named.items() if is_set),
+        *((f"if {tell_commit(instruction.commits)}",) if instruction.commits else ()),
         *(f"{ref.name} detached" for ref in detached if ref.detach),
     )
+
+
+def tell_commit(commits: Commit) -> str:
+    """Return the verdicts under which a write takes place: `step_d.finite and step_g.finite`."""
+    return " or ".join(" and ".join(way) for way in commits)
 
 
 def arguments_of(instruction: Instruction) -> tuple[Argument, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compiler.backends import HazardTable
 from compiler.ir import StepGraph
+from compiler.passes.commits import find_commits
 from compiler.passes.decisions import explain_decisions
 from compiler.passes.flags import infer_flags
 from compiler.passes.hazards import find_hazards, resolve_cycles
@@ -37,6 +38,7 @@ class Pass:
 ANALYSES: tuple[Pass, ...] = (
     Pass(name="versions", run=lambda graph, context: assign_versions(graph)),
     Pass(name="paths", run=lambda graph, context: find_paths(graph)),
+    Pass(name="commits", run=lambda graph, context: find_commits(graph)),
     Pass(name="hazards", run=lambda graph, context: find_hazards(graph, context.table)),
     Pass(name="cycles", run=lambda graph, context: resolve_cycles(graph, context.spec)),
 )

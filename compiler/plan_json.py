@@ -11,15 +11,18 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
+    Commit,
     Emit,
     Evaluate,
     Forward,
     Gather,
     Gradient,
     Instruction,
+    Judge,
     Random,
     Release,
     Schedule,
+    Settle,
     Store,
     Transform,
 )
@@ -90,7 +93,14 @@ def export_instruction(instruction: Instruction) -> Object:
         common["reads"] = [str(at) for at in instruction.reads]
     if instruction.writes:
         common["writes"] = [str(at) for at in instruction.writes]
+    if instruction.commits:
+        common["commits"] = _export_commit(instruction.commits)
     return {**common, **_export_details(instruction)}
+
+
+def _export_commit(commits: Commit) -> list[Json]:
+    """Return the verdicts under which a write takes place: any of these lists, all of its names."""
+    return [[*way] for way in commits]
 
 
 def _export_details(instruction: Instruction) -> Object:
@@ -111,9 +121,17 @@ def _export_details(instruction: Instruction) -> Object:
             used: Object = {"function": function, "inputs": list(instruction.inputs), "penalties": [*penalties]}
             return {**used, "outputs": [instruction.output]}
         case Gather():
-            return {"window": instruction.window, "inputs": [instruction.gradients], "reduce": instruction.reduce}
+            added: Object = {"window": instruction.window, "inputs": [instruction.gradients]}
+            return {**added, "reduce": instruction.reduce, "guard": instruction.guard}
         case Collect():
-            return {"window": instruction.window, "outputs": [instruction.output]}
+            filled = [instruction.filled] if instruction.filled else []
+            return {"window": instruction.window, "outputs": [instruction.output, *filled]}
+        case Judge():
+            return {"inputs": list(instruction.gradients), "outputs": [instruction.output]}
+        case Settle():
+            held: list[Json] = [{"op": op, "commits": _export_commit(commit)} for op, commit in instruction.held]
+            ended: Object = {"inputs": list(instruction.verdicts), "held": held, "scaled": instruction.scaled}
+            return {**ended, "fatal": [op for op, _ in instruction.fatal]}
         case Apply():
             return _export_apply(instruction)
         case Blend():
@@ -173,6 +191,7 @@ def _export_gradient(instruction: Gradient) -> Object:
         "outputs": list(outputs),
         "retain_graph": instruction.retain_graph,
         "create_graph": instruction.create_graph,
+        "scaled": instruction.scaled,
     }
 
 

@@ -22,6 +22,11 @@ VERSION: Object = {
     "pattern": "^.+@[0-9]+$",
     "description": "A cell at a version: `generator.params@0`.",
 }
+COMMITS: Object = {
+    "type": "array",
+    "items": NAMES,
+    "description": "The write takes place where all verdicts of one of these lists are given.",
+}
 VERSIONS: Object = {"type": "array", "items": VERSION}
 MODES: Object = {"enum": ["train", "eval", "test", "infer"]}
 KIND: Object = {"enum": [*get_args(ScheduleKind)]}
@@ -41,9 +46,22 @@ KINDS: dict[str, Object] = {
     "evaluate": {"function": TEXT, "inputs": INPUTS, "outputs": NAMES, "graph": FLAG, "detached": NAMES},
     "random": {"distribution": TEXT, "outputs": NAMES},
     "schedule": {"outputs": NAMES},
-    "gradient": {"loss": TEXT, "targets": NAMES, "outputs": NAMES, "retain_graph": FLAG, "create_graph": FLAG},
+    "gradient": {
+        "loss": TEXT,
+        "targets": NAMES,
+        "outputs": NAMES,
+        "retain_graph": FLAG,
+        "create_graph": FLAG,
+        "scaled": FLAG,
+    },
     "transform": {"function": TEXT, "inputs": NAMES, "penalties": NAMES, "outputs": NAMES},
-    "gather": {"window": TEXT, "inputs": NAMES, "reduce": {"enum": ["mean", "sum", "steps"]}},
+    "judge": {"inputs": NAMES, "outputs": NAMES},
+    "gather": {
+        "window": TEXT,
+        "inputs": NAMES,
+        "reduce": {"enum": ["mean", "sum", "steps"]},
+        "guard": {"enum": ["none", "drop", "window"]},
+    },
     "collect": {"window": TEXT, "outputs": NAMES},
     "apply": {"optimizers": NAMES, "inputs": NAMES, "constraints": NAMES},
     "blend": {
@@ -54,6 +72,20 @@ KINDS: dict[str, Object] = {
     },
     "assign": {"source": TEXT, "target": TEXT},
     "store": {"state": TEXT, "inputs": INPUTS},
+    "settle": {
+        "inputs": NAMES,
+        "held": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"op": TEXT, "commits": COMMITS},
+                "required": ["op", "commits"],
+                "additionalProperties": False,
+            },
+        },
+        "scaled": FLAG,
+        "fatal": NAMES,
+    },
     "release": {"values": NAMES},
     "emit": {"values": NAMES},
 }
@@ -114,7 +146,7 @@ def _instruction(kind: str, fields: Object) -> Object:
     record = _record({"kind": {"const": kind}, "op": TEXT, **fields})
     properties = record["properties"]
     assert isinstance(properties, dict)
-    return {**record, "properties": {**properties, "reads": VERSIONS, "writes": VERSIONS}}
+    return {**record, "properties": {**properties, "reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS}}
 
 
 def _record(properties: Object) -> Object:

@@ -112,6 +112,20 @@ class OptimizerDecl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossScaleDecl:
+    """The loss scale of a step: where it starts, and how it follows the verdicts over gradients."""
+
+    initial: float
+    is_fixed: bool
+    growth_steps: int
+    growth_factor: float
+    backoff_factor: float
+    min_scale: float
+    most_skips: int | None
+    """After how many steps in a row with gradients that are not finite the run ends; None: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """When an op of a mode fires. Ops without a gate fire in every step of their mode (or never, where dead).
 
@@ -167,6 +181,8 @@ class Program:
     modes: tuple[ModeProgram, ...]
     states: tuple[StateDecl, ...] = ()
     """The states that some op reads or writes, or that are returned."""
+    loss_scale: LossScaleDecl | None = None
+    """How losses are scaled; None where they are not."""
 
     def mode(self, name: str) -> ModeProgram:
         """Return the program of a mode; raise KeyError where the spec has none."""

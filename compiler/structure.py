@@ -21,9 +21,11 @@ from compiler.instructions import (
     Gather,
     Gradient,
     Instruction,
+    Judge,
     Random,
     Release,
     Schedule,
+    Settle,
     Store,
     Transform,
 )
@@ -110,7 +112,9 @@ class _Walk:
                 self._visit_evaluate(instruction)
             case Store():
                 self._visit_store(instruction)
-            case Transform() | Gather() | Collect() | Apply() | Blend() | Assign() | Release() | Emit():
+            case Transform() | Judge() | Gather() | Collect() | Apply() | Blend() | Assign() | Settle():
+                pass
+            case Release() | Emit():
                 pass
             case _:
                 assert_never(instruction)

@@ -15,9 +15,11 @@ from compiler.instructions import (
     Gather,
     Gradient,
     Instruction,
+    Judge,
     Random,
     Release,
     Schedule,
+    Settle,
     Store,
     Transform,
 )
@@ -33,16 +35,23 @@ def find_definitions(instruction: Instruction) -> tuple[str, ...]:
             return (*instruction.outputs, *tapped)
         case Evaluate():
             return instruction.outputs
-        case Random() | Schedule() | Transform() | Collect():
+        case Collect():
+            return (instruction.output, instruction.filled) if instruction.filled else (instruction.output,)
+        case Random() | Schedule() | Transform() | Judge():
             return (instruction.output,)
         case Gradient():
             output = () if instruction.output is None else (instruction.output,)
             return (*output, *instruction.value_outputs)
-        case Gather() | Apply() | Blend() | Assign() | Store() | Release() | Emit():
+        case Gather() | Apply() | Blend() | Assign() | Store() | Settle() | Release() | Emit():
             return ()
 
 
 def find_uses(instruction: Instruction) -> tuple[str, ...]:
+    """Return the names of the values an instruction reads, in order, and the verdicts under which it writes."""
+    return (*_find_operands(instruction), *(verdict for way in instruction.commits for verdict in way))
+
+
+def _find_operands(instruction: Instruction) -> tuple[str, ...]:
     """Return the names of the values an instruction reads, in order."""
     match instruction:
         case Forward() | Evaluate():
@@ -58,6 +67,10 @@ def find_uses(instruction: Instruction) -> tuple[str, ...]:
             return instruction.inputs
         case Gather():
             return (instruction.gradients,)
+        case Judge():
+            return instruction.gradients
+        case Settle():
+            return instruction.verdicts
         case Apply():
             return tuple(part.gradients for part in instruction.parts)
         case Store():
@@ -85,6 +98,12 @@ def find_windows(program: Program) -> tuple[Gather, ...]:
     """Return what adds to each window of a program."""
     instructions = (each for function in find_functions(program) for each in function.instructions)
     return tuple({each.window: each for each in instructions if isinstance(each, Gather)}.values())
+
+
+def find_judged(program: Program) -> tuple[Judge, ...]:
+    """Return what looks at the gradients of each update of a program."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    return tuple({each.op: each for each in instructions if isinstance(each, Judge)}.values())
 
 
 def find_states(program: Program) -> tuple[StateDecl, ...]:

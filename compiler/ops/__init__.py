@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from compiler.ir import Node
@@ -35,7 +36,9 @@ from graphspec.ops import (
 
 def lower_op(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
     """Return the nodes of an op, the one that carries the op's name last."""
-    return tuple(read_states(node, context.spec.state) for node in _lower(name, op, context))
+    paced = op.every if isinstance(op.every, str) else ""
+    nodes = (replace(node, paced=paced) if node.eager else node for node in _lower(name, op, context))
+    return tuple(read_states(node, context.spec.state) for node in nodes)
 
 
 def _lower(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:

@@ -16,6 +16,7 @@ from compiler.ir import Node, Read, Use, Write
 from compiler.ops.context import Lowering
 from compiler.ops.evaluate import lower_call
 from compiler.ops.transform import lower_transform
+from compiler.ops.verdict import bind, find_overflow, guard_of, verdict_of
 from graphspec.ops import CallOp, TransformOp, UpdateOp
 
 Reduce = Literal["mean", "sum", "steps"]
@@ -29,6 +30,10 @@ class Windows:
         self.nodes: list[Node] = []
         self.found: dict[str, str] = {}
         """The set that stands for each of the step's."""
+        self.overflow = find_overflow(op, context.spec)
+        self.guard = guard_of(op, name in context.judged, self.overflow)
+        self.filled: list[str] = []
+        """The verdicts whether its windows have something to give, where their sets are judged."""
 
     def gather(self, value: str) -> str:
         """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
@@ -67,9 +72,15 @@ class Windows:
     def _gather(self, window: str, value: str, models: tuple[str, ...]) -> Node:
         cell, place = window_of(window), self.context.place(self.name)
         instruction = Gather(
-            op=self.name, place=place, window=window, models=models, gradients=value, reduce=find_reduce(self)
+            op=self.name,
+            place=place,
+            window=window,
+            models=models,
+            gradients=value,
+            reduce=find_reduce(self),
+            guard=self.guard,
         )
-        return Node(
+        node = Node(
             id=cell,
             op=self.name,
             instruction=instruction,
@@ -83,16 +94,20 @@ class Windows:
             place=place,
             gate=window_of(self.name),
         )
+        return node if self.guard == "none" else bind(node, verdict_of(self.name), self.overflow)
 
     def _collect(self, window: str, models: tuple[str, ...]) -> Node:
         cell, place, output = window_of(window), self.context.place(self.name), f"{window}.collected"
+        filled = "" if self.guard == "none" else f"{window}.filled"
+        self.filled += [filled] if filled else []
+        collect = Collect(op=self.name, place=place, window=window, models=models, output=output, filled=filled)
         return Node(
             id=output,
             op=self.name,
-            instruction=Collect(op=self.name, place=place, window=window, models=models, output=output),
+            instruction=collect,
             label=f"collect {window}",
             uses=(Use(value=cell, differentiable=False),),
-            defines=(output,),
+            defines=(output, filled) if filled else (output,),
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
             differentiable=False,

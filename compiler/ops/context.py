@@ -36,6 +36,10 @@ class Lowering:
     """The values that a sum does without where they are absent."""
     gathering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The terms of what an update gathers over several steps."""
+    judged: frozenset[str] = frozenset()
+    """The updates of which it is found out whether their gradients are finite."""
+    scaled: bool = False
+    """Losses are scaled in this mode."""
     averages: Mapping[str, str] = field(default_factory=dict[str, str])
     """Model -> the average that is evaluated in its place."""
     scheduled: Mapping[tuple[str | int, ...], Scheduled] = field(default_factory=dict[tuple[str | int, ...], Scheduled])

@@ -24,6 +24,7 @@ def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Node, 
         value_outputs=names[1:] if models else names,
         grad_outputs=seeds,
         unconnected=op.unconnected,
+        scaled=context.scaled,
     )
     node = Node(
         id=name,

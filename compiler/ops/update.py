@@ -14,6 +14,7 @@ from compiler.ops.context import Lowering
 from compiler.ops.projecting import find_projections
 from compiler.ops.regularization import regularize
 from compiler.ops.transform import transform_node
+from compiler.ops.verdict import bind, find_overflow, judge, verdict_of
 from graphspec.ops import UpdateOp
 from graphspec.ops.update import ClipSpec
 
@@ -22,10 +23,13 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]
     """Return the chain of an update: gradient (unless given), window, penalties, join and clip where needed, apply."""
     chain = [_lower_loss(name, op, op.loss, context)] if op.loss is not None else []
     sets = {name: op.update} if op.loss is not None else _given_sets(op, context)
+    chain += judge(name, op, context)
+    filled: list[str] = []
     if op.window > 1:
         windows = Windows(name, op, context)
         sets = {windows.gather(value): models for value, models in sets.items()}
         chain = [*(replace(each, gate=window_of(name)) for each in chain), *windows.nodes]
+        filled = windows.filled
     penalties, sets = regularize(name, op, sets, context)
     chain += penalties
     whole = op.optimizer is not None or op.clip is not None
@@ -36,12 +40,26 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]
         (value, models), *_ = sets.items()
         chain.append(_clip(name, op.clip, value, models, context))
         sets = {f"{name}.clipped": models}
-    return (*chain, _lower_apply(name, op, sets, context))
+    return (*chain, _bind(_lower_apply(name, op, sets, context), name, op, filled, context))
+
+
+def _bind(write: Node, name: str, op: UpdateOp, filled: list[str], context: Lowering) -> Node:
+    """Return the write of an update under its verdict, if there is one: that of its window where it has one.
+
+    All windows of an update are filled together.
+    """
+    if filled:
+        return bind(write, filled[0], "own")
+    if name in context.judged and op.window == 1:
+        return bind(write, verdict_of(name), find_overflow(op, context.spec))
+    return write
 
 
 def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> Node:
     """Return the gradient of an update's loss with respect to all its models."""
-    instruction = Gradient(op=name, place=context.place(name), loss=loss, models=op.update, output=name)
+    instruction = Gradient(
+        op=name, place=context.place(name), loss=loss, models=op.update, output=name, scaled=context.scaled
+    )
     return Node(
         id=f"{name}.gradient",
         op=name,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from compiler.backends import HazardTable
+from compiler.causality import find_producers
 from compiler.cells import is_buffers
 from compiler.diagnose import cycle_problem
 from compiler.graph import find_cycles
@@ -16,7 +17,7 @@ from graphspec.graph import GraphSpec
 
 def find_hazards(graph: StepGraph, table: HazardTable) -> StepGraph:
     """Return the graph with every hazard edge of the backend's table."""
-    edges = [*_find_cell_hazards(graph), *_find_order_hazards(graph)]
+    edges = [*_find_cell_hazards(graph), *_find_order_hazards(graph), *_find_verdict_hazards(graph)]
     if table.keeps_cells:
         edges.extend(_find_backward_hazards(graph))
     return replace(graph, hazards=tuple(edges))
@@ -97,6 +98,17 @@ def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
             for forward in statistics if graph.nodes[name].eager else ():
                 why = f"{graph.nodes[name].label} writes {cell} after all train-mode forwards of the step"
                 yield Edge(before=forward, after=name, hazard=Hazard.WAW, why=why)
+
+
+def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
+    """Yield an edge to every write from the verdicts of others under which it takes place."""
+    producers = find_producers(graph.nodes.values())
+    for name, commit in graph.commits.items():
+        node = graph.nodes[name]
+        for verdict in dict.fromkeys(each for way in commit for each in way if each != node.verdict):
+            judge = graph.nodes[producers[verdict]]
+            why = f"{node.label} takes place only if the gradients of {judge.op} are finite"
+            yield Edge(before=judge.id, after=name, hazard=Hazard.VERDICT, why=why)
 
 
 def _find_backward_hazards(graph: StepGraph) -> Iterator[Edge]:

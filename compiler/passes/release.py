@@ -14,8 +14,9 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
         node = graph.nodes[name]
         last.update((value, name) for value in node.defines)
         last.update((use.value, name) for use in node.uses if use.value in last)
+    verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
     released: dict[str, list[str]] = {}
     for value, name in last.items():
-        if value not in graph.outputs and value not in graph.writers:  # a cell is no value
+        if value not in graph.outputs and value not in graph.writers and value not in verdicts:  # a cell is no value
             released.setdefault(name, []).append(value)
     return {name: tuple(values) for name, values in released.items()}

@@ -19,6 +19,7 @@ from runtime.emission.patterns import find_frozen, frozen_global, pattern_global
 from runtime.emission.scheduling import scheduled_globals
 from runtime.emission.states import initial_lines
 from runtime.emission.text import Block, Code, Line
+from runtime.emission.verdicts import verdict_globals
 from runtime.emission.windows import window_globals, window_registration
 
 WIDEST = 100
@@ -95,6 +96,7 @@ def _globals(draft: Draft) -> Iterator[Global]:
         value = construct_optimizer(optimizer, draft)
         yield Global(name=names.optimizer(optimizer.name), value=value, place=(optimizer.name, optimizer.place))
     yield from window_globals(draft)
+    yield from verdict_globals(draft)
     yield from scheduled_globals(draft)
     if needs.random:
         kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"

@@ -19,9 +19,11 @@ from compiler.instructions import (
     Gradient,
     Instruction,
     InstructionBase,
+    Judge,
     Random,
     Release,
     Schedule,
+    Settle,
     Store,
     Transform,
 )
@@ -96,7 +98,7 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
             used = _values(dict.fromkeys(find_uses(instruction)), scope)
             written = _values([instruction.state], scope)
             yield _perform(scope, "defined", op, syntax.constant(f"assign {instruction.state}"), written, used)
-        case Gather() | Release() | Emit():
+        case Judge() | Gather() | Settle() | Release() | Emit():
             return
 
 

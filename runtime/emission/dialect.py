@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runtime.emission import syntax
 
 if TYPE_CHECKING:
-    from compiler.instructions import Evaluate, Forward, Gradient
+    from compiler.instructions import Evaluate, Forward, Gradient, Settle
     from compiler.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
     from runtime.emission.callee import Resolved
     from runtime.emission.names import Names, Wish
@@ -91,6 +91,14 @@ class Dialect(ABC):
     @abstractmethod
     def gradient(self, instruction: Gradient, scope: Scope) -> Lowered:
         """Return the gradient of a loss."""
+
+    @abstractmethod
+    def settle(self, instruction: Settle, scope: Scope) -> Lowered:
+        """Return the end of a step with verdicts."""
+
+    @abstractmethod
+    def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
+        """Return what the verdicts of a step are made from."""
 
     @abstractmethod
     def range(self, op: str) -> ast.expr:

@@ -10,6 +10,7 @@ from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft
 from runtime.emission.needs import Needs, find_needs
 from runtime.emission.text import Block, Code, Line
+from runtime.emission.verdicts import check_lines, hold_lines
 
 
 def emit_dispatch(draft: Draft) -> Iterator[Code]:
@@ -18,7 +19,7 @@ def emit_dispatch(draft: Draft) -> Iterator[Code]:
     yield from dialect.table_lines(draft)
     default = program.modes[0].mode
     header = syntax.define("step", syntax.parameter("batch"), syntax.parameter("mode", syntax.constant(default)))
-    body = (*_start_lines(needs, dialect), *dialect.start_lines(needs), *_call_lines(needs, dialect))
+    body = (*_start_lines(needs, dialect), *dialect.start_lines(needs), *_call_lines(needs, draft))
     modes = ", ".join(each.mode for each in program.modes)
     doc = f"Take one step of a mode ({modes}) with a batch of tensors by name; return its outputs."
     yield Block(header=Line(statement=header), body=body, doc=doc)
@@ -35,21 +36,25 @@ def _start_lines(needs: Needs, dialect: Dialect) -> Iterator[Line]:
         yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode)))
 
 
-def _call_lines(needs: Needs, dialect: Dialect) -> Iterator[Line]:
-    """Yield the call of the step's function."""
+def _call_lines(needs: Needs, draft: Draft) -> Iterator[Line]:
+    """Yield the call of the step's function, and what is done when it is over."""
     mode = syntax.name("mode")
     key = syntax.sequence([mode, syntax.name("fired")]) if needs.gates else mode
     function = syntax.item(syntax.name("FUNCTIONS"), key)
-    called = syntax.call(function, syntax.name("batch"), *dialect.step_arguments(needs))
-    yield from _counted(called) if needs.clock else (Line(statement=syntax.give(called)),)
-
-
-def _counted(called: ast.expr) -> Iterator[Line]:
-    """Yield the call of the step's function and the lines that count the step, if it came to its end."""
+    called = syntax.call(function, syntax.name("batch"), *draft.dialect.step_arguments(needs))
+    after = (*check_lines(draft), *hold_lines(draft), *(_counting() if needs.clock else ()))
+    if not after:
+        yield Line(statement=syntax.give(called))
+        return
     yield Line(statement=syntax.assign("outputs", called))
+    yield from after
+    yield Line(statement=syntax.give(syntax.name("outputs")))
+
+
+def _counting() -> Iterator[Line]:
+    """Yield the line that counts the step, if it came to its end."""
     finished = syntax.perform(syntax.call("clock.finish"))
     yield Line(statement=finished, comment="counts the step: one that fails leaves no trace")
-    yield Line(statement=syntax.give(syntax.name("outputs")))
 
 
 def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.expr:

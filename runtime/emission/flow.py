@@ -16,9 +16,11 @@ from compiler.instructions import (
     Gather,
     Gradient,
     Instruction,
+    Judge,
     Random,
     Release,
     Schedule,
+    Settle,
     Store,
     Transform,
 )
@@ -72,7 +74,9 @@ def is_recorded(instruction: Instruction) -> bool:
             return True
         case Schedule():
             return False
-        case Random() | Gather() | Collect() | Apply() | Blend() | Assign() | Store() | Release() | Emit():
+        case Random() | Judge() | Gather() | Collect() | Apply() | Blend() | Assign() | Store() | Settle():
+            return False
+        case Release() | Emit():
             return False
 
 

@@ -16,9 +16,11 @@ from compiler.instructions import (
     Gather,
     Gradient,
     Instruction,
+    Judge,
     Random,
     Release,
     Schedule,
+    Settle,
     Store,
     Transform,
 )
@@ -28,6 +30,7 @@ from runtime.emission.evaluate import lower_evaluate
 from runtime.emission.scope import Lowered, Scope, hold, line_of, number, with_notes
 from runtime.emission.states import lower_store
 from runtime.emission.transform import lower_transform
+from runtime.emission.verdicts import lower_judge
 from runtime.emission.windows import lower_collect, lower_gather
 from runtime.emission.writes import lower_apply, lower_assign, lower_blend
 
@@ -49,6 +52,10 @@ def lower(instruction: Instruction, scope: Scope) -> Lowered:
             return lower_transform(instruction, scope)
         case Apply():
             return lower_apply(instruction, scope)
+        case Judge():
+            return lower_judge(instruction, scope)
+        case Settle():
+            return scope.dialect.settle(instruction, scope)
         case Gather():
             return lower_gather(instruction, scope)
         case Collect():

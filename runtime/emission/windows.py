@@ -12,6 +12,7 @@ from runtime.emission import syntax
 from runtime.emission.dialect import Draft, Global
 from runtime.emission.scope import Lowered, Scope, line_of, with_notes
 from runtime.emission.text import Line
+from runtime.emission.verdicts import commit_value
 
 REGISTER = "WINDOWS"
 """The module's windows by name."""
@@ -22,7 +23,10 @@ def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
     gradients = syntax.name(scope.names.value(instruction.gradients))
     counted = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
     window = syntax.name(scope.names.window(instruction.window))
-    added = syntax.perform(syntax.method(window, "add", gradients, *counted))
+    commits = {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
+    call = syntax.method(window, "add", gradients, *counted)
+    call.keywords.extend(ast.keyword(arg=name, value=value) for name, value in commits.items())
+    added = syntax.perform(call)
     return Lowered(code=with_notes(instruction, [line_of(instruction, added)]))
 
 
@@ -30,7 +34,11 @@ def lower_collect(instruction: Collect, scope: Scope) -> Lowered:
     """Return ``step_collected = step_window.take()``."""
     window = syntax.name(scope.names.window(instruction.window))
     taken = syntax.assign(scope.names.value(instruction.output), syntax.method(window, "take"))
-    return Lowered(code=with_notes(instruction, [line_of(instruction, taken)]))
+    lines = [line_of(instruction, taken)]
+    if instruction.filled:
+        filled = syntax.assign(scope.names.value(instruction.filled), syntax.method(window, "is_filled"))
+        lines = [line_of(instruction, filled), *lines]
+    return Lowered(code=with_notes(instruction, lines))
 
 
 def window_globals(draft: Draft) -> Iterator[Global]:
@@ -38,8 +46,11 @@ def window_globals(draft: Draft) -> Iterator[Global]:
     for each in find_windows(draft.program):
         models, names = each.models, draft.names
         parameters = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
-        whole = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
-        made = syntax.call("Window", syntax.name(parameters), **whole)
+        options = {"is_mean": each.reduce != "sum", "is_whole": each.guard == "window"}
+        unusual = {"is_mean": syntax.constant(False)} if not options["is_mean"] else {}
+        unusual |= {"is_whole": syntax.constant(True)} if options["is_whole"] else {}
+        kind = "Window" if each.guard == "none" else "GuardedWindow"
+        made = syntax.call(kind, syntax.name(parameters), **unusual)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
 
 

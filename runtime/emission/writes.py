@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from compiler.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.projection import Projection
@@ -76,6 +77,17 @@ def lower_blend(instruction: Blend, scope: Scope) -> Lowered:
         follow = syntax.call("copy_into", *buffers) if is_copied else syntax.call("blend_buffers", *buffers, decay)
         lines.append(line_of(instruction, syntax.perform(follow)))
     return Lowered(code=with_notes(instruction, lines))
+
+
+def written_lists(instruction: Apply | Blend | Assign, scope: Scope) -> Iterator[ast.expr]:
+    """Yield what a write changes: its optimizers, which know their parameters, or lists of weights and buffers."""
+    match instruction:
+        case Apply():
+            yield from (syntax.name(scope.names.optimizer(part.optimizer)) for part in instruction.parts)
+        case Blend() | Assign():
+            yield _weights(instruction.target, scope)
+            if follows_buffers(instruction, scope.program):
+                yield _buffers(instruction, scope)[0]
 
 
 def lower_assign(instruction: Assign, scope: Scope) -> Lowered:

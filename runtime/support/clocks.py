@@ -63,6 +63,7 @@ class Gates:
         self.averaged: set[str] = set()  # ops that have fired since the start, of those watched
         self.fired: dict[str, tuple[str, ...]] = {}  # in the last finished step, by mode
         self.found: tuple[dict[str, int], tuple[str, ...]] = {}, ()  # in the step that runs: counts, and what fires
+        self.held: frozenset[str] = frozenset()  # ops that fire in the step that runs and leave everything as it is
 
     def fire(self, mode: str) -> tuple[str, ...]:
         """Return the gated ops that fire in the step that the clock has started."""
@@ -81,15 +82,22 @@ class Gates:
                     due = False
                 if due:
                     fired.append(gate.op)
-        self.found = counts, tuple(fired)
+        self.found, self.held = (counts, tuple(fired)), frozenset()
         self.clock.pending.append(self)
         return tuple(fired)
 
     def keep(self) -> None:
         """Keep what was counted in the step that is finished."""
-        mode = self.clock.mode
-        self.counts[mode], self.fired[mode] = self.found
-        self.averaged |= self.watched.intersection(self.fired[mode])
+        mode, (counts, fired) = self.clock.mode, self.found
+        for gate in self.gates.get(mode, ()) if self.held else ():
+            if not self.follows(gate, [op for op in fired if op not in self.held], {*counts, *self.held}):
+                counts[gate.op] = self.counts[mode][gate.op]  # what it follows did not take place
+        self.counts[mode], self.fired[mode] = counts, fired
+        self.averaged |= self.watched.intersection(fired) - self.held
+
+    def hold(self, ops: frozenset[str]) -> None:
+        """Say which ops of the step that runs do not take place after all."""
+        self.held = ops
 
     def follows(self, gate: Gate, fired: Sequence[str], gated: Container[str]) -> bool:
         """Return whether every group a gate follows has an op that fires: one that just did, or one without a gate."""

@@ -44,8 +44,14 @@ def copying(mode: FakeTensorMode) -> AbstractContextManager[object]:
     return FakeCopyMode(mode)
 
 
+LOOK = "aten::_amp_foreach_non_finite_check_and_unscale_"
+"""How the library looks at gradients: it writes them as they are, times one."""
+
+
 def find_written(operation: Any, positional: tuple[object, ...], named: Mapping[str, object]) -> Iterator[torch.Tensor]:
-    """Yield the tensors that an operation writes into, of its arguments."""
+    """Yield the tensors that an operation writes into, of its arguments, where anything may change in them."""
+    if operation._schema.name == LOOK:
+        return
     for number, argument in enumerate(operation._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = positional[number] if number < len(positional) else named.get(argument.name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.instructions import Evaluate, Forward, Gradient
+from compiler.instructions import Evaluate, Forward, Gradient, Settle
 from compiler.program import Function, InputDecl, LayerDecl, ModelDecl, OptimizerDecl, Program
 from runtime.backends.tensorflow.emission.floating import FLOATING_TYPES, takes_floating
 from runtime.backends.tensorflow.emission.forward import lower_forward
 from runtime.backends.tensorflow.emission.function import ONLY, emit_function, is_numbered
 from runtime.backends.tensorflow.emission.gradient import lower_gradient
+from runtime.backends.tensorflow.emission.verdicts import lower_settle, verdict_options
 from runtime.backends.tensorflow.library.table import resolve_function, resolve_layer
 from runtime.effects import find_functions, find_inputs
 from runtime.emission import syntax
@@ -76,6 +77,14 @@ class TensorFlowDialect(Dialect):
     def gradient(self, instruction: Gradient, scope: Scope) -> Lowered:
         """Return ``gradients(tape, loss, targets)``."""
         return lower_gradient(instruction, scope)
+
+    def settle(self, instruction: Settle, scope: Scope) -> Lowered:
+        """Return the end of a step with verdicts."""
+        return lower_settle(instruction, scope)
+
+    def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
+        """Return how many gradients every update has, and what takes place only under verdicts."""
+        return verdict_options(draft)
 
     def range(self, op: str) -> ast.expr:
         """Return ``tf.name_scope("step_d/")``: the slash makes one scope of an op's parts; none begins with ``_``."""

@@ -12,6 +12,7 @@ from compiler.program import Function
 from runtime.backends.tensorflow.emission.floating import find_floating
 from runtime.backends.tensorflow.emission.flow import find_recorded
 from runtime.backends.tensorflow.emission.tapes import Tape, find_tapes
+from runtime.backends.tensorflow.emission.verdicts import conditioned
 from runtime.effects import find_definitions, find_inputs, is_drawing
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
@@ -142,7 +143,7 @@ class _Writer:
         """Yield the code of an instruction; what gradients are taken for is watched as soon as it is made."""
         instruction = self.function.instructions[position]
         lowered = instrument(instruction, lower(instruction, self.scope), self.function, self.scope)
-        yield from in_range(instruction, lowered, self.scope).code
+        yield from in_range(instruction, conditioned(instruction, lowered, self.scope), self.scope).code
         yield from self._stop_lines(position)
         made = self._made(position)
         for tape in (each for each in self.tapes if each.first <= position <= each.last):

@@ -8,12 +8,14 @@ from compiler.instructions import Gradient
 from runtime.emission import syntax
 from runtime.emission.gradients import find_targets, receive
 from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
+from runtime.emission.verdicts import scaled_seeds, unscaled
 
 
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     """Return ``gradients(tape, loss, targets)``."""
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
-    taken = syntax.call("gradients", tape, loss, _targets(instruction, scope), **_options(instruction, scope))
+    taken: ast.expr = syntax.call("gradients", tape, loss, _targets(instruction, scope), **_options(instruction, scope))
+    taken = unscaled(taken) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)
     line = line_of(instruction, statement)
     # Why a graph is kept is of no interest here: whether a tape serves several gradients shows where it is opened.
@@ -33,6 +35,9 @@ def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
     if instruction.grad_outputs:
         seeds = [operand(each, scope) for each in instruction.grad_outputs]
         options["seeds"] = seeds[0] if len(seeds) == 1 else syntax.sequence(seeds)
+    if instruction.scaled:
+        loss = syntax.name(scope.names.value(instruction.loss))
+        options["seeds"] = scaled_seeds(loss, options.get("seeds"))
     if instruction.unconnected != "error":
         options["unconnected"] = syntax.constant(instruction.unconnected)
     return options

@@ -39,6 +39,31 @@ class Window:
         return taken
 
 
+class GuardedWindow(Window):
+    """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it."""
+
+    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_whole: bool = False) -> None:
+        super().__init__(parameters, is_mean)
+        self.is_whole = is_whole
+        self.spoiled = tf.Variable(False, False, name="window/spoiled")
+
+    def add(self, gradients: Sequence[tf.Tensor], rows: Any = 1, commits: tf.Tensor | None = None) -> None:
+        """Add gradients where they are committed, each as often as it has rows."""
+        commits = tf.constant(True) if commits is None else commits
+        kept = [tf.where(commits, gradient, tf.zeros_like(gradient)) for gradient in gradients]
+        super().add(kept, tf.where(commits, tf.cast(rows, tf.int64), tf.zeros((), tf.int64)))
+        self.spoiled.assign(self.spoiled | ~commits)
+
+    def is_filled(self) -> tf.Tensor:
+        """Return whether there is something to take."""
+        return ~self.spoiled.read_value() if self.is_whole else self.rows > 0
+
+    def take(self) -> tuple[tf.Tensor, ...]:
+        """Return the mean over the rows that were taken in, or the sum, and begin anew."""
+        self.spoiled.assign(False)
+        return super().take()
+
+
 def wide(dtype: tf.DType) -> tf.DType:
     """Return a type in which many numbers of a type are added up."""
     return tf.float32 if dtype in (tf.float16, tf.bfloat16) else dtype

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.instructions import Evaluate, Forward, Gradient
+from compiler.instructions import Evaluate, Forward, Gradient, Settle
 from compiler.operands import Ref
 from compiler.program import Function, LayerDecl, ModelDecl, OptimizerDecl
 from runtime.backends.torch.emission.forward import lower_forward
 from runtime.backends.torch.emission.function import emit_function
 from runtime.backends.torch.emission.gradient import lower_gradient
+from runtime.backends.torch.emission.verdicts import lower_settle
 from runtime.backends.torch.library.table import resolve_function, resolve_layer
 from runtime.emission import syntax
 from runtime.emission.callee import Resolved
@@ -73,6 +74,10 @@ class TorchDialect(Dialect):
         """Return ``torch.autograd.grad``."""
         return lower_gradient(instruction, scope)
 
+    def settle(self, instruction: Settle, scope: Scope) -> Lowered:
+        """Return the end of a step with verdicts."""
+        return lower_settle(instruction, scope)
+
     def range(self, op: str) -> ast.expr:
         """Return ``torch.profiler.record_function("step_d")``."""
         return syntax.call("torch.profiler.record_function", syntax.constant(op))
@@ -101,6 +106,10 @@ class TorchDialect(Dialect):
         """Return ``STATE["queue"] = next_state(value, STATE["queue"])``: another tensor in the place of the old one."""
         target = ast.Subscript(value=syntax.name("STATE"), slice=_key(held), ctx=ast.Store())
         return ast.Assign(targets=[target], value=syntax.call("full_state" if is_number else "next_state", value, held))
+
+    def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
+        """Return whether the gradients that are looked at are new tensors, which are nobody else's."""
+        return {"are_new": syntax.constant(draft.program.loss_scale is not None)}
 
     def state_place(self) -> tuple[ast.expr, ...]:
         """Return the device."""

@@ -19,6 +19,7 @@ from compiler.instructions import (
     Transform,
 )
 from compiler.program import Function
+from runtime.backends.torch.emission.verdicts import begin_lines, conditioned, find_reading
 from runtime.effects import find_definitions, find_inputs
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
@@ -46,11 +47,21 @@ def emit_function(function: Function, draft: Draft) -> Block:
         switches=find_switches(function),
         mode=function.mode,
     )
-    instructions = gather_releases(function.instructions)
-    lowered = [in_range(each, instrument(each, _lower(each, scope), function, scope), scope) for each in instructions]
+    instructions = tuple(gather_releases(function.instructions))
+    reading = find_reading(instructions, program)
+    lowered = [
+        in_range(each, conditioned(each, instrument(each, _lower(each, scope), function, scope), scope, reading), scope)
+        for each in instructions
+    ]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)
-    body = (*start_lines(scope), *_mode_lines(function, scope), *_input_lines(function, scope), *group(lowered))
+    body = (
+        *start_lines(scope),
+        *begin_lines(reading),
+        *_mode_lines(function, scope),
+        *_input_lines(function, scope),
+        *group(lowered),
+    )
     return Block(header=Line(statement=header), body=body, doc=describe_function(function, program))
 
 

@@ -48,6 +48,11 @@ class Grouped(Optimizer):
         parts = [(places, part.slots) for (places, _), part in zip(self.shares, self.parts, strict=True)]
         return {name: gathered([(places, slots[name]) for places, slots in parts]) for name in names}
 
+    def restart(self) -> None:
+        """Forget the slots of all parts that the first update makes."""
+        for part in self.parts:
+            part.restart()
+
     def step(self, gradients: TensorList) -> None:
         """Step every part with the options as they are now."""
         for (places, changes), part in zip(self.shares, self.parts, strict=True):

@@ -269,3 +269,19 @@ def write_statistics(buffers: tuple[torch.Tensor, ...], values: Sequence[torch.T
     with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(buffers):
         for buffer, value in zip(buffers, values, strict=True):
             buffer.copy_(value)
+
+
+def are_finite(tensors: TensorList, are_new: bool) -> torch.Tensor:
+    """Return whether all elements of all tensors are finite, without waiting for the device.
+
+    ``are_new``: nobody else has the tensors, so that they may be written to, though nothing changes in them.
+    """
+    if not tensors:
+        return torch.tensor(True)
+    if not are_new or any(each.requires_grad or each.is_complex() for each in tensors):
+        return torch.stack([torch.isfinite(each).all() for each in tensors]).all()
+    found, one = torch.zeros((), device=tensors[0].device), torch.ones((), device=tensors[0].device)
+    for dtype in dict.fromkeys(each.dtype for each in tensors):
+        alike = [each.data for each in tensors if each.dtype == dtype]  # nothing changes: no version of them is new
+        torch._amp_foreach_non_finite_check_and_unscale_(alike, found, one)
+    return found == 0

@@ -57,6 +57,15 @@ class Optimizer:
             raise
         self.applied += 1
 
+    def undo(self) -> None:
+        """Take back that it was applied, once its parameters and slots are as before."""
+        self.applied -= 1
+        if not self.applied:
+            self.restart()
+
+    def restart(self) -> None:
+        """Forget the slots that the first update makes."""
+
     def step(self, gradients: TensorList) -> None:
         """Step the parameters on their gradients: what each rule adds."""
         raise TypeError(f"{type(self).__name__} has no rule")
@@ -113,6 +122,11 @@ class SGD(Optimizer):
             self.momenta = self.slots["momentum_buffer"] = [None] * len(self.parameters)
         else:
             self.momenta = [] if self.fused else [None] * len(self.parameters)
+
+    def restart(self) -> None:
+        """Forget the momenta where the first gradients become them."""
+        if not (self.inside or self.fused):
+            self.momenta[:] = [None] * len(self.parameters)
 
     def step(self, gradients: TensorList) -> None:
         """Step on the gradients with the kernel for this form and device."""

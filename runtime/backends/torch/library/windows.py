@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
@@ -32,3 +33,33 @@ class Window:
         found = foreach_share(self.totals, self.rows) if self.is_mean else self.totals
         self.totals, self.rows = [], 0
         return tuple(total.to(p.dtype) for total, p in zip(found, self.parameters, strict=True))
+
+
+class GuardedWindow(Window):
+    """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it."""
+
+    def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True, is_whole: bool = False) -> None:
+        super().__init__(parameters, is_mean)
+        self.is_whole = is_whole
+        self.counted: Any = 0  # rows, where the device alone knows how many
+        self.spoiled: Any = False
+
+    @torch.no_grad()
+    def add(self, gradients: Sequence[torch.Tensor], rows: int = 1, commits: torch.Tensor | None = None) -> None:
+        """Add gradients where they are committed, each as often as it has rows."""
+        if commits is None:
+            commits = torch.ones((), dtype=torch.bool, device=gradients[0].device)
+        super().add([torch.where(commits, gradient, 0) for gradient in gradients], rows)
+        self.counted = self.counted + torch.where(commits, rows, 0)
+        self.spoiled = self.spoiled | ~commits
+
+    def is_filled(self) -> torch.Tensor:
+        """Return whether there is something to take: the device's verdict."""
+        return ~self.spoiled if self.is_whole else self.counted > 0
+
+    @torch.no_grad()
+    def take(self) -> tuple[torch.Tensor, ...]:
+        """Return the mean over the rows that were taken in, or the sum, and begin anew."""
+        shared = [total / self.counted for total in self.totals] if self.is_mean else self.totals
+        self.totals, self.rows, self.counted, self.spoiled = [], 0, 0, False
+        return tuple(total.to(p.dtype) for total, p in zip(shared, self.parameters, strict=True))

@@ -1,0 +1,96 @@
+"""Find the verdicts under which each write takes place: those of its group, and of the writes that it follows.
+
+Two updates are in one group iff the same firing updates happen before their gradients. A group commits together or not
+at all, and with it everything that follows its models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from compiler.causality import find_producers
+from compiler.chains import is_update
+from compiler.instructions import Commit
+from compiler.ir import TOGETHER, Node, StepGraph
+
+ALWAYS: Commit = ()
+"""The condition of what takes place whatever the verdicts are."""
+
+
+def find_commits(graph: StepGraph) -> StepGraph:
+    """Return the graph with the condition of every write that does not always take place."""
+    finder = _Finder(graph=graph, own=find_own(graph))
+    found = {name: finder.find(name) for name, node in graph.nodes.items() if node.eager}
+    return replace(graph, commits={name: commit for name, commit in found.items() if commit})
+
+
+def find_own(graph: StepGraph) -> Mapping[str, Commit]:
+    """Return the condition of every write of gradients that is under verdicts: its own, or those of its group."""
+    found: dict[str, Commit] = {}
+    for group in find_groups(graph):
+        verdicts = tuple(dict.fromkeys(node.verdict for node in group))
+        is_judged = graph.scaled or any(node.overflow in TOGETHER for node in group)
+        found |= {node.id: (verdicts,) for node in group if is_judged}
+    alone = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("own", "error")]
+    return {**found, **{node.id: ((node.verdict,),) for node in alone}}
+
+
+def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:
+    """Return the writes of gradients by commit groups; where one says `all`, they are one group."""
+    sharing = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("", *TOGETHER)]
+    if any(node.overflow == "all" for node in sharing):
+        return (tuple(sharing),)
+    updates = [name for name, node in graph.nodes.items() if is_update(node)]
+    groups: dict[frozenset[str], list[Node]] = {}
+    for node in sharing:
+        before = {
+            update for gradient in find_gradients(graph, node) for update in graph.causality.past(gradient, updates)
+        }
+        groups.setdefault(frozenset(before), []).append(node)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def find_gradients(graph: StepGraph, write: Node) -> tuple[str, ...]:
+    """Return the gradients that the verdict of a write is about."""
+    producers = find_producers(graph.nodes.values())
+    judge = graph.nodes[producers[write.verdict]]
+    return tuple(producers[use.value] for use in judge.uses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finder:
+    """Follows conditions from the writes of gradients to what follows these."""
+
+    graph: StepGraph
+    own: Mapping[str, Commit]
+    known: dict[str, Commit] = field(default_factory=dict[str, Commit])
+
+    def find(self, name: str) -> Commit:
+        """Return the condition of a write: its own, and those of the writes it follows."""
+        if name not in self.known:
+            node = self.graph.nodes[name]
+            paced = self.find(node.paced) if node.paced in self.graph.nodes else ALWAYS
+            sources = [self.find(writer) for writer in self._find_sources(node)]
+            self.known[name] = both(self.own.get(name, ALWAYS), both(paced, either(sources)))
+        return self.known[name]
+
+    def _find_sources(self, node: Node) -> tuple[str, ...]:
+        """Return the writers of what an average or copy reads, statistics of forwards aside."""
+        writers = (writer for cell in sorted(node.follows) for writer in self.graph.writers.get(cell, ()))
+        return tuple(dict.fromkeys(each for each in writers if each != node.id and self.graph.nodes[each].eager))
+
+
+def both(one: Commit, other: Commit) -> Commit:
+    """Return the condition that holds where two do."""
+    if not one or not other:
+        return one or other
+    ways = (tuple(dict.fromkeys((*first, *second))) for first in one for second in other)
+    return tuple(dict.fromkeys(ways))
+
+
+def either(conditions: list[Commit]) -> Commit:
+    """Return the condition that holds where one of several does; nothing to follow: always."""
+    if not all(conditions):
+        return ALWAYS
+    return tuple(dict.fromkeys(way for condition in conditions for way in condition))

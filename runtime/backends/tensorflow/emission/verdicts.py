@@ -1,0 +1,63 @@
+"""Conditions of writes: the graph decides, and keeps for the host what it decided."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from compiler.instructions import Apply, Assign, Blend, Instruction, Settle, Store
+from runtime.effects import find_judged
+from runtime.emission import syntax
+from runtime.emission.dialect import Draft
+from runtime.emission.scope import Lowered, Scope, line_of
+from runtime.emission.text import Code, Line
+from runtime.emission.verdicts import SCALE, VERDICTS, commit_value, commits_by_op, find_settles
+
+
+def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
+    """Return the code of a write under its condition: ``when(step_d_finite, lambda: adam.apply(step_d))``."""
+    if not isinstance(instruction, Apply | Blend | Assign | Store) or not instruction.commits:
+        return lowered
+    commits = commit_value(instruction.commits, scope)
+    return replace(lowered, code=tuple(_under(commits, each) for each in lowered.code))
+
+
+def _under(commits: ast.expr, code: Code) -> Code:
+    """Return a line that takes place under a condition."""
+    assert isinstance(code, Line)
+    assert isinstance(code.statement, ast.Expr)
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    write = ast.Lambda(args=nothing, body=code.statement.value)
+    return replace(code, statement=syntax.perform(syntax.call("when", commits, write)))
+
+
+def lower_settle(instruction: Settle, scope: Scope) -> Lowered:
+    """Return ``verdicts.keep({"step_d": step_d_finite})`` and ``loss_scale.update(step_d_finite)``."""
+    return Lowered(code=tuple(_settle_lines(instruction, scope)))
+
+
+def _settle_lines(instruction: Settle, scope: Scope) -> Iterator[Line]:
+    """Yield what the graph keeps."""
+    if any(each.held for each in find_settles(scope.program)):
+        kept = syntax.call(f"{VERDICTS}.keep", commits_by_op(instruction, scope))
+        yield line_of(instruction, syntax.perform(kept))
+    if instruction.scaled and instruction.verdicts:
+        finite = commit_value((instruction.verdicts,), scope)
+        yield line_of(instruction, syntax.perform(syntax.call(f"{SCALE}.update", finite)))
+
+
+def verdict_options(draft: Draft) -> dict[str, ast.expr]:
+    """Return how many gradients every update has, and what takes place only under verdicts."""
+    counts: dict[str, ast.expr] = {judge.op: _count(judge.models, draft) for judge in find_judged(draft.program)}
+    ops = dict.fromkeys(op for settle in find_settles(draft.program) for op, _ in settle.held)
+    return {"updates": syntax.dictionary(counts), "ops": syntax.listing(syntax.constant(op) for op in ops)}
+
+
+def _count(models: tuple[str, ...], draft: Draft) -> ast.expr:
+    """Return how many parameters some models have together."""
+    lists = [syntax.call("len", syntax.name(draft.names.parameters(model))) for model in models]
+    total: ast.expr = lists[0]
+    for each in lists[1:]:
+        total = syntax.binary(total, ast.Add(), each)
+    return total

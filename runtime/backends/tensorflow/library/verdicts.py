@@ -1,0 +1,52 @@
+"""Verdicts: whether the gradients of a step are finite, and what is held back where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.library.scaling import NotFinite
+
+
+class Verdicts:
+    """The verdicts of the last step: of every update over its gradients, of every op whether it took place.
+
+    ``updates``: how many gradients each update has; ``ops``: what takes place only under some verdicts.
+    """
+
+    def __init__(self, updates: Mapping[str, int], ops: Sequence[str]) -> None:
+        self.looked = {update: tf.Variable(tf.ones((count,), tf.bool), False) for update, count in updates.items()}
+        self.ops = tuple(ops)
+        self.answers = tf.Variable(tf.ones((len(self.ops),), tf.bool), False)
+
+    def look(self, update: str, *sets: Sequence[tf.Tensor | None]) -> tf.Tensor:
+        """Return whether all gradients of an update are finite."""
+        gradients = [gradient for each in sets for gradient in each]
+        finite = [True if each is None else tf.reduce_all(tf.math.is_finite(each)) for each in gradients]
+        return tf.reduce_all(self.looked[update].assign(tf.stack(finite), read_value=True))
+
+    def keep(self, commits: Mapping[str, tf.Tensor]) -> None:
+        """Keep which ops take place in this step, for those who ask when it is over."""
+        if self.ops:
+            self.answers.assign(tf.stack([commits.get(op, True) for op in self.ops]))
+
+    def withheld(self) -> frozenset[str]:
+        """Return the ops that did not take place in the last step."""
+        answers = self.answers.numpy() if self.ops else ()
+        return frozenset(op for op, took_place in zip(self.ops, answers, strict=True) if not took_place)
+
+    def require(self, update: str) -> None:
+        """Raise NotFinite where the gradients of an update were not finite."""
+        if not self.looked[update].numpy().all():
+            raise NotFinite("GS274", update, f"the gradients of '{update}' are not finite")
+
+
+def when(commits: tf.Tensor, write: Callable[[], object]) -> None:
+    """Make a write where it is committed; else everything stays as it is."""
+
+    def make() -> tf.Tensor:
+        write()
+        return tf.constant(True)
+
+    tf.cond(commits, make, lambda: tf.constant(False))
