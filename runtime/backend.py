@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from compiler import Plan
 from compiler.program import InputDecl, Program
 from runtime.access import OptimizerAccess
+from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram
 from runtime.probe import Probe
 from runtime.state import State
@@ -78,6 +79,14 @@ class Engine(ABC):
     @abstractmethod
     def fired(self, mode: str) -> tuple[str, ...]:
         """Return the gated ops that fired in the last step of a mode."""
+
+    @abstractmethod
+    def overflow(self) -> Overflow:
+        """Return what the last step with verdicts found out about its gradients."""
+
+    @abstractmethod
+    def parameter_names(self, model: str) -> tuple[str, ...]:
+        """Return the names of the parameters of a model for which gradients are taken, in order."""
 
     @abstractmethod
     def steps(self, mode: str) -> int:

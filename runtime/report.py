@@ -18,6 +18,10 @@ class UpdateReport:
     """By optimizer: the updates it has applied so far, by this update or another."""
     learning_rates: Mapping[str, float]
     """By optimizer: the rate of its last update in this step; empty where this update did not fire."""
+    skipped: bool = False
+    """It was to take place in this step, and gradients that are not finite held it back: ``reason`` says whose."""
+    nonfinite: str | None = None
+    """The first parameter whose gradient is not finite: `net.0.weight`; None where all are, or nobody looked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,5 +31,11 @@ class StepReport:
     step: int
     mode: str
     fired: tuple[str, ...]
+    held: tuple[str, ...] = ()
+    """The updates and averages that were to take place, and were held back."""
+    scale_before: float | None = None
+    """The loss scale of the step; None without one."""
+    scale_after: float | None = None
+    """The loss scale that the step left."""
     updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False, repr=False)
     """Every update of the spec by name, in the order of the spec; not shown, for it is long."""

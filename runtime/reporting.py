@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from compiler import Plan
 from compiler.cells import window_of
 from compiler.instructions import Apply
 from compiler.program import Gate, ModeProgram
 from graphspec.ops import UpdateOp
-from runtime.effects import find_functions
+from runtime.effects import find_functions, find_judged
 from runtime.optimizer import Optimizer
+from runtime.overflow import NOTHING, Overflow
 from runtime.report import StepReport, UpdateReport
 
 
@@ -21,13 +22,50 @@ class Reporter:
 
     plan: Plan
     optimizers: Mapping[str, Optimizer]
+    overflow: Overflow = NOTHING
+    names: Callable[[str], tuple[str, ...]] = lambda model: ()
+    """The parameters of a model, in order."""
 
     def report(self, mode: str, step: int, gated: frozenset[str]) -> StepReport:
         """Return the report of a step of a mode: its number, and the ops with a gate that fired."""
         program = self.plan.program.mode(mode)
         active = next(each.active for each in program.functions if frozenset(each.gated) == gated)
+        held = tuple(op for op in active if op in self.overflow.held)
         updates = {name: self._update(name, program, step, gated, active) for name in self._find_updates()}
-        return StepReport(step=step, mode=mode, fired=active, updates=updates)
+        return StepReport(
+            step=step,
+            mode=mode,
+            fired=tuple(op for op in active if op not in held),
+            held=held,
+            scale_before=self.overflow.scale_before,
+            scale_after=self.overflow.scale_after,
+            updates={name: self._judge(name, update) for name, update in updates.items()},
+        )
+
+    def _judge(self, name: str, update: UpdateReport) -> UpdateReport:
+        """Return the report of an update with what verdicts say of it."""
+        update = replace(update, nonfinite=self._find_nonfinite(name))
+        if not (update.fired and name in self.overflow.held):
+            return update
+        guilty = [other for other in self._find_group(name) if not self.overflow.given.get(other, True)]
+        told = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
+        reason = f"gradients of {told} are not finite"
+        return replace(update, fired=False, skipped=True, reason=reason, learning_rates={})
+
+    def _find_group(self, name: str) -> tuple[str, ...]:
+        """Return the updates whose verdicts an update takes place under."""
+        instructions = (each for function in find_functions(self.plan.program) for each in function.instructions)
+        writes = (each for each in instructions if isinstance(each, Apply) and each.op == name)
+        verdicts = {verdict for each in writes for way in each.commits for verdict in way}
+        return tuple(each.op for each in find_judged(self.plan.program) if each.output in verdicts)
+
+    def _find_nonfinite(self, name: str) -> str | None:
+        """Return the first parameter of an update whose gradient is not finite."""
+        place = self.overflow.places.get(name)
+        if place is None:
+            return None
+        judge = next(each for each in find_judged(self.plan.program) if each.op == name)
+        return [f"{model}.{each}" for model in judge.models for each in self.names(model)][place]
 
     def _find_updates(self) -> Iterator[str]:
         """Yield the updates of the spec."""

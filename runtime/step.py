@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast, final
 
 from compiler import Plan
+from compiler.instructions import Settle
+from compiler.program import Function
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
@@ -17,6 +19,7 @@ from runtime.admission import check_batch, find_needed, refuse_batch
 from runtime.backend import Built
 from runtime.hyperparameters import SECTION, describe_optimizers, find_differences
 from runtime.optimizer import Optimizer
+from runtime.overflow import NOTHING
 from runtime.report import StepReport
 from runtime.reporting import Reporter
 from runtime.state import Plain, State
@@ -87,7 +90,14 @@ class Step:
         """Return what the last step did, found out only now; before the first, a report of step 0."""
         if self._last is None:
             return StepReport(step=0, mode="train", fired=())
-        engine, reporter = self._built.engine, Reporter(plan=self.plan, optimizers=self._optimizers)
+        engine = self._built.engine
+        has_verdicts = any(_has_verdicts(each) for each in self._modes[self._last].functions)
+        reporter = Reporter(
+            plan=self.plan,
+            optimizers=self._optimizers,
+            overflow=engine.overflow() if has_verdicts else NOTHING,
+            names=engine.parameter_names,
+        )
         return reporter.report(self._last, engine.steps(self._last), frozenset(engine.fired(self._last)))
 
     def __call__(self, batch: Mapping[str, object], mode: str = "train") -> dict[str, object]:
@@ -248,3 +258,8 @@ class Step:
         meant = f"; did you mean {near[0]!r}?" if near else ""
         message = f"the spec has no mode {mode!r}: it has {', '.join(self._needed)}{meant}"
         return StepError([Diagnostic(code="GS219", message=message)], self.spec.texts())
+
+
+def _has_verdicts(function: Function) -> bool:
+    """Return whether something in a function takes place only under verdicts."""
+    return any(isinstance(each, Settle) for each in function.instructions)

@@ -101,8 +101,10 @@ def hold_lines(draft: Draft) -> Iterator[Line]:
         return
     held: ast.expr = syntax.call(f"{VERDICTS}.withheld")
     if len(modes) < len(program.modes):
-        listed = syntax.literal(tuple(modes))
-        test = ast.Compare(left=syntax.name("mode"), ops=[ast.In()], comparators=[listed])
+        is_single = len(modes) == 1
+        listed = syntax.constant(modes[0]) if is_single else syntax.literal(tuple(modes))
+        operator = ast.Eq() if is_single else ast.In()
+        test = ast.Compare(left=syntax.name("mode"), ops=[operator], comparators=[listed])
         held = ast.IfExp(test=test, body=held, orelse=syntax.call("frozenset"))
     yield Line(statement=syntax.perform(syntax.call("gates.hold", held)), comment="nothing counts it")
 

@@ -102,6 +102,24 @@ def window_item(
     return Item(path=("windows", window), read=read, write=write, optional=True, check=check)
 
 
+def scale_item(read: Callable[[], Tree], write: Callable[[Tree], None], initial: float) -> Item:
+    """Return the loss scale with the steps it counts; a state without one, or a step, is none the worse."""
+    fresh = {"scale": initial, "good": 0, "skips": 0}
+    return Item(path=("scaling", "loss_scale"), read=read, write=write, optional=True, fresh=fresh, check=_check_scale)
+
+
+def _check_scale(found: Plain, arrays: Mapping[str, Array]) -> Iterator[Fault]:
+    """Yield what is wrong with a loss scale."""
+    match found:
+        case {"scale": int() | float() as scale, "good": int() as good, "skips": int() as skips}:
+            is_fine = scale > 0 and good >= 0 and skips >= 0
+        case _:
+            is_fine = False
+    if not is_fine:
+        expected = "a scale above 0, and steps in a row from 0 up"
+        yield Fault(kind="value", name="scaling.loss_scale", found=repr(found), expected=expected)
+
+
 def _check_window(
     window: str, shapes: Mapping[str, tuple[int, ...]], found: Plain, arrays: Mapping[str, Array]
 ) -> Iterator[Fault]:

@@ -10,7 +10,7 @@ from runtime.holding.contents import Contents, Item
 from runtime.holding.faults import Fault
 from runtime.state import Array, Plain, State, find_arrays
 
-OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics", "windows"})
+OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics", "windows", "scaling"})
 """Sections with entries that another clock, mode, metric or window adds or takes away: the rest still fits."""
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.slots import slot_tensors
 from runtime.backends.tensorflow.trees import decode, describe_array, encode, from_array, to_array
-from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item, window_item
+from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item, scale_item, window_item
 from runtime.holding.faults import Fault
 from runtime.holding.matching import compare
 from runtime.holding.naming import name_slots
@@ -53,6 +53,13 @@ class Momentous(Protocol):
     """The learning rate is inside the momentum, which is 0 before the first update."""
 
 
+@runtime_checkable
+class Guarded(Protocol):
+    """What a window has that takes no gradients in without a verdict (emitted modules have classes of their own)."""
+
+    spoiled: Any
+
+
 def kept_slots(cell: str, optimizer: Any, names: Mapping[int, str], applied: int) -> Iterator[tuple[str, tf.Variable]]:
     """Yield the slots of an optimizer; the momenta of SGD begin with the first update."""
     begins = not applied and isinstance(optimizer, Momentous) and not optimizer.inside
@@ -91,16 +98,39 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
 
 def _read_window(window: Any, names: Sequence[str]) -> Any:
     """Return what a window holds; None where it is empty."""
-    rows = int(window.rows.numpy())
+    rows, guarded = int(window.rows.numpy()), isinstance(window, Guarded)
+    spoiled = {"spoiled": bool(window.spoiled.numpy())} if guarded else {}
     totals = {name: to_array(total) for name, total in zip(names, window.totals, strict=True)}
-    return {"rows": rows, "totals": totals} if rows else None
+    return {"rows": rows, **spoiled, "totals": totals} if rows or any(spoiled.values()) else None
 
 
 def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     """Fill a window again, or begin it anew."""
     window.rows.assign(0 if tree is None else tree["rows"])
+    if isinstance(window, Guarded):
+        window.spoiled.assign(tree is not None and tree.get("spoiled", False))
     for name, total in zip(names, window.totals, strict=True):
         total.assign(tf.zeros_like(total) if tree is None else from_array(tree["totals"][name], total.dtype))
+
+
+def scale_items(scale: Any) -> Iterator[Item]:
+    """Yield the loss scale of a step, where there is one."""
+    if scale is not None:
+        yield scale_item(partial(_read_scale, scale), partial(_write_scale, scale), scale.initial)
+
+
+def _read_scale(scale: Any) -> Any:
+    """Return a loss scale, and how many steps in a row were finite, or not."""
+    return {"scale": float(scale.scale), "good": int(scale.good), "skips": int(scale.skips)}
+
+
+def _write_scale(scale: Any, tree: Any) -> None:
+    """Set a loss scale; a fixed one is what the spec says."""
+    found = scale.initial if scale.is_fixed else tree["scale"]
+    scale.scale.assign(found)
+    scale.before.assign(found)
+    scale.good.assign(tree["good"])
+    scale.skips.assign(tree["skips"])
 
 
 def _read_metric(metric: Any) -> Any:

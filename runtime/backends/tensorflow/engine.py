@@ -20,6 +20,7 @@ from runtime.backends.tensorflow.module import Module
 from runtime.backends.tensorflow.setting import Setting
 from runtime.building.engine import ModuleEngine
 from runtime.holding.state import read_state, restore_state
+from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
 
@@ -72,6 +73,14 @@ class TensorFlowEngine(ModuleEngine[Module]):
         outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
         self.count(mode)
         return outputs
+
+    def overflow(self) -> Overflow:
+        """Return what the last step with verdicts found out about its gradients."""
+        return self.module.overflow()
+
+    def parameter_names(self, model: str) -> tuple[str, ...]:
+        """Return the names of the parameters of a model for which gradients are taken."""
+        return self.module.parameter_names(model)
 
     def state(self) -> State:
         """Return everything that training changes, copied to the host."""

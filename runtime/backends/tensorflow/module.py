@@ -14,6 +14,7 @@ from runtime.backends.tensorflow.contents import (
     kept_slots,
     metric_items,
     read_applied,
+    scale_items,
     set_applied,
     tree_items,
     window_items,
@@ -24,6 +25,7 @@ from runtime.backends.tensorflow.optimizer import TensorFlowOptimizer
 from runtime.backends.tensorflow.slots import slot_tensors
 from runtime.holding.contents import BY_TREE, Contents, applied_item, clock_items
 from runtime.holding.naming import find_names, name_tensors
+from runtime.overflow import Overflow
 from runtime.support.clocks import Clock
 
 Named = dict[str, list[tuple[str, tf.Variable]]]
@@ -80,6 +82,7 @@ class Module:
         found.update({f"state.{name}": each for name, each in self.states.items()})
         items = [*clock_items(modes, self.clock, self.gates)]
         items.extend(item for mode in modes for item in metric_items(mode.mode, self.metrics(mode.mode)))
+        items.extend(scale_items(self.loaded.names.get("loss_scale")))
         items.extend(window_items(self.loaded.names.get("WINDOWS", {}), names))
         for decl in self.loaded.program.optimizers:
             optimizer = self.optimizers[decl.name]
@@ -97,6 +100,25 @@ class Module:
             cell: TensorFlowOptimizer(cell=cell, shell=shell, names=names, clock=self.clock, steps=steps)
             for cell, shell in self.optimizers.items()
         }
+
+    def overflow(self) -> Overflow:
+        """Return what the last step with verdicts found out about its gradients."""
+        verdicts, scale = self.loaded.names["verdicts"], self.loaded.names.get("loss_scale")
+        looked = {update: variable.numpy() for update, variable in verdicts.looked.items()}
+        held = verdicts.withheld()
+        return Overflow(
+            given={update: bool(each.all()) for update, each in looked.items()},
+            committed={op: op not in held for op in verdicts.ops},
+            places={update: int(each.argmin()) for update, each in looked.items() if not each.all()},
+            scale_before=None if scale is None else float(scale.before),
+            scale_after=None if scale is None else float(scale.scale),
+        )
+
+    def parameter_names(self, model: str) -> tuple[str, ...]:
+        """Return the names of the parameters of a model for which gradients are taken."""
+        names = {id(variable): name for name, variable in self.parameters[model]}
+        listed = self.loaded.names[self.loaded.emitted.names.parameters(model)]
+        return tuple(names[id(each)] for each in listed)
 
     def applied(self) -> dict[str, int]:
         """Return how often every optimizer was applied."""

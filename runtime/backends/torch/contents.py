@@ -13,7 +13,7 @@ from torch import nn
 from runtime.backends.torch.library.optimizers import make_slot
 from runtime.backends.torch.trees import copy_array, decode, describe_array, encode, to_array
 from runtime.backends.torch.wrapped import WrappedState
-from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item, window_item
+from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item, scale_item, window_item
 from runtime.holding.naming import name_slots
 from runtime.holding.stored import Stored
 from runtime.state import Array
@@ -67,6 +67,14 @@ class Parted(Protocol):
     """What an optimizer in groups has (emitted modules have classes of their own)."""
 
     parts: Sequence[Any]
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """What a window has that takes no gradients in without a verdict (emitted modules have classes of their own)."""
+
+    counted: Any
+    spoiled: Any
 
 
 def slot_tensors(
@@ -151,7 +159,9 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     """Return what a window holds; None where it is empty."""
     if not window.totals:
         return None
-    return {"rows": window.rows, "totals": encode(dict(zip(names, window.totals, strict=True)))}
+    guarded = {"spoiled": bool(window.spoiled)} if isinstance(window, Guarded) else {}
+    rows = int(window.counted) if isinstance(window, Guarded) else window.rows
+    return {"rows": rows, **guarded, "totals": encode(dict(zip(names, window.totals, strict=True)))}
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
@@ -159,6 +169,25 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None else tree
     found = [decode(held["totals"][name], each.device) for name, each in named.items() if name in held["totals"]]
     window.totals, window.rows = found, held["rows"]
+    if isinstance(window, Guarded):
+        window.counted, window.spoiled = held["rows"], held.get("spoiled", False)
+
+
+def scale_items(scale: Any) -> Iterator[Item]:
+    """Yield the loss scale of a step, where there is one."""
+    if scale is not None:
+        yield scale_item(partial(_read_scale, scale), partial(_write_scale, scale), scale.initial)
+
+
+def _read_scale(scale: Any) -> Any:
+    """Return a loss scale, and how many steps in a row were finite, or not."""
+    return {"scale": scale.scale, "good": scale.good, "skips": scale.skips}
+
+
+def _write_scale(scale: Any, tree: Any) -> None:
+    """Set a loss scale; a fixed one is what the spec says."""
+    scale.scale = scale.initial if scale.is_fixed else tree["scale"]
+    scale.before, scale.good, scale.skips = scale.scale, tree["good"], tree["skips"]
 
 
 def _read_metric(metric: Any) -> Any:

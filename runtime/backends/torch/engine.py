@@ -21,6 +21,7 @@ from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.state import read_state, restore_state
 from runtime.building.engine import ModuleEngine
 from runtime.holding.naming import name_slots
+from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
 
@@ -83,6 +84,14 @@ class TorchEngine(ModuleEngine[Module]):
                 outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
         self.count(mode)
         return outputs
+
+    def overflow(self) -> Overflow:
+        """Return what the last step with verdicts found out about its gradients."""
+        return self.module.overflow()
+
+    def parameter_names(self, model: str) -> tuple[str, ...]:
+        """Return the names of the parameters of a model for which gradients are taken."""
+        return self.module.parameter_names(model)
 
     def state(self) -> State:
         """Return everything that training changes, copied to the host."""

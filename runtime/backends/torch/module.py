@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
+
 from compiler.program import OptimizerDecl
 from runtime.backends.torch.contents import (
     StoredState,
     StoredTensor,
     extra_items,
     metric_items,
+    scale_items,
     set_applied,
     slot_tensors,
     window_items,
@@ -24,6 +27,7 @@ from runtime.backends.torch.optimizer import TorchOptimizer
 from runtime.backends.torch.wrapped import WrappedState
 from runtime.holding.contents import Contents, applied_item, clock_items
 from runtime.holding.naming import find_names, name_slots, name_tensors
+from runtime.overflow import Overflow
 from runtime.support.clocks import Clock
 
 
@@ -73,6 +77,7 @@ class Module:
         tensors = dict(name_tensors(named))
         items = [*clock_items(modes, self.clock, self.gates), *extra_items(models)]
         items.extend(item for mode in modes for item in metric_items(mode.mode, self.metrics(mode.mode)))
+        items.extend(scale_items(self.loaded.names.get("loss_scale")))
         items.extend(window_items(self.loaded.names.get("WINDOWS", {}), self.names()))
         for decl in self.loaded.program.optimizers:
             optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
@@ -84,6 +89,22 @@ class Module:
         stored = {name: StoredTensor(each) for name, each in tensors.items()}
         held = {f"state.{name}": StoredState(self.states, name) for name in self.states}
         return Contents(tensors={**stored, **held}, items=tuple(items))
+
+    def overflow(self) -> Overflow:
+        """Return what the last step with verdicts found out about its gradients."""
+        verdicts, scale = self.loaded.names["verdicts"], self.loaded.names.get("loss_scale")
+        return Overflow(
+            given=dict(verdicts.given),
+            committed=dict(verdicts.committed),
+            places={update: _find_place(gradients) for update, gradients in verdicts.judged.items()},
+            scale_before=None if scale is None else scale.before,
+            scale_after=None if scale is None else scale.scale,
+        )
+
+    def parameter_names(self, model: str) -> tuple[str, ...]:
+        """Return the names of the parameters of a model for which gradients are taken."""
+        names, listed = self.names(), self.loaded.names[self.loaded.emitted.names.parameters(model)]
+        return tuple(names[id(each)].partition(".")[2] for each in listed)
 
     def names(self) -> dict[int, str]:
         """Return the name of every parameter, by its id."""
@@ -116,6 +137,11 @@ class Module:
 def _find_names(loaded: Loaded) -> dict[int, str]:
     """Return the name of every parameter, by its id."""
     return find_names({name: model.named_parameters() for name, model in loaded.names["MODELS"].items()})
+
+
+def _find_place(gradients: tuple[Any, ...]) -> int:
+    """Return the place of the first gradient that is not finite."""
+    return next(at for at, each in enumerate(gradients) if each is not None and not bool(torch.isfinite(each).all()))
 
 
 def _applied(optimizer: Any) -> int:

@@ -26,6 +26,7 @@ class LossScale:
         is_fixed: bool = False,
         most_skips: int | None = None,
     ) -> None:
+        self.initial = initial
         self.scale, self.before = (tf.Variable(initial, False, dtype=tf.float32) for _ in range(2))
         self.growth_steps, self.growth_factor, self.backoff_factor = growth_steps, growth_factor, backoff_factor
         self.min_scale, self.is_fixed, self.most_skips = min_scale, is_fixed, most_skips

@@ -28,7 +28,7 @@ class LossScale:
         is_fixed: bool = False,
         most_skips: int | None = None,
     ) -> None:
-        self.scale = self.before = in_float32(initial)
+        self.initial = self.scale = self.before = in_float32(initial)
         self.growth_steps, self.growth_factor, self.backoff_factor = growth_steps, growth_factor, backoff_factor
         self.min_scale, self.is_fixed, self.most_skips = min_scale, is_fixed, most_skips
         self.good = self.skips = 0  # steps in a row with finite gradients, and without

@@ -51,7 +51,7 @@ class GuardedWindow(Window):
             commits = torch.ones((), dtype=torch.bool, device=gradients[0].device)
         super().add([torch.where(commits, gradient, 0) for gradient in gradients], rows)
         self.counted = self.counted + torch.where(commits, rows, 0)
-        self.spoiled = self.spoiled | ~commits
+        self.spoiled = ~commits | self.spoiled
 
     def is_filled(self) -> torch.Tensor:
         """Return whether there is something to take: the device's verdict."""
