@@ -16,6 +16,7 @@ from compiler.checks.availability import check_backend
 from compiler.checks.context import Scene
 from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.order import find_unordered_problems
+from compiler.checks.overflow import check_skip_scope
 from compiler.checks.terms import check_terms, find_idle
 from compiler.clocks import enumerate_patterns, keep_firing, sort_gates
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
@@ -226,9 +227,9 @@ class _Compilation:
         spec = self.context.spec
         first, rest = ANALYSES[:2], ANALYSES[2:]
         graph = run_passes(graph, first, self.context, self.hook)
-        unordered = tuple(find_unordered_problems(spec, graph))
-        self.report(unordered)
-        if unordered:
+        contradictions = (*find_unordered_problems(spec, graph), *check_skip_scope(spec, graph))
+        self.report(contradictions)
+        if contradictions:
             return None
         for check in GRAPH_CHECKS:
             self.report(check(spec, graph))

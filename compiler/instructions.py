@@ -10,6 +10,8 @@ from compiler.operands import Argument, CellVersion, FunctionRef, Operand, Sched
 from compiler.penalty import Penalty
 from compiler.projection import Projection
 
+Guard: TypeAlias = Literal["none", "drop", "window"]
+"""What a gradient set that is not committed costs a window: nothing, itself, or all of it."""
 Commit: TypeAlias = tuple[tuple[str, ...], ...]
 """Under which verdicts a write takes place: all of one of these; none at all: always."""
 
@@ -154,8 +156,7 @@ class Gather(InstructionBase):
     models: tuple[str, ...]
     gradients: str
     reduce: Literal["mean", "sum", "steps"]
-    guard: Literal["none", "drop", "window"] = "none"
-    """What a set that is not committed costs: itself, or the whole window."""
+    guard: Guard = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

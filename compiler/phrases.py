@@ -58,17 +58,10 @@ def describe(instruction: Instruction) -> str:
             return f"{instruction.output} = {name}({used}{_options(instruction.options)})"
         case Apply():
             return _describe_step(instruction)
-        case Judge():
-            return f"{instruction.output} = all of {', '.join(instruction.gradients)} finite"
-        case Settle():
-            scale = "loss scale <- by " if instruction.scaled else ""
-            return f"{scale}{', '.join(instruction.verdicts)}"
-        case Gather():
-            counted = " for every row" if instruction.reduce == "mean" else ""
-            return f"{instruction.window} window <- + {instruction.gradients}{counted}"
-        case Collect():
-            outputs = (instruction.output, instruction.filled) if instruction.filled else (instruction.output,)
-            return f"{', '.join(outputs)} = all of {instruction.window} window"
+        case Judge() | Settle():
+            return _describe_verdict(instruction)
+        case Gather() | Collect():
+            return _describe_window(instruction)
         case Blend():
             return (
                 f"{instruction.target} <- lerp({instruction.target}, {instruction.source}, {_taken(instruction.decay)})"
@@ -82,6 +75,23 @@ def describe(instruction: Instruction) -> str:
             return ", ".join(instruction.values)
         case _:
             assert_never(instruction)
+
+
+def _describe_window(instruction: Gather | Collect) -> str:
+    """Return what is added to a window, or taken out of it."""
+    if isinstance(instruction, Collect):
+        outputs = (instruction.output, instruction.filled) if instruction.filled else (instruction.output,)
+        return f"{', '.join(outputs)} = all of {instruction.window} window"
+    counted = " for every row" if instruction.reduce == "mean" else ""
+    return f"{instruction.window} window <- + {instruction.gradients}{counted}"
+
+
+def _describe_verdict(instruction: Judge | Settle) -> str:
+    """Return what is looked at, or what the loss scale follows."""
+    if isinstance(instruction, Judge):
+        return f"{instruction.output} = all of {', '.join(instruction.gradients)} finite"
+    scale = "loss scale <- by " if instruction.scaled else ""
+    return f"{scale}{', '.join(instruction.verdicts)}"
 
 
 def _describe_evaluation(instruction: Evaluate) -> str:

@@ -120,18 +120,10 @@ def _export_details(instruction: Instruction) -> Object:
             function, penalties = instruction.function.name, [tell_penalty(each) for each in instruction.penalties]
             used: Object = {"function": function, "inputs": list(instruction.inputs), "penalties": [*penalties]}
             return {**used, "outputs": [instruction.output]}
-        case Gather():
-            added: Object = {"window": instruction.window, "inputs": [instruction.gradients]}
-            return {**added, "reduce": instruction.reduce, "guard": instruction.guard}
-        case Collect():
-            filled = [instruction.filled] if instruction.filled else []
-            return {"window": instruction.window, "outputs": [instruction.output, *filled]}
-        case Judge():
-            return {"inputs": list(instruction.gradients), "outputs": [instruction.output]}
-        case Settle():
-            held: list[Json] = [{"op": op, "commits": _export_commit(commit)} for op, commit in instruction.held]
-            ended: Object = {"inputs": list(instruction.verdicts), "held": held, "scaled": instruction.scaled}
-            return {**ended, "fatal": [op for op, _ in instruction.fatal]}
+        case Gather() | Collect():
+            return _export_window(instruction)
+        case Judge() | Settle():
+            return _export_verdict(instruction)
         case Apply():
             return _export_apply(instruction)
         case Blend():
@@ -147,6 +139,24 @@ def _export_details(instruction: Instruction) -> Object:
             return {"values": list(instruction.values)}
         case _:
             assert_never(instruction)
+
+
+def _export_window(instruction: Gather | Collect) -> Object:
+    """Return the fields of what is added to a window, or taken out of it."""
+    if isinstance(instruction, Collect):
+        filled = [instruction.filled] if instruction.filled else []
+        return {"window": instruction.window, "outputs": [instruction.output, *filled]}
+    added: Object = {"window": instruction.window, "inputs": [instruction.gradients]}
+    return {**added, "reduce": instruction.reduce, "guard": instruction.guard}
+
+
+def _export_verdict(instruction: Judge | Settle) -> Object:
+    """Return the fields of a verdict, or of the end of a step with some."""
+    if isinstance(instruction, Judge):
+        return {"inputs": list(instruction.gradients), "outputs": [instruction.output]}
+    held: list[Json] = [{"op": op, "commits": _export_commit(commit)} for op, commit in instruction.held]
+    ended: Object = {"inputs": list(instruction.verdicts), "held": held, "scaled": instruction.scaled}
+    return {**ended, "fatal": [op for op, _ in instruction.fatal]}
 
 
 def _export_forward(instruction: Forward) -> Object:

@@ -11,8 +11,8 @@ from typing import Literal
 
 from compiler.cells import window_of
 from compiler.gathering import are_sums
-from compiler.instructions import Collect, Gather, Transform
-from compiler.ir import Node, Read, Use, Write
+from compiler.instructions import Collect, Gather, Guard, Transform
+from compiler.ir import Node, Overflow, Read, Use, Write
 from compiler.ops.context import Lowering
 from compiler.ops.evaluate import lower_call
 from compiler.ops.transform import lower_transform
@@ -30,8 +30,8 @@ class Windows:
         self.nodes: list[Node] = []
         self.found: dict[str, str] = {}
         """The set that stands for each of the step's."""
-        self.overflow = find_overflow(op, context.spec)
-        self.guard = guard_of(op, name in context.judged, self.overflow)
+        self.overflow: Overflow = find_overflow(op, context.spec)
+        self.guard: Guard = guard_of(op, name in context.judged, self.overflow)
         self.filled: list[str] = []
         """The verdicts whether its windows have something to give, where their sets are judged."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Literal
 
 from compiler.cells import window_of
-from compiler.instructions import Judge
+from compiler.instructions import Guard, Judge
 from compiler.ir import TOGETHER, Node, Overflow, Use
 from compiler.ops.context import Lowering
 from compiler.program import Mode
@@ -78,7 +77,7 @@ def _find_sources(sets: tuple[str, ...], context: Lowering) -> Iterator[str]:
             yield value
 
 
-def guard_of(op: UpdateOp, judged: bool, overflow: Overflow) -> Literal["none", "drop", "window"]:
+def guard_of(op: UpdateOp, judged: bool, overflow: Overflow) -> Guard:
     """Return what gradients that are not committed cost the window of an update."""
     if not judged or overflow == "apply" or op.accumulate is None:
         return "none"

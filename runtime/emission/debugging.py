@@ -79,8 +79,12 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
     """Yield the check of what an instruction made or wrote."""
     op = syntax.constant(instruction.op)
     match instruction:
+        case Transform() | Collect() if not scope.judged.isdisjoint(find_definitions(instruction)):
+            return  # a verdict is for gradients that are not finite
         case Forward() | Evaluate() | Random() | Schedule() | Transform():
             yield _defined(instruction, scope)
+        case Gradient() if not scope.judged.isdisjoint(find_definitions(instruction)):
+            return
         case Gradient():
             made = _values(find_definitions(instruction), scope)
             models = instruction.models

@@ -32,6 +32,8 @@ class Scope:
     mode: str
     tapes: Mapping[int, str] = field(default_factory=dict[int, str])
     """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
+    judged: frozenset[str] = frozenset()
+    """Gradient sets, and what is made of them, over which there is a verdict."""
     floating: frozenset[str] = frozenset()
     """The values that are known to be floating, of the type of the step; where nothing is known, few."""
 

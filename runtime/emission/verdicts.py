@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from functools import reduce
 
-from compiler.instructions import Commit, Judge, Settle
-from compiler.program import LossScaleDecl, Program
+from compiler.instructions import Collect, Commit, Judge, Settle, Transform
+from compiler.program import Function, LossScaleDecl, Program
 from runtime.effects import find_functions, find_judged
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft, Global
@@ -107,6 +107,20 @@ def hold_lines(draft: Draft) -> Iterator[Line]:
         test = ast.Compare(left=syntax.name("mode"), ops=[operator], comparators=[listed])
         held = ast.IfExp(test=test, body=held, orelse=syntax.call("frozenset"))
     yield Line(statement=syntax.perform(syntax.call("gates.hold", held)), comment="nothing counts it")
+
+
+def find_tainted(function: Function) -> frozenset[str]:
+    """Return the gradient sets of a function over which there is a verdict, and what is made of them."""
+    judged = {value for each in function.instructions if isinstance(each, Judge) for value in each.gradients}
+    for instruction in function.instructions:
+        match instruction:
+            case Transform(inputs=inputs, output=output) if not judged.isdisjoint(inputs):
+                judged.add(output)
+            case Collect(filled=filled, output=output) if filled:
+                judged.add(output)
+            case _:
+                pass
+    return frozenset(judged)
 
 
 def _has_held(instructions: tuple[object, ...]) -> bool:

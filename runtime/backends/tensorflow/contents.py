@@ -58,6 +58,7 @@ class Guarded(Protocol):
     """What a window has that takes no gradients in without a verdict (emitted modules have classes of their own)."""
 
     spoiled: Any
+    totals: Any
 
 
 def kept_slots(cell: str, optimizer: Any, names: Mapping[int, str], applied: int) -> Iterator[tuple[str, tf.Variable]]:

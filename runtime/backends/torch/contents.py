@@ -75,6 +75,7 @@ class Guarded(Protocol):
 
     counted: Any
     spoiled: Any
+    totals: Any
 
 
 def slot_tensors(

@@ -26,6 +26,7 @@ from runtime.emission.needs import find_needs
 from runtime.emission.profiling import in_range
 from runtime.emission.scope import Scope, line_of, parameter_list
 from runtime.emission.text import Block, Code, Line
+from runtime.emission.verdicts import find_tainted
 
 ONLY = "tape"
 """The name of a tape that is the only one in its function."""
@@ -78,6 +79,7 @@ class _Writer:
             differentiated=find_differentiated(draft.program),
             switches={},
             mode=function.mode,
+            judged=find_tainted(function),
             floating=find_floating(function, draft.program),
             tapes={id(function.instructions[at]): called[tape] for tape in tapes for at in tape.gradients},
         )

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from runtime.backends.tensorflow.library.dtypes import typed
+
 
 class LossScale:
     """A factor that keeps small gradients from vanishing where models compute in float16.
@@ -27,10 +29,10 @@ class LossScale:
         most_skips: int | None = None,
     ) -> None:
         self.initial = initial
-        self.scale, self.before = (tf.Variable(initial, False, dtype=tf.float32) for _ in range(2))
+        self.scale, self.before = (tf.Variable(typed(initial, tf.float32), trainable=False) for _ in range(2))
         self.growth_steps, self.growth_factor, self.backoff_factor = growth_steps, growth_factor, backoff_factor
         self.min_scale, self.is_fixed, self.most_skips = min_scale, is_fixed, most_skips
-        self.good, self.skips = (tf.Variable(0, False, dtype=tf.int64) for _ in range(2))
+        self.good, self.skips = (tf.Variable(tf.zeros((), tf.int64), trainable=False) for _ in range(2))
 
     def seed(self, loss: tf.Tensor) -> tf.Tensor:
         """Return what the gradient of a loss starts with: the scale in place of 1."""
@@ -59,12 +61,12 @@ class LossScale:
         is_due = good >= self.growth_steps
         rising = tf.where(is_due & tf.math.is_finite(grown), grown, scale)
         self.scale.assign(tf.where(finite, rising, tf.maximum(scale * self.backoff_factor, self.min_scale)))
-        self.good.assign(tf.where(finite & ~is_due, good, tf.zeros((), tf.int64)))
+        self.good.assign(tf.where(finite & tf.logical_not(is_due), good, tf.zeros((), tf.int64)))
 
     def check(self) -> None:
         """Raise NotFinite where too many steps in a row had gradients that are not finite."""
         if self.most_skips is not None and int(self.skips) > self.most_skips:
-            raise NotFinite("GS275", "", f"{int(self.skips)} steps in a row had gradients that are not finite")
+            raise NotFinite("GS281", "", f"{int(self.skips)} steps in a row had gradients that are not finite")
 
 
 class NotFinite(ArithmeticError):

@@ -39,14 +39,9 @@ class Verdicts:
     def require(self, update: str) -> None:
         """Raise NotFinite where the gradients of an update were not finite."""
         if not self.looked[update].numpy().all():
-            raise NotFinite("GS274", update, f"the gradients of '{update}' are not finite")
+            raise NotFinite("GS280", update, f"the gradients of '{update}' are not finite")
 
 
 def when(commits: tf.Tensor, write: Callable[[], object]) -> None:
     """Make a write where it is committed; else everything stays as it is."""
-
-    def make() -> tf.Tensor:
-        write()
-        return tf.constant(True)
-
-    tf.cond(commits, make, lambda: tf.constant(False))
+    tf.cond(commits, lambda: (write(), tf.constant(True))[1], lambda: tf.constant(False))

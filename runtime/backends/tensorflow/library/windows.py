@@ -45,18 +45,18 @@ class GuardedWindow(Window):
     def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_whole: bool = False) -> None:
         super().__init__(parameters, is_mean)
         self.is_whole = is_whole
-        self.spoiled = tf.Variable(False, False, name="window/spoiled")
+        self.spoiled = tf.Variable(tf.zeros((), tf.bool), trainable=False, name="window/spoiled")
 
     def add(self, gradients: Sequence[tf.Tensor], rows: Any = 1, commits: tf.Tensor | None = None) -> None:
         """Add gradients where they are committed, each as often as it has rows."""
         commits = tf.constant(True) if commits is None else commits
         kept = [tf.where(commits, gradient, tf.zeros_like(gradient)) for gradient in gradients]
         super().add(kept, tf.where(commits, tf.cast(rows, tf.int64), tf.zeros((), tf.int64)))
-        self.spoiled.assign(self.spoiled | ~commits)
+        self.spoiled.assign(tf.logical_not(commits) | self.spoiled)
 
     def is_filled(self) -> tf.Tensor:
         """Return whether there is something to take."""
-        return ~self.spoiled.read_value() if self.is_whole else self.rows > 0
+        return tf.logical_not(self.spoiled) if self.is_whole else self.rows > 0
 
     def take(self) -> tuple[tf.Tensor, ...]:
         """Return the mean over the rows that were taken in, or the sum, and begin anew."""

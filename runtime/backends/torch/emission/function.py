@@ -31,6 +31,7 @@ from runtime.emission.lowering import lower
 from runtime.emission.profiling import in_range
 from runtime.emission.scope import Lowered, Scope, line_of
 from runtime.emission.text import Block, Code, Line
+from runtime.emission.verdicts import find_tainted
 
 LEAF = "a gradient is taken with respect to it"
 
@@ -46,6 +47,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         differentiated=find_differentiated(program),
         switches=find_switches(function),
         mode=function.mode,
+        judged=find_tainted(function),
     )
     instructions = tuple(gather_releases(function.instructions))
     reading = find_reading(instructions, program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from compiler.instructions import Apply, Assign, Blend, Collect, Instruction, Judge, Settle, Store
 from compiler.program import Program
@@ -16,7 +17,8 @@ from runtime.emission.writes import written_lists
 
 COMMITTED = "committed"
 """The variable that says, by op, what takes place."""
-Conditional = Apply | Blend | Assign
+Conditional: TypeAlias = Apply | Blend | Assign
+"""What changes tensors in place; a state is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, readin
     if isinstance(instruction, Store) and instruction.commits:
         first, *rest = lowered.code
         return replace(lowered, code=(_chosen(instruction, first, scope), *rest))
-    if not _is_conditional(instruction):
+    if not isinstance(instruction, Conditional) or not instruction.commits:
         return lowered
     header = line_of(instruction, _condition(instruction, scope, reading))
     return replace(lowered, code=(*asking, Block(header=header, body=lowered.code)))
@@ -109,7 +111,7 @@ def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
     yield Line(statement=statement, comment="waits for the device, once")
 
 
-def _condition(instruction: Instruction, scope: Scope, reading: Reading) -> ast.stmt:
+def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> ast.stmt:
     """Return the statement under which a write stands."""
     commits = commit_value(instruction.commits, scope)
     if id(instruction) in reading.known:

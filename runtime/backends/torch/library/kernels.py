@@ -271,6 +271,11 @@ def write_statistics(buffers: tuple[torch.Tensor, ...], values: Sequence[torch.T
             buffer.copy_(value)
 
 
+def foreach_divide(tensors: TensorList, number: float) -> tuple[torch.Tensor, ...]:
+    """Return every tensor divided by a number."""
+    return tuple(torch._foreach_div(tensors, number))
+
+
 def are_finite(tensors: TensorList, are_new: bool) -> torch.Tensor:
     """Return whether all elements of all tensors are finite, without waiting for the device.
 

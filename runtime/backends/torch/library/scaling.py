@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from runtime.backends.torch.library.kernels import foreach_divide
+
 FLOAT32_MAX = 3.4028234663852886e38
 
 
@@ -45,9 +47,10 @@ class LossScale:
 
     def unscale(self, gradients: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
         """Return gradients divided by the scale, as new tensors; what is absent stays absent."""
-        if any(gradient is None for gradient in gradients):
+        present = [each for each in gradients if each is not None]
+        if len(present) < len(gradients):
             return tuple(None if each is None else each / self.scale for each in gradients)
-        return tuple(torch._foreach_div(gradients, self.scale))
+        return foreach_divide(present, self.scale)
 
     def update(self, finite: bool) -> None:
         """Let the scale follow a step whose gradients were all finite, or not."""
@@ -66,7 +69,7 @@ class LossScale:
     def check(self) -> None:
         """Raise NotFinite where too many steps in a row had gradients that are not finite."""
         if self.most_skips is not None and self.skips > self.most_skips:
-            raise NotFinite("GS275", "", f"{self.skips} steps in a row had gradients that are not finite")
+            raise NotFinite("GS281", "", f"{self.skips} steps in a row had gradients that are not finite")
 
 
 class NotFinite(ArithmeticError):

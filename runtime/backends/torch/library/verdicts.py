@@ -64,7 +64,7 @@ class Verdicts:
     def require(self, update: str) -> None:
         """Raise NotFinite where the gradients of an update were not finite."""
         if not self.given.get(update, True):
-            raise NotFinite("GS274", update, f"the gradients of '{update}' are not finite")
+            raise NotFinite("GS280", update, f"the gradients of '{update}' are not finite")
 
 
 class Held:
