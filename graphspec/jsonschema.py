@@ -112,8 +112,6 @@ def _finish(name: str, definition: Json) -> Json:
         cleaned = _add_functions(cleaned, _FAMILIES[name])
     if name == "ModelSpec":
         cast("dict[str, Json]", cleaned["properties"])["layers"]["minItems"] = 1
-    if name == "LossOp":
-        cast("Json", cleaned["properties"]).pop("every")
     if name == "DataSource":
         cleaned = _add_class(cleaned)
     if name in _CHOICES:

@@ -86,6 +86,14 @@ def find_functions(program: Program) -> tuple[Function, ...]:
     return tuple(function for mode in program.modes for function in mode.functions)
 
 
+def find_training_modes(program: Program) -> frozenset[str]:
+    """Return the modes in which an update is applied."""
+    pairs = (
+        (mode.mode, each) for mode in program.modes for function in mode.functions for each in function.instructions
+    )
+    return frozenset(mode for mode, each in pairs if isinstance(each, Apply))
+
+
 def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
     """Return the inputs a function needs: those it reads, and those whose free sizes a draw takes."""
     used = {name for instruction in function.instructions for name in find_uses(instruction)}

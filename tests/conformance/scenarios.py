@@ -13,7 +13,7 @@ from tests.conformance.programs import actor_critic, byol, cyclegan, gan, one_lo
 from tests.conformance.scenario import ROWS, MakeModels, Scenario
 
 ROOT = Path(__file__).parents[2]
-DIGITS = {"label": 10, "few_label": 10}
+WHOLE = {"label": 10, "few_label": 10, "before": 28, "after_it": 28}
 CODE = {
     "byol": ("views",),
     "custom": ("zoo", "keras_zoo"),
@@ -38,7 +38,7 @@ def examples() -> tuple[Scenario, ...]:
             name=path.stem,
             source=path,
             allow=CODE.get(path.stem, ()),
-            classes=DIGITS,
+            classes=WHOLE,
             names=KERAS_ZOO if path.stem == "custom" else {},
             rows=24 if path.stem == "byol" else ROWS,
         )

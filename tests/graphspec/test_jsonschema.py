@@ -47,6 +47,7 @@ def test_every_example_is_valid(path):
     [
         "a: {forward: other, inputs: {p: x}, outputs: [mu, {h: {tap: l}}], train: false, mode: '!eval'}",
         "a: {call: mul, inputs: [x, 0.5], after: fit, every: fit, start: 10 steps}",
+        "a: {loss: mse, inputs: [x, x], every: 2, lazy: none}",
         "a: {random: uniform, shape: [batch, 3], args: {low: -1}}",
         "a: {loss: {torch: my:fn}, inputs: [x, y], reduction: sum, weight: 2}",
         "a: {gradient: err, wrt: [net, x], outputs: [p, q]}",
@@ -92,7 +93,6 @@ def test_models_that_load_are_valid(small, line):
         "a: {ema: net, decay: 1.5}",
         "a: {loss: no_such_loss, inputs: [x, x]}",
         "a: {loss: mse, inputs: [x]}",
-        "a: {loss: mse, inputs: [x, x], every: 2}",
         "a: {call: clip, inputs: x, args: {mn: 1}}",
         "a: {call: one_hot, inputs: y}",
         "a: {random: normal}",

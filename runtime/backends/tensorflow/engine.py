@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import final
 
 import numpy as np
@@ -17,8 +18,10 @@ from runtime.backends.tensorflow import tensors
 from runtime.backends.tensorflow.execution import Loaded, call_checked
 from runtime.backends.tensorflow.exporting import ProgramPacker, pack_model
 from runtime.backends.tensorflow.module import Module
+from runtime.backends.tensorflow.naming import flagged
 from runtime.backends.tensorflow.setting import Setting
 from runtime.building.engine import ModuleEngine
+from runtime.building.flags import Flags
 from runtime.holding.state import read_state, restore_state
 from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram
@@ -36,6 +39,7 @@ class TensorFlowEngine(ModuleEngine[Module]):
     dtype: tf.DType
     module: Module
     counts: bool
+    flags: Flags
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting) -> TensorFlowEngine:
@@ -47,6 +51,7 @@ class TensorFlowEngine(ModuleEngine[Module]):
             dtype=setting.dtype,
             module=Module.of(loaded),
             counts="clock" not in loaded.names,
+            flags=Flags.of(loaded.program, spec, _find_variables(loaded), attrgetter("trainable")),
         )
 
     def fingerprint(self, value: object) -> object:
@@ -70,6 +75,7 @@ class TensorFlowEngine(ModuleEngine[Module]):
 
     def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
+        self.flags.check(mode)
         outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
         self.count(mode)
         return outputs
@@ -112,3 +118,13 @@ class TensorFlowEngine(ModuleEngine[Module]):
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
         """Return a copy of a tensor on the host."""
         return tensors.to_numpy(value)
+
+
+def _find_variables(loaded: Loaded) -> dict[tuple[str, str], object]:
+    """Return the variables of the user's own models that are trained, where a flag of theirs can be set."""
+    models = {
+        each.name: loaded.names["MODELS"][each.name]
+        for each in loaded.program.models
+        if each.trained and each.kind == "class"
+    }
+    return {(name, key): each for name, model in models.items() for key, each in flagged(model)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 
-from runtime.backends.tensorflow.library.modules import named_buffers, named_parameters
+from runtime.backends.tensorflow.library.modules import KerasVariable, named_buffers, named_parameters, walk
 
 
 @runtime_checkable
@@ -20,6 +21,12 @@ class Naming(Protocol):
     def named_buffers(self) -> dict[str, tf.Variable]:
         """Return the rest."""
         ...
+
+
+def flagged(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the variables of Keras in a model by name: theirs alone can be told later whether they are trained."""
+    if not isinstance(model, Naming):
+        yield from ((path, part) for path, part in walk(model, "", set()) if isinstance(part, KerasVariable))
 
 
 def parameters(model: Any) -> dict[str, tf.Variable]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, final
 
 import numpy as np
@@ -20,6 +21,7 @@ from runtime.backends.torch.module import Module
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.state import read_state, restore_state
 from runtime.building.engine import ModuleEngine
+from runtime.building.flags import Flags
 from runtime.holding.naming import name_slots
 from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram
@@ -40,6 +42,7 @@ class TorchEngine(ModuleEngine[Module]):
     late_check: Check | None
     module: Module
     counts: bool
+    flags: Flags
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting, late_check: Check | None) -> TorchEngine:
@@ -52,6 +55,7 @@ class TorchEngine(ModuleEngine[Module]):
             late_check=late_check,
             module=Module.of(loaded),
             counts="clock" not in loaded.names,
+            flags=Flags.of(loaded.program, spec, _find_parameters(loaded), attrgetter("requires_grad")),
         )
 
     def fingerprint(self, value: object) -> object:
@@ -77,6 +81,7 @@ class TorchEngine(ModuleEngine[Module]):
 
     def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
+        self.flags.check(mode)
         if torch.is_grad_enabled():
             outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
         else:
@@ -146,3 +151,13 @@ def _slots(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterator[tupl
         for name, value in zip(named, values, strict=True):
             if isinstance(value, torch.Tensor):
                 yield f"optimizers.{cell}.{slot}.{name}", value
+
+
+def _find_parameters(loaded: Loaded) -> dict[tuple[str, str], object]:
+    """Return the parameters of the user's own models that are trained."""
+    models = {
+        each.name: loaded.names["MODELS"][each.name]
+        for each in loaded.program.models
+        if each.trained and each.kind == "class"
+    }
+    return {(name, key): each for name, model in models.items() for key, each in model.named_parameters()}
