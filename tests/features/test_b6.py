@@ -1,4 +1,4 @@
-"""A checkpoint fits with and without a loss scale: what both have goes on, and a new scale begins where it is told to."""
+"""A checkpoint fits with and without a loss scale: what both have goes on, a new scale begins as the spec says."""
 
 from __future__ import annotations
 

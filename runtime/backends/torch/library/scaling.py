@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,4 +85,4 @@ class NotFinite(ArithmeticError):
 
 def in_float32(number: float) -> float:
     """Return a number as float32 holds it: every backend has the same scale."""
-    return torch.tensor(number, dtype=torch.float32).item()
+    return struct.unpack("f", struct.pack("f", number))[0]
