@@ -118,8 +118,8 @@ class Gate:
     ``clock == "steps"``: at ``start``, ``start + every``, ... up to ``until`` (1-based, inclusive; without ``start``
     at ``every``, ``2 * every``, ...). ``clock == "writes"``: counts the steps in which every group of ``follows`` has
     an op that fired, within ``start`` and ``until`` (step numbers) and of ``datasets``, and fires at every
-    ``every``-th of them; with a ``start`` at the first counted one and then at every ``every``-th. ``clock == "averaged"``: from the first time on
-    that the op fired in a mode in which it has another gate.
+    ``every``-th of them; with a ``start`` at the first counted one and then at every ``every``-th. ``clock ==
+    "averaged"``: from the first time on that the op fired in a mode in which it has another gate.
     """
 
     op: str

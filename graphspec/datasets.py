@@ -59,8 +59,9 @@ def find_places(ops: Mapping[str, Op], datasets: tuple[str, ...]) -> Mapping[str
     return found
 
 
-def find_inputs(spec: GraphSpec, dataset: str) -> tuple[str, ...]:
-    """Return the inputs that a training set must give: those that no op reads, or some op that runs on it."""
+def find_inputs(spec: GraphSpec, dataset: str | None) -> tuple[str, ...]:
+    """Return the inputs that batches of a data set must have: those that no op reads, or some op that runs on it."""
+    dataset = dataset or UNNAMED
     places = find_places(spec.ops, find_datasets(spec))
     readers: dict[str, list[str]] = {name: [] for name in spec.inputs}
     for name, op in spec.ops.items():
