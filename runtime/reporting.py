@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from compiler import Plan
 from compiler.cells import window_of
 from compiler.instructions import Apply
-from compiler.program import Gate, ModeProgram
+from compiler.program import Function, Gate, ModeProgram
 from graphspec.ops import UpdateOp
 from runtime.effects import find_functions
 from runtime.optimizer import Optimizer
@@ -27,9 +27,9 @@ class Reporter:
         program = self.plan.program.mode(mode)
         told = dataset or ""
         functions = (each for each in program.functions if told in (each.datasets or (told,)))
-        active = next(each.active for each in functions if frozenset(each.gated) == gated)
-        updates = {name: self._update(name, program, step, gated, active, told) for name in self._find_updates()}
-        return StepReport(step=step, mode=mode, fired=active, updates=updates, dataset=dataset)
+        function = next(each for each in functions if frozenset(each.gated) == gated)
+        updates = {name: self._update(name, program, step, function, told) for name in self._find_updates()}
+        return StepReport(step=step, mode=mode, fired=function.active, updates=updates, dataset=dataset)
 
     def _find_updates(self) -> Iterator[str]:
         """Yield the updates of the spec."""
@@ -40,13 +40,13 @@ class Reporter:
         name: str,
         program: ModeProgram,
         step: int,
-        gated: frozenset[str],
-        active: tuple[str, ...],
+        function: Function,
         dataset: str,
     ) -> UpdateReport:
         """Return the report of one update."""
-        fired, cells = name in active, self._find_optimizers(name)
-        rates = {cell: self.optimizers[cell].used_rate for cell in cells} if fired else {}
+        fired, gated = name in function.active, frozenset(function.gated)
+        cells = _find_optimizers(name, find_functions(self.plan.program))
+        rates = {cell: self.optimizers[cell].used_rate for cell in _find_optimizers(name, (function,))}
         is_here = any(name in each.active for each in program.functions)
         gate = next((each for each in program.gates if each.op == name), None)
         return UpdateReport(
@@ -57,11 +57,12 @@ class Reporter:
             learning_rates={cell: rate for cell, rate in rates.items() if rate is not None},
         )
 
-    def _find_optimizers(self, name: str) -> tuple[str, ...]:
-        """Return the optimizers that an update applies."""
-        instructions = (each for function in find_functions(self.plan.program) for each in function.instructions)
-        applies = (each for each in instructions if isinstance(each, Apply) and each.op == name)
-        return tuple(dict.fromkeys(part.optimizer for each in applies for part in each.parts))
+
+def _find_optimizers(name: str, functions: Iterable[Function]) -> tuple[str, ...]:
+    """Return the optimizers that an update applies in some functions."""
+    instructions = (each for function in functions for each in function.instructions)
+    applies = (each for each in instructions if isinstance(each, Apply) and each.op == name)
+    return tuple(dict.fromkeys(part.optimizer for each in applies for part in each.parts))
 
 
 def _tell(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
