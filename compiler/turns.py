@@ -33,6 +33,7 @@ class Turns:
         """Return the turns of a mode; ``others`` are gates of what is no op."""
         datasets, possible = find_datasets(spec), find_possible(spec, mode)
         places = find_places(spec.ops, datasets)
+        nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
         views = {each: {key: node for key, node in nodes.items() if each in places[node.op]} for each in possible}
         outputs = {each: find_outputs(spec, mode, view) for each, view in views.items()}
         restricted = {
