@@ -148,7 +148,9 @@ def test_what_is_no_list_of_epochs_is_refused(epochs: str, message: str) -> None
 
 def test_epochs_need_a_known_length() -> None:
     text = CHANGING.replace("FIELDS", "step: {update: m, loss: cost}").replace("EPOCHS", "3: adam")
-    with pytest.raises(SpecError, match=r"E-PACE.*the optimizer of 'm' changes at epoch 3.*how many steps an epoch has"):
+    with pytest.raises(
+        SpecError, match=r"E-PACE.*the optimizer of 'm' changes at epoch 3.*how many steps an epoch has"
+    ):
         compile_step(load(text))
 
 

@@ -105,7 +105,9 @@ def test_after_an_op_of_another_set_its_predecessors_still_hold(backend: str) ->
         "small: {call: sum, inputs: own}",
         "seen: {forward: m, after: rest}",
     ]
-    step = build_step(SPEC.replace("FIELDS", "\n  ".join(ops)).replace("outputs: [both", "outputs: [seen, both"), backend)
+    step = build_step(
+        SPEC.replace("FIELDS", "\n  ".join(ops)).replace("outputs: [both", "outputs: [seen, both"), backend
+    )
     assert float(step({"x": X, "b": B}, dataset="two")["seen"][0]) == -1
 
 
