@@ -80,8 +80,7 @@ def compile_step(
     modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
     structure = compilation.find_structure(observed)
     compilation.report(check_dead(spec, compilation.live))
-    compilation.report((*timed.problems, *check_schedules(timed.spec, known), *check_scheduled(timed.spec, known)))
-    compilation.report(check_phases(timed.spec, known))
+    compilation.report((*timed.problems, *_check_pace(timed.spec, known)))
     compilation.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
     compilation.stop_on_errors()
     compilation.report(find_uncalled(spec, compilation.lowered, compilation.models))
@@ -110,6 +109,11 @@ def compile_step(
         pace=known,
         types=structure.types,
     )
+
+
+def _check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
+    """Yield E-PACE for what is counted in a unit that nobody knows the length of."""
+    yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
 
 
 @dataclass(slots=True, kw_only=True)

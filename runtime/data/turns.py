@@ -100,7 +100,9 @@ class TurnFeed:
         """Return the place in all sets."""
         counts: dict[str, Tree] = {"epoch": self.epoch, "index": self.index, "taken": self.taken}
         sets: dict[str, Tree] = {name: feed.state() for name, feed in self.feeds.items()}
-        return {"kind": KIND, **counts, "ended": sorted(self.ended), "sets": sets}
+        ended: list[Tree] = [*sorted(self.ended)]
+        found: dict[str, Tree] = {"kind": KIND, **counts, "ended": ended, "sets": sets}
+        return found
 
     def restore(self, tree: Tree) -> None:
         """Go to a saved place; raises SpecError (GS252) where it is none in these sets."""

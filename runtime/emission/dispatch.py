@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from compiler.program import Function
 from runtime.emission import syntax
@@ -29,7 +29,7 @@ def emit_dispatch(draft: Draft) -> Iterator[Code]:
     yield Block(header=Line(statement=header), body=body, doc=doc)
 
 
-def _start_lines(needs: Needs, dialect: Dialect, told: list[ast.expr]) -> Iterator[Line]:
+def _start_lines(needs: Needs, dialect: Dialect, told: Sequence[ast.expr]) -> Iterator[Line]:
     """Yield the lines that start the step and find out what fires."""
     mode = syntax.name("mode")
     if needs.clock:
@@ -40,7 +40,7 @@ def _start_lines(needs: Needs, dialect: Dialect, told: list[ast.expr]) -> Iterat
         yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *told)))
 
 
-def _call_lines(needs: Needs, dialect: Dialect, told: list[ast.expr]) -> Iterator[Line]:
+def _call_lines(needs: Needs, dialect: Dialect, told: Sequence[ast.expr]) -> Iterator[Line]:
     """Yield the call of the step's function."""
     key = _key([syntax.name("mode"), *told, *([syntax.name("fired")] if needs.gates else [])])
     function = syntax.item(syntax.name("FUNCTIONS"), key)
@@ -56,7 +56,7 @@ def _counted(called: ast.expr) -> Iterator[Line]:
     yield Line(statement=syntax.give(syntax.name("outputs")))
 
 
-def _key(parts: list[ast.expr]) -> ast.expr:
+def _key(parts: Sequence[ast.expr]) -> ast.expr:
     """Return the key of a function: the mode alone, or a tuple."""
     return parts[0] if len(parts) == 1 else syntax.sequence(parts)
 

@@ -125,7 +125,7 @@ def run(execution: Execution, spec: GraphSpec, modes: Sequence[str]) -> list[tup
 
 
 def find_turns(spec: GraphSpec, modes: Sequence[str]) -> list[tuple[str, ...] | tuple[str, str | None]]:
-    """Return the modes of some steps, with the data sets that their batches take turns to be of, where a spec has some."""
+    """Return the modes of some steps; where a spec has data sets, with those that their batches take turns to be of."""
     names = find_datasets(spec)
     turns = zip(modes, cycle(names), strict=False) if names else ()
     told = [(mode, name if mode == "train" else None) for mode, name in turns]
