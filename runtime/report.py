@@ -27,5 +27,7 @@ class StepReport:
     step: int
     mode: str
     fired: tuple[str, ...]
+    dataset: str | None = None
+    """The data set of its batch, where the step was told one."""
     updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False, repr=False)
     """Every update of the spec by name, in the order of the spec; not shown, for it is long."""

@@ -16,8 +16,8 @@ from runtime.emission.patterns import pattern_wishes
 
 FIXED = (
     "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
-    "batch_size", "build", "clock", "copy", "device", "dtype", "end_epoch", "fired", "gates", "given", "made",
-    "make_models", "metric", "mode", "model", "models", "name", "number", "outputs", "random", "seed", "step",
+    "batch_size", "build", "clock", "copy", "dataset", "device", "dtype", "end_epoch", "fired", "gates", "given",
+    "made", "make_models", "metric", "mode", "model", "models", "name", "number", "outputs", "random", "seed", "step",
 )  # fmt: skip
 """Identifiers that every emitted module uses itself."""
 Wish = tuple[str, str, str]

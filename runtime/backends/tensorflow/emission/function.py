@@ -77,6 +77,7 @@ class _Writer:
             differentiated=find_differentiated(draft.program),
             switches={},
             mode=function.mode,
+            function=function,
             floating=find_floating(function, draft.program),
             tapes={id(function.instructions[at]): called[tape] for tape in tapes for at in tape.gradients},
         )

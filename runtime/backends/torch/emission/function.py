@@ -45,6 +45,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         differentiated=find_differentiated(program),
         switches=find_switches(function),
         mode=function.mode,
+        function=function,
     )
     instructions = gather_releases(function.instructions)
     lowered = [in_range(each, instrument(each, _lower(each, scope), function, scope), scope) for each in instructions]
