@@ -30,14 +30,19 @@ class Outputs:
     demanded: tuple[str, ...]
 
 
-def find_gates(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Gate, ...]:
+Restricted = Mapping[str, tuple[str, ...]]
+"""Ops that do not run on every data set of a mode, and on which they do."""
+EVERYWHERE: Restricted = {}
+
+
+def find_gates(spec: GraphSpec, nodes: Mapping[str, Node], restricted: Restricted = EVERYWHERE) -> tuple[Gate, ...]:
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
     gates: dict[str, Gate] = {}
     present = frozenset(node.admission for node in nodes.values())
     pending = [node for node in nodes.values() if node.id == node.op]
     while pending:
         ungated = present - gates.keys()
-        every = (gate for node in pending for gate in _gates(spec, node, nodes, ungated))
+        every = (gate for node in pending for gate in _gates(spec, node, nodes, ungated, restricted))
         found = {gate.op: gate for gate in every if gate.op not in gates}
         if not found:
             break
@@ -45,9 +50,11 @@ def find_gates(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Gate, ...]:
     return tuple(gates.values())
 
 
-def find_live_gates(spec: GraphSpec, nodes: Mapping[str, Node], demanded: tuple[str, ...]) -> tuple[Gate, ...]:
+def find_live_gates(
+    spec: GraphSpec, nodes: Mapping[str, Node], demanded: tuple[str, ...], restricted: Restricted = EVERYWHERE
+) -> tuple[Gate, ...]:
     """Return the gates of ops that fire at all; others would only multiply the functions."""
-    gates = find_gates(spec, nodes)
+    gates = find_gates(spec, nodes, restricted)
     by_op = {gate.op: gate for gate in gates}
     firing = find_firing(nodes, demanded, by_op, frozenset(by_op))
     live = {nodes[name].admission for name in firing}
@@ -139,9 +146,11 @@ def _find_fed(nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozen
     return frozenset(nodes[name].op for name in _reach(writes, nodes, producers))
 
 
-def _gates(spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str]) -> Iterator[Gate]:
+def _gates(
+    spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str], restricted: Restricted
+) -> Iterator[Gate]:
     """Yield the gate of one op, if it has one; of an update that accumulates, that of its gradients and its own."""
-    gate, op = _gate(spec, node, nodes, ungated), spec.ops[node.op]
+    gate, op = _gate(spec, node, nodes, ungated, restricted.get(node.op, ())), spec.ops[node.op]
     if not isinstance(op, UpdateOp) or op.window == 1:
         yield from () if gate is None else (gate,)
         return
@@ -150,20 +159,23 @@ def _gates(spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: froz
     yield Gate(op=node.op, clock="writes", every=op.window, follows=((gathered,),))
 
 
-def _gate(spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str]) -> Gate | None:
-    """Return the gate of one op, given the ops of the mode without a gate so far; None where it fires in every step."""
+def _gate(
+    spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str], datasets: tuple[str, ...]
+) -> Gate | None:
+    """Return the gate of one op, given the ops of the mode without a gate so far; None where it fires in every step.
+
+    A value on demand needs none for its data sets: on others there is nobody to ask for it.
+    """
     op = spec.ops[node.op]
     start, until = _steps(op.start), _steps(op.until)
     follows = _follows(op, node, nodes)
-    if not follows:
-        every = op.every if isinstance(op.every, int) else 1
-        plain = every == 1 and start is None and until is None and not _is_watched(op)
-        return None if plain else Gate(op=node.op, every=every, start=start, until=until)
     every = op.every if isinstance(op.every, int) else 1
-    is_free = all(not ungated.isdisjoint(group) for group in follows)
+    is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.eager)
     if every == 1 and start is None and until is None and is_free and not _is_watched(op):
         return None
-    return Gate(op=node.op, clock="writes", every=every, start=start, until=until, follows=follows)
+    is_counted = bool(follows) or (bool(datasets) and every > 1)
+    gate = Gate(op=node.op, every=every, start=start, until=until, datasets=datasets)
+    return replace(gate, clock="writes", follows=follows) if is_counted else gate
 
 
 def _is_watched(op: Op) -> bool:

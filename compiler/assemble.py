@@ -49,7 +49,12 @@ def assemble(graph: StepGraph, name: str) -> Function:
     returned = tuple(value for value in graph.outputs if value in defined or value in graph.states)
     instructions.append(Emit(op="outputs", reads=tuple(_last_versions(returned, graph)), values=returned))
     return Function(
-        mode=graph.mode, name=name, active=graph.active, gated=graph.gated, instructions=tuple(instructions)
+        mode=graph.mode,
+        name=name,
+        active=graph.active,
+        gated=graph.gated,
+        instructions=tuple(instructions),
+        datasets=graph.datasets,
     )
 
 

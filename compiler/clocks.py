@@ -20,8 +20,10 @@ def sort_gates(gates: Iterable[Gate]) -> tuple[Gate, ...]:
     return tuple(by_op[op] for op in sort(followed))
 
 
-def fire(gates: Sequence[Gate], step: int, counts: Mapping[str, int], always: frozenset[str]) -> frozenset[str]:
-    """Return the gated ops that fire in a step (1-based).
+def fire(
+    gates: Sequence[Gate], step: int, counts: Mapping[str, int], always: frozenset[str], dataset: str = ""
+) -> frozenset[str]:
+    """Return the gated ops that fire in a step (1-based) on a batch of a data set.
 
     ``counts`` holds, for gates on the clock ``writes``, how many steps counted before this one; ``always`` are the ops
     that fire in every step.
@@ -29,17 +31,17 @@ def fire(gates: Sequence[Gate], step: int, counts: Mapping[str, int], always: fr
     fired: set[str] = set()
     for gate in gates:
         if gate.clock == "steps":
-            due = _is_due(gate, step) and _is_within(gate, step)
+            due = _is_due(gate, step) and _is_within(gate, step, dataset)
         else:
-            due = counts_now(gate, step, always.union(fired)) and _is_multiple(gate, counts.get(gate.op, 0))
+            due = counts_now(gate, step, always.union(fired), dataset) and _is_multiple(gate, counts.get(gate.op, 0))
         if due:
             fired.add(gate.op)
     return frozenset(fired)
 
 
-def counts_now(gate: Gate, step: int, fired: frozenset[str]) -> bool:
+def counts_now(gate: Gate, step: int, fired: frozenset[str], dataset: str = "") -> bool:
     """Return whether a step counts for a gate on the clock ``writes``: every group it follows has an op that fired."""
-    return _is_within(gate, step) and all(fired.intersection(group) for group in gate.follows)
+    return _is_within(gate, step, dataset) and all(fired.intersection(group) for group in gate.follows)
 
 
 def enumerate_patterns(gates: Sequence[Gate], always: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -60,6 +62,61 @@ def enumerate_patterns(gates: Sequence[Gate], always: frozenset[str]) -> tuple[f
             if gate.clock == "writes" and counts_now(gate, step, fired | always):
                 counts[gate.op] = (counts[gate.op] + 1) % gate.every
     return tuple(seen)
+
+
+def enumerate_datasets(
+    gates: Sequence[Gate], always: Mapping[str, frozenset[str]]
+) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return every set of gated ops that fires in some step on a batch of some data set, whatever their order.
+
+    ``always``: by data set, the ops that fire in every step on a batch of it. Raises ValueError as
+    :func:`enumerate_patterns` does.
+    """
+    period = find_period(gates)
+    if period > LONGEST_PERIOD:
+        raise ValueError(f"the clocks of {', '.join(gate.op for gate in gates)} only repeat after {period} steps")
+    counted = [gate for gate in gates if gate.clock == "writes"]
+    rhythm = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
+    seen: dict[tuple[str, frozenset[str]], None] = {}
+    states = {tuple(0 for _ in counted)}
+    for begin, end in _find_stretches(gates):
+        met: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
+        step = begin
+        while end is None or step < end:
+            key = step % rhythm, frozenset(states)
+            if key in met and end is None:
+                break
+            if key in met and end is not None:
+                step = end - (end - step) % (step - met[key])  # whole rounds bring nothing new
+            met[key] = step
+            states = {after for before in states for after in _branch(gates, counted, step, before, always, seen)}
+            step += 1
+    return tuple(seen)
+
+
+def _branch(
+    gates: Sequence[Gate],
+    counted: Sequence[Gate],
+    step: int,
+    before: tuple[int, ...],
+    always: Mapping[str, frozenset[str]],
+    seen: dict[tuple[str, frozenset[str]], None],
+) -> Iterator[tuple[int, ...]]:
+    """Yield the counts after a step, one for each data set that its batch may be of; what fires in it is noted."""
+    counts = {gate.op: count for gate, count in zip(counted, before, strict=True)}
+    for dataset, free in always.items():
+        fired = fire(gates, step, counts, free, dataset)
+        seen.setdefault((dataset, fired))
+        now = fired | free
+        yield tuple((counts[gate.op] + counts_now(gate, step, now, dataset)) % gate.every for gate in counted)
+
+
+def _find_stretches(gates: Sequence[Gate]) -> Iterator[tuple[int, int | None]]:
+    """Yield the stretches of steps between starts and ends, the last without an end."""
+    starts = (gate.start for gate in gates if gate.start is not None)
+    ends = (gate.until + 1 for gate in gates if gate.until is not None)
+    breaks = sorted({1, *starts, *ends})
+    yield from zip(breaks, [*breaks[1:], None], strict=True)
 
 
 def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], always: frozenset[str]) -> tuple[Gate, ...]:
@@ -106,6 +163,8 @@ def _is_multiple(gate: Gate, count: int) -> bool:
     return (count if gate.start is not None else count + 1) % gate.every == 0
 
 
-def _is_within(gate: Gate, step: int) -> bool:
-    """Return whether a step lies between a gate's start and end (inclusive)."""
+def _is_within(gate: Gate, step: int, dataset: str) -> bool:
+    """Return whether a step lies between a gate's start and end (inclusive), on a batch of its data sets."""
+    if gate.datasets and dataset not in gate.datasets:
+        return False
     return (gate.start is None or step >= gate.start) and (gate.until is None or step <= gate.until)

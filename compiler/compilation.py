@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from compiler.absence import drop_absent, find_lazy
-from compiler.activity import Outputs, find_absent_problems, find_firing, find_live_gates, find_outputs
+from compiler.activity import Outputs, find_absent_problems, find_firing
 from compiler.assemble import assemble
 from compiler.backends import TABLES
 from compiler.causality import find_order_problems, find_ordering, restrict_ordering
@@ -18,7 +18,7 @@ from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.order import find_unordered_problems
 from compiler.checks.overflow import check_skip_scope
 from compiler.checks.terms import check_terms, find_idle
-from compiler.clocks import enumerate_patterns, keep_firing, sort_gates
+from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
 from compiler.facts import ModelFacts, describe_models, find_used_models, find_used_states
@@ -31,6 +31,7 @@ from compiler.ops.regularization import penalize_once
 from compiler.ops.verdict import find_judged, is_scaled
 from compiler.pace import Pace, complete_pace
 from compiler.patterns import check_patterns, find_known_names
+from compiler.phases import check_phases, find_phase_gates, map_cells
 from compiler.pipeline import ANALYSES, DECISIONS, Context, Hook, run_passes
 from compiler.plan import Plan
 from compiler.policies import POLICIES
@@ -40,6 +41,8 @@ from compiler.schedules import check_schedules
 from compiler.structure import Structure, find_structure, find_uncalled
 from compiler.swaps import find_swaps, find_uses, map_models
 from compiler.timing import apply_pace, check_modes
+from compiler.turns import Turns
+from graphspec.datasets import UNNAMED, find_datasets
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
@@ -48,6 +51,8 @@ from graphspec.ops import MODES
 
 NO_AVERAGES: Mapping[str, str] = {}
 """No average stands in for its model."""
+FIRST_CELLS: Mapping[str, str] = {}
+"""Every optimizer is the one of the first epoch."""
 
 
 def compile_step(
@@ -76,25 +81,12 @@ def compile_step(
     compilation.check_document()
     modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
     structure = compilation.find_structure(observed)
-    compilation.report(check_dead(spec, compilation.live))
-    compilation.report((*timed.problems, *check_schedules(timed.spec, known), *check_scheduled(timed.spec, known)))
+    compilation.report((*check_dead(spec, compilation.live), *timed.problems, *_check_pace(timed.spec, known)))
     compilation.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
     compilation.stop_on_errors()
     compilation.report(find_uncalled(spec, compilation.lowered, compilation.models))
     compilation.stop_on_errors()
-    program = Program(
-        name=spec.name,
-        backend=backend,
-        order=order,
-        seed=spec.seed,
-        rng=spec.rng,
-        inputs=declare_inputs(spec),
-        models=declare_models(spec, compilation.models, structure, backend),
-        optimizers=declare_optimizers(timed.spec, backend, known),
-        modes=modes,
-        states=declare_states(spec),
-        loss_scale=declare_loss_scale(spec),
-    )
+    program = compilation.declare(modes, structure, order)
     compilation.report(check_patterns(spec, find_known_names(program)))
     compilation.stop_on_errors()
     return Plan(
@@ -106,6 +98,11 @@ def compile_step(
         pace=known,
         types=structure.types,
     )
+
+
+def _check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
+    """Yield E-PACE for what is counted in a unit that nobody knows the length of."""
+    yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,10 +144,13 @@ class _Compilation:
         for check in SCENE_CHECKS:
             self.report(check(scene))
 
-    def lower(self, mode: Mode, averages: Mapping[str, str] = NO_AVERAGES) -> Scene:
+    def lower(
+        self, mode: Mode, averages: Mapping[str, str] = NO_AVERAGES, cells: Mapping[str, str] = FIRST_CELLS
+    ) -> Scene:
         """Return the nodes of a mode, and those of the whole document as they are in that mode.
 
-        ``averages``: model -> the average that is evaluated in its place.
+        ``averages``: model -> the average that is evaluated in its place; ``cells``: optimizer -> the one that steps in
+        its place, at a later epoch.
         """
         spec = self.context.spec
         reaches = find_reaches(spec.ops)
@@ -166,6 +166,7 @@ class _Compilation:
             judged=find_judged(spec),
             scaled=is_scaled(spec, mode, reaches),
             averages=averages,
+            phases=cells,
             scheduled=declare_scheduled(spec, self.pace),
         )
         everything = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
@@ -179,15 +180,13 @@ class _Compilation:
         """Return the program of a mode; without functions where the mode has problems."""
         swaps = find_swaps(self.context.spec, mode)
         scene = self.lower(mode)
-        outputs = find_outputs(scene.spec, mode, scene.nodes)
-        gates = sort_gates(find_live_gates(scene.spec, scene.nodes, outputs.demanded))
-        always = frozenset(node.admission for node in scene.nodes.values()).difference(gate.op for gate in gates)
-        patterns = self._find_patterns(gates, always)
-        every = (*keep_firing(gates, patterns, always), *(Gate(op=swap.op, clock="averaged") for swap in swaps))
+        turns = Turns.of(scene.spec, mode, scene.nodes, find_phase_gates(scene.spec, mode, scene.nodes, self.pace))
+        patterns = self._find_patterns(turns)
+        kept = keep_firing(turns.gates, (fired for _, fired in patterns), turns.anywhere)
+        every = (*kept, *(Gate(op=swap.op, clock="averaged") for swap in swaps))
         graphs: list[StepGraph] = []
         for used in find_uses(swaps):
-            swapped = self.lower(mode, map_models(used)) if used else scene
-            for graph in self._compile_patterns(swapped, mode, gates, patterns, outputs):
+            for graph in self._compile_patterns(scene, mode, turns, patterns, map_models(used)):
                 fired = {*graph.gated, *(swap.op for swap in used)}
                 graphs.append(replace(graph, gated=tuple(gate.op for gate in every if gate.op in fired)))
         named = _name_functions(mode, graphs)
@@ -198,29 +197,48 @@ class _Compilation:
         self,
         scene: Scene,
         mode: Mode,
-        gates: tuple[Gate, ...],
-        patterns: tuple[frozenset[str], ...],
-        outputs: Outputs,
+        turns: Turns,
+        patterns: tuple[tuple[str, frozenset[str]], ...],
+        averages: Mapping[str, str],
     ) -> Iterator[StepGraph]:
-        """Yield the scheduled graph of every set of ops of a mode that fire together."""
-        by_op = {gate.op: gate for gate in gates}
-        for fired in patterns:
-            firing = find_firing(scene.nodes, outputs.demanded, by_op, fired)
-            self.live[mode] = self.live.get(mode, frozenset()) | {scene.nodes[name].op for name in firing}
-            self.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
-            graph = self._compile_graph(_select(scene, mode, firing, fired, gates, outputs))
-            if graph is not None:
-                yield graph
+        """Yield the scheduled graph of every set of ops of a mode that fire together, each once."""
+        scenes: dict[tuple[tuple[str, str], ...], Scene] = {} if averages else {(): scene}
+        found: dict[tuple[object, ...], StepGraph] = {}
+        for dataset, fired in patterns:
+            cells = map_cells(fired)
+            whole = scenes.get(tuple(cells.items())) or self.lower(mode, averages, cells)
+            scenes[tuple(cells.items())] = whole
+            graph = self._find_graph(turns.look(whole, dataset), mode, turns, fired, turns.outputs[dataset])
+            key = graph.gated, tuple(graph.nodes), graph.outputs
+            before = found.get(key, graph).datasets
+            found[key] = replace(graph, datasets=(*before, dataset) if turns.are_told else ())
+        for graph in found.values():
+            scheduled = self._compile_graph(graph)
+            if scheduled is not None:
+                yield scheduled
 
-    def _find_patterns(self, gates: tuple[Gate, ...], always: frozenset[str]) -> tuple[frozenset[str], ...]:
-        """Return every pattern of gates; just that of all gates open where they never repeat in a reasonable time."""
+    def _find_graph(self, scene: Scene, mode: Mode, turns: Turns, fired: frozenset[str], outputs: Outputs) -> StepGraph:
+        """Return the graph of the ops that fire together, as nothing but what it consists of."""
+        by_op = {gate.op: gate for gate in turns.gates}
+        firing = find_firing(scene.nodes, outputs.demanded, by_op, fired)
+        self.live[mode] = self.live.get(mode, frozenset()) | {scene.nodes[name].op for name in firing}
+        self.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
+        return _select(scene, mode, firing, fired, turns.gates, outputs)
+
+    def _find_patterns(self, turns: Turns) -> tuple[tuple[str, frozenset[str]], ...]:
+        """Return every pattern of gates with a data set that it is met on.
+
+        Just that of all gates open where they never repeat in a reasonable time.
+        """
         try:
-            return enumerate_patterns(gates, always)
+            if turns.are_told:
+                return enumerate_datasets(turns.gates, turns.always)
+            return tuple((UNNAMED, fired) for fired in enumerate_patterns(turns.gates, turns.always[UNNAMED]))
         except ValueError as error:
-            span = span_of(self.context.spec, gates[0].op, "every")
+            span = span_of(self.context.spec, turns.gates[0].op, "every")
             help = "choose intervals with a small common multiple"
             self.report([Diagnostic(code="E-CLOCKS", message=str(error), span=span, help=help)])
-            return (frozenset(gate.op for gate in gates),)
+            return tuple((dataset, frozenset(gate.op for gate in turns.gates)) for dataset in turns.outputs)
 
     def _compile_graph(self, graph: StepGraph) -> StepGraph | None:
         """Return a scheduled graph, or None where it has errors (which are reported)."""
@@ -240,6 +258,24 @@ class _Compilation:
         graph = run_passes(graph, DECISIONS, self.context, self.hook)
         self.report(check_defer_never(spec, graph, graph.decisions))
         return graph
+
+    def declare(self, modes: tuple[ModeProgram, ...], structure: Structure, order: str) -> Program:
+        """Return the program: what it declares, and its modes."""
+        spec, context = self.context.spec, self.context
+        return Program(
+            name=spec.name,
+            backend=context.table.backend,
+            order=order,
+            seed=spec.seed,
+            rng=spec.rng,
+            inputs=declare_inputs(spec),
+            models=declare_models(spec, self.models, structure, context.table.backend),
+            optimizers=declare_optimizers(spec, context.table.backend, self.pace),
+            modes=modes,
+            states=declare_states(spec),
+            loss_scale=declare_loss_scale(spec),
+            datasets=find_datasets(spec),
+        )
 
     def find_structure(self, observed: Observations | None) -> Structure:
         """Return types and layers; shapes that are certainly wrong are reported."""

@@ -225,6 +225,8 @@ class StepGraph:
     problems: tuple[Diagnostic, ...] = ()
     states: frozenset[str] = frozenset()
     """The declared states; one among the outputs is returned as the step leaves it."""
+    datasets: tuple[str, ...] = ()
+    """The data sets for whose batches the function is, where the spec names some."""
     spans: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
     """Op -> where it is declared."""
 

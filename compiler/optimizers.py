@@ -15,13 +15,22 @@ from graphspec.optimizers import OptimizerSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerCell:
-    """An optimizer that some update uses: its name, declaration and place, the models it steps, and those updates."""
+    """An optimizer that some update uses: its name, declaration and place, the models it steps, and those updates.
+
+    One that changes by epochs is several: of the model's or update's name, and that with its first epoch, ``net@10``.
+    """
 
     name: str
     optimizer: OptimizerSpec
     path: tuple[str, ...]
     models: tuple[str, ...]
     updates: tuple[str, ...]
+    owner: str
+    """The model or update that declares it."""
+    epoch: int = 1
+    """The epoch from which on it steps, counted from 1."""
+    until: int | None = None
+    """The last epoch in which it steps, where another follows."""
 
 
 def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
@@ -30,12 +39,28 @@ def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
     for name, model in spec.models.items():
         users = tuple(each for each, op in updates.items() if op.optimizer is None and name in op.update)
         if users and model.optimizer is not None:
-            path = ("models", name, "optimizer")
-            yield OptimizerCell(name=name, optimizer=model.optimizer, path=path, models=(name,), updates=users)
+            yield from _find_phases(name, model.optimizer, "models", (name,), users)
     for name, op in updates.items():
         if op.optimizer is not None:
-            path = ("ops", name, "optimizer")
-            yield OptimizerCell(name=name, optimizer=op.optimizer, path=path, models=op.update, updates=(name,))
+            yield from _find_phases(name, op.optimizer, "ops", op.update, (name,))
+
+
+def _find_phases(
+    owner: str, optimizer: OptimizerSpec, section: str, models: tuple[str, ...], updates: tuple[str, ...]
+) -> Iterator[OptimizerCell]:
+    """Yield the optimizer of a model or update, one after another where it changes by epochs."""
+    begun = [epoch for epoch, _ in optimizer.phases]
+    for (epoch, each), following in zip(optimizer.phases, [*begun[1:], None], strict=True):
+        yield OptimizerCell(
+            name=owner if epoch == 1 else f"{owner}@{epoch}",
+            optimizer=each,
+            path=(section, owner, "optimizer", *((str(epoch),) if optimizer.epochs else ())),
+            models=models,
+            updates=updates,
+            owner=owner,
+            epoch=epoch,
+            until=None if following is None else following - 1,
+        )
 
 
 def find_tempo(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> Tempo:

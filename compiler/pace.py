@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
+from graphspec.data import TrainingSets
 from graphspec.durations import Duration, Unit
 from graphspec.graph import GraphSpec
 
@@ -46,7 +47,7 @@ class PaceProblem(Exception):
 
     def notes(self, spec: GraphSpec) -> tuple[str, ...]:
         """Return who knows: a source of the user's own is imported by `run` only."""
-        train = spec.data.get("train")
+        train = spec.source("train")
         is_own = self.unit in ("epochs", "run") and train is not None and train.class_path is not None
         return ("`data.train` is a source of your own: only `run` imports it, and knows its length",) if is_own else ()
 
@@ -54,15 +55,22 @@ class PaceProblem(Exception):
 def complete_pace(spec: GraphSpec, pace: Pace | None) -> Pace:
     """Return a pace with what the spec itself says where it is silent: the batch size, and the length of the run."""
     given = pace or Pace()
-    train = spec.data.get("train")
     run = spec.run.steps
     if run is None and spec.run.epochs is not None and given.epoch is not None:
         run = spec.run.epochs * given.epoch
     return Pace(
         epoch=given.epoch,
-        batch=train.batch if given.batch is None and train is not None else given.batch,
+        batch=find_batch(spec) if given.batch is None else given.batch,
         run=run if given.run is None else given.run,
     )
+
+
+def find_batch(spec: GraphSpec) -> int | None:
+    """Return how many samples a train step takes; None where nobody says so, or training sets differ in it."""
+    train = spec.data.get("train")
+    sources = train.sets.values() if isinstance(train, TrainingSets) else () if train is None else (train,)
+    sizes = {source.batch for source in sources}
+    return next(iter(sizes)) if len(sizes) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,9 +79,11 @@ def _export_group(row: GroupRow) -> Object:
 
 def _export_function(function: Function) -> Object:
     """Return one function."""
+    told: Object = {"datasets": [each or None for each in function.datasets]} if function.datasets else {}
     return {
         "name": function.name,
         "active": list(function.active),
+        **told,
         "instructions": [export_instruction(instruction) for instruction in function.instructions],
     }
 

@@ -97,7 +97,7 @@ def plan_schema() -> Object:
     edges = sorted({hazard.value for hazard in Hazard} | {"graph"})
     reason = _record({"edge": {"enum": [*edges]}, "op": TEXT, "cell": TEXT, "through": NAMES, "place": TEXT})
     decision = _record({"code": TEXT, "subject": TEXT, "text": TEXT, "because": _list(reason)})
-    function = _record({"name": TEXT, "active": NAMES, "instructions": _list({"oneOf": _instructions()})})
+    function = _function()
     schedule: Object = {"oneOf": [_schedule("optimizer", "option"), _schedule("op", "option"), _schedule("op")]}
     group = _record(
         {
@@ -129,6 +129,15 @@ def plan_schema() -> Object:
         "description": "The schedule of one mode of a compiled training step, and the decisions behind it.",
     }
     return {**title, **document}
+
+
+def _function() -> Object:
+    """Return the schema of a function; it tells its data sets where the spec names some, null for a batch of none."""
+    record = _record({"name": TEXT, "active": NAMES, "instructions": _list({"oneOf": _instructions()})})
+    properties = record["properties"]
+    assert isinstance(properties, dict)
+    datasets: Object = {"type": "array", "items": {"type": ["string", "null"]}, "minItems": 1}
+    return {**record, "properties": {**properties, "datasets": datasets}}
 
 
 def _schedule(*names: str) -> Object:

@@ -10,6 +10,7 @@ from compiler.instructions import Emit, Instruction, Release
 from compiler.phrases import cells_of, describe, flags_of, kind_of
 from compiler.program import Function
 from compiler.timetable import find_schedules, tell_entry, tell_moments
+from compiler.turns import is_particular, tell_datasets
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -50,6 +51,7 @@ def _print_function(plan: Plan, function: Function) -> Iterator[str]:
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
     when = f"; once there is {used}" if used else ""
+    when += f"; for {tell_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
     rows = [_row(instruction) for instruction in function.instructions if not isinstance(instruction, Release)]
     width = min(max((len(row[1]) for row in rows), default=0), WIDEST)

@@ -131,9 +131,9 @@ class Gate:
 
     ``clock == "steps"``: at ``start``, ``start + every``, ... up to ``until`` (1-based, inclusive; without ``start``
     at ``every``, ``2 * every``, ...). ``clock == "writes"``: counts the steps in which every group of ``follows`` has
-    an op that fired, within ``start`` and ``until`` (step numbers), and fires at every ``every``-th of them; with a
-    ``start`` at the first counted one and then at every ``every``-th. ``clock == "averaged"``: from the first time on
-    that the op fired in a mode in which it has another gate.
+    an op that fired, within ``start`` and ``until`` (step numbers) and of ``datasets``, and fires at every
+    ``every``-th of them; with a ``start`` at the first counted one and then at every ``every``-th. ``clock ==
+    "averaged"``: from the first time on that the op fired in a mode in which it has another gate.
     """
 
     op: str
@@ -142,6 +142,8 @@ class Gate:
     start: int | None = None
     until: int | None = None
     follows: tuple[tuple[str, ...], ...] = ()
+    datasets: tuple[str, ...] = ()
+    """On batches of which data sets it fires, and counts on the clock ``writes``; none are named: on all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,8 @@ class Function:
     gated: tuple[str, ...]
     """The gated ops (see :class:`Gate`) that fire; the key by which a step picks its function."""
     instructions: tuple[Instruction, ...]
+    datasets: tuple[str, ...] = ()
+    """The data sets for whose batches it is (an empty name: those of none); none where the spec names no data sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +187,8 @@ class Program:
     """The states that some op reads or writes, or that are returned."""
     loss_scale: LossScaleDecl | None = None
     """How losses are scaled; None where they are not."""
+    datasets: tuple[str, ...] = ()
+    """The data sets that ops are told apart by: a step is then told of which its batch is."""
 
     def mode(self, name: str) -> ModeProgram:
         """Return the program of a mode; raise KeyError where the spec has none."""

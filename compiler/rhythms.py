@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from graphspec.datasets import find_datasets, find_places
 from graphspec.graph import GraphSpec
 from graphspec.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
 
@@ -44,7 +45,7 @@ def find_rhythm(spec: GraphSpec, name: str, within: frozenset[str] = NONE) -> Rh
     Starts and ends are in steps here; ``within`` are the ops on whose rhythm this one's depends.
     """
     op = spec.ops[name]
-    if name in within or [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
+    if name in within or not _is_everywhere(spec, name) or [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
         return None
     if op.start is not None and op.start.unit != "steps":
         return None
@@ -54,6 +55,12 @@ def find_rhythm(spec: GraphSpec, name: str, within: frozenset[str] = NONE) -> Rh
     own = None if base is None else base.thin(every, start, endless=op.until is None)
     window = op.window if isinstance(op, UpdateOp) else 1
     return own if own is None or window == 1 else own.thin(window, None, endless=True)
+
+
+def _is_everywhere(spec: GraphSpec, name: str) -> bool:
+    """Return whether an op runs on batches of every data set."""
+    datasets = find_datasets(spec)
+    return not datasets or find_places(spec.ops, datasets)[name].issuperset(datasets)
 
 
 def find_writes(spec: GraphSpec, model: str, within: frozenset[str] = NONE) -> Rhythm | None:

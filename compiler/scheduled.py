@@ -42,9 +42,18 @@ def check_scheduled(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every schedule of an op that cannot be counted by its clock."""
     for field in _find_fields(spec, pace):
         try:
+            _require_one(spec, field)
             declare_schedule(field.schedule, field.tempo)
         except PaceProblem as problem:
             yield tell_pace(spec, problem, ("ops", *field.place))
+
+
+def _require_one(spec: GraphSpec, field: ScheduledField) -> None:
+    """Raise PaceProblem for a field that counts the updates of an optimizer in whose place others come."""
+    users = [cell for cell in find_optimizers(spec) if field.place[0] in cell.updates]
+    if field.optimizer is not None and len(users) > 1:
+        message = f"the updates of an optimizer that changes at epoch {users[1].epoch} are not counted on"
+        raise PaceProblem(message, "write `clock: steps`", path=("clock",))
 
 
 def _declare(field: ScheduledField) -> Scheduled:

@@ -77,11 +77,14 @@ def tell_clock(schedule: ScheduleDecl) -> str:
 def tell_moments(plan: Plan, mode: str) -> Iterator[str]:
     """Yield the step of every start and end that the spec gives in another unit."""
     for gate in plan.program.mode(mode).gates:
-        op = plan.spec.ops[gate.op]
+        op = plan.spec.ops.get(gate.op.removesuffix(".window"))
+        if op is None:
+            yield f"{gate.op} steps from step {gate.start} on: it takes the place of {gate.op.partition('@')[0]}"
+            continue
         if gate.start is not None and op.start is not None and op.start.unit != "steps":
-            yield f"{gate.op} starts at step {gate.start} (start: {op.start})"
+            yield f"{gate.op.removesuffix('.window')} starts at step {gate.start} (start: {op.start})"
         if gate.until is not None and op.until is not None and op.until.unit != "steps":
-            yield f"{gate.op} ends with step {gate.until} (until: {op.until})"
+            yield f"{gate.op.removesuffix('.window')} ends with step {gate.until} (until: {op.until})"
 
 
 def _tell_curve(curve: ScheduleDecl, unit: str) -> str:

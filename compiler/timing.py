@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from compiler.diagnose import span_of
 from compiler.pace import Pace, PaceProblem, Tempo, complete_pace, exact
+from compiler.phases import has_phases
 from compiler.program import Gate
 from compiler.rhythms import Rhythm, find_rhythm, find_source, find_writes
 from compiler.schedules import check_schedules
@@ -50,7 +51,7 @@ def needs_pace(spec: GraphSpec) -> bool:
     """Return whether something can only be counted with a pace that the spec alone does not give."""
     known = complete_pace(spec, None)
     timed = apply_pace(spec, known)
-    return bool(timed.problems) or any(True for _ in check_schedules(timed.spec, known))
+    return bool(timed.problems) or has_phases(spec) or any(True for _ in check_schedules(timed.spec, known))
 
 
 def check_modes(spec: GraphSpec, mode: str, gates: tuple[Gate, ...]) -> Iterator[Diagnostic]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias, cast
 
-from pydantic import AfterValidator, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Discriminator, PlainValidator, Tag, WithJsonSchema, model_validator
 
-from graphspec.declaration import Declaration, NotBuilt, below, not_built, problem
-from graphspec.fields import Count, Value
+from graphspec.declaration import Declaration, below, problem
+from graphspec.fields import Count, NumberFromZero, Value, at_least_one
 from graphspec.names import is_path
 from graphspec.suggestions import closest
 from graphspec.words import describe
@@ -84,7 +85,6 @@ class DataSource(Declaration):
     """Keyword arguments of the source."""
     seed: int | None = None
     """Seed of the shuffling (default: the document's)."""
-    mix: NotBuilt = None
 
     @model_validator(mode="before")
     @classmethod
@@ -93,8 +93,6 @@ class DataSource(Declaration):
         if not isinstance(value, dict):
             return value
         written = cast("dict[str, object]", value)
-        if written and all(isinstance(item, dict) for item in written.values()):
-            raise not_built("taking turns between several training sets", help="give one source")
         if "class" not in written:
             return written
         if "source" in written:
@@ -117,3 +115,79 @@ class DataSource(Declaration):
     def drops_last(self, role: str) -> bool:
         """Return whether a last batch that is not full is left out, for the source under that name in `data`."""
         return role == "train" if self.drop_last is None else self.drop_last
+
+
+MIX = "mix"
+"""The key beside the names of training sets that says how often each has its turn."""
+
+
+class TrainingSets(Declaration):
+    """Several training sets: they take turns batch by batch, or each batch is drawn from them by `mix`."""
+
+    sets: Annotated[dict[str, DataSource], at_least_one("training set")]
+    """The sets by name."""
+    mix: dict[str, NumberFromZero] | None = None
+    """How often each set is drawn, against the others: `{ds1: 0.7, ds2: 0.3}`, or a list in their order."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, value: object) -> object:
+        """Put the sets apart from `mix`, and the numbers of a list beside their names."""
+        if not isinstance(value, dict):
+            return value
+        written = cast("dict[str, object]", value)
+        sets = {name: item for name, item in written.items() if name != MIX}
+        mix = written.get(MIX)
+        if isinstance(mix, list | tuple):
+            numbers = cast("list[object]", mix)
+            if len(numbers) != len(sets):
+                message = f"`mix` has {len(numbers)} numbers for {len(sets)} training sets"
+                raise below((MIX,), problem("GS044", message, help="write one for each, in their order"))
+            mix = dict(zip(sets, numbers, strict=True))
+        return {"sets": sets, **({MIX: mix} if MIX in written else {})}
+
+    @model_validator(mode="after")
+    def _check(self) -> TrainingSets:
+        if self.mix is None:
+            return self
+        if self.mix.keys() != self.sets.keys():
+            others = sorted(self.mix.keys() ^ self.sets.keys())
+            message = f"`mix` must have one number for each of {', '.join(self.sets)}; look at {', '.join(others)}"
+            raise below((MIX,), problem("GS044", message, help="0 leaves a set out"))
+        if not sum(self.mix.values()) > 0:
+            message = "`mix` draws no set: all its numbers are 0"
+            raise below((MIX,), problem("GS044", message, help="write how often each set is drawn"))
+        return self
+
+
+def _tag(value: object) -> str:
+    """Return the tag of what stands in `data`: one source, or several."""
+    if isinstance(value, TrainingSets):
+        return "<sets>"
+    return "<sets>" if isinstance(value, dict) and _is_several(cast("dict[str, object]", value)) else "<source>"
+
+
+def _is_several(written: Mapping[str, object]) -> bool:
+    """Return whether a mapping holds sources by name rather than the fields of one."""
+    own = (*DataSource.model_fields, "class")
+    named = (isinstance(item, dict) for key, item in written.items() if key not in (*own, MIX))
+    return any(named) and not any(key in written for key in ("source", "class", "batch"))
+
+
+def _only_training(data: dict[str, DataSource | TrainingSets]) -> dict[str, DataSource | TrainingSets]:
+    """Refuse several sets that no training takes turns between."""
+    for role, item in data.items():
+        if isinstance(item, TrainingSets) and role != "train":
+            help = "give each a name of its own in `data`, and name the one meant: `run: {eval: {data: ...}}`"
+            raise below((role,), problem("GS056", "only `train` may have several sets", help=help, at="key"))
+    return data
+
+
+DataField = Annotated[
+    dict[
+        str,
+        Annotated[Annotated[DataSource, Tag("<source>")] | Annotated[TrainingSets, Tag("<sets>")], Discriminator(_tag)],
+    ],
+    AfterValidator(_only_training),
+]
+"""The section `data`: a source by role, of training also several."""

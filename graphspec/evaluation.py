@@ -22,6 +22,11 @@ def find_role(spec: GraphSpec) -> str:
     return written or next((role for role in ROLES if role in spec.data), ROLES[0])
 
 
+def find_told(spec: GraphSpec) -> str | None:
+    """Return of which data set the batches of an evaluation are said to be; None where nobody says."""
+    return None if spec.run.eval is None else spec.run.eval.dataset
+
+
 def find_watched_mode(spec: GraphSpec) -> ModeName:
     """Return the mode whose outputs `run.best` and `run.stop` go by: that of `run.eval`, else train."""
     return "train" if spec.run.eval is None else spec.run.eval.mode

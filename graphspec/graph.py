@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import PrivateAttr
 
-from graphspec.data import DataSource
+from graphspec.data import DataField, DataSource, TrainingSets
 from graphspec.declaration import Declaration, NotBuilt
 from graphspec.fields import NamesOrNone, Value, at_least_one
 from graphspec.inputs import InputSpec
@@ -46,7 +46,7 @@ class GraphSpec(Declaration):
     """What happens in the step; the key names the op and its value, and order has no meaning."""
     outputs: NamesOrNone | None = None
     """What the step returns (default: metrics and, in train mode, losses that are computed anyway)."""
-    data: dict[str, DataSource] = {}
+    data: DataField = {}
     """Where `stepgraph run` takes batches from: `train`, and others."""
     run: RunSpec = RunSpec()
     """How `stepgraph run` trains."""
@@ -100,6 +100,13 @@ class GraphSpec(Declaration):
         if declared is None and any(self.compute(name) == "float16" for name in self.models):
             return LossScaleSpec()
         return None if declared is None or declared.kind == "none" else declared
+
+    def source(self, role: str, dataset: str | None = None) -> DataSource | None:
+        """Return what `data` says of a role, or of one of its several sets: without a name of the first."""
+        found = self.data.get(role)
+        if isinstance(found, TrainingSets):
+            return found.sets[dataset] if dataset is not None else next(iter(found.sets.values()))
+        return found
 
     def shadows(self) -> Mapping[str, EmaOp]:
         """Return the averages without `into`: hidden models by the names of their ops."""

@@ -26,6 +26,7 @@ from graphspec.jsonschema_parts import (
     describe_function,
     describe_layer,
     describe_optimizer,
+    describe_training_sets,
     describe_uses,
 )
 from graphspec.library import Family
@@ -42,6 +43,7 @@ _DEFINITIONS: Mapping[str, Json] = {
     "Output": OUTPUT,
     "Layer": describe_layer(),
     "OptimizerSpec": describe_optimizer(),
+    "TrainingSets": describe_training_sets(),
 }
 """Definitions that validators of the declarations make of other forms, so that pydantic does not know them."""
 

@@ -48,6 +48,22 @@ OUTPUT: Json = {
 }
 
 
+def describe_training_sets() -> Json:
+    """Return the schema of several training sets: sources by name, and `mix` beside them."""
+    number: Json = {"type": "number", "minimum": 0}
+    mix: Json = {
+        "description": "How often each set is drawn, against the others: a mapping, or a list in their order.",
+        "anyOf": [{"type": "object", "additionalProperties": number}, {"type": "array", "items": number}],
+    }
+    return {
+        "type": "object",
+        "description": "Several training sets: they take turns batch by batch, or each batch is drawn by `mix`.",
+        "properties": {"mix": mix},
+        "additionalProperties": {"$ref": "#/$defs/DataSource"},
+        "minProperties": 1,
+    }
+
+
 def describe_layer() -> Json:
     """Return the schema of one layer: its name, or a mapping with one key."""
     bare = [kind for kind, options in LAYERS.items() if kind != "residual" and not any(o.required for o in options)]
@@ -81,9 +97,17 @@ def describe_optimizer() -> Json:
         "required": ["class"],
         "not": {"required": ["name"]},
     }
+    one: list[JsonValue] = [{"enum": list(OPTIMIZERS)}, *rules, other]
+    phases: Json = {
+        "type": "object",
+        "description": "One optimizer after another, each from its epoch on: `{1: adam, 10: {name: sgd, lr: 1e-3}}`.",
+        "patternProperties": {"^[1-9][0-9]*$": {"$ref": "#/$defs/OptimizerSpec"}},
+        "required": ["1"],
+        "additionalProperties": False,
+    }
     return {
         "description": "An optimizer: `adam`, `{name: adam, lr: 2e-4}` or `{class: pkg.mod:Name}`.",
-        "anyOf": [{"enum": list(OPTIMIZERS)}, *rules, other],
+        "anyOf": [*one, phases],
     }
 
 

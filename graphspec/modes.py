@@ -23,7 +23,7 @@ def is_bound(op: Op) -> bool:
 
 def find_reaches(ops: Mapping[str, Op]) -> Mapping[str, Reach]:
     """Return where every op can run: an op that does not say its modes runs where all its inputs are computed."""
-    producers = _find_producers(ops)
+    producers = find_producers(ops)
     consumers: dict[str, list[str]] = {name: [] for name in ops}
     for name, sources in producers.items():
         for source in sources:
@@ -51,7 +51,7 @@ def _reach(blocked: Mapping[ModeName, str]) -> Reach:
     return Reach(modes=frozenset(mode for mode in MODES if mode not in blocked), blockers=blocked)
 
 
-def _find_producers(ops: Mapping[str, Op]) -> Mapping[str, tuple[str, ...]]:
+def find_producers(ops: Mapping[str, Op]) -> Mapping[str, tuple[str, ...]]:
     """Return the ops whose values every op reads."""
     owners = {value: name for name, op in ops.items() for value in op.defines(name)}
     return {

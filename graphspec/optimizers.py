@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from graphspec.declaration import Declaration, not_built, problem
+from graphspec.declaration import Declaration, below, problem
 from graphspec.functions import ClassName
 from graphspec.options import Option, OptionDefault, find_defaults
 from graphspec.schedules import ScheduleSpec
@@ -124,11 +124,29 @@ def _read_numbers(values: tuple[object, ...]) -> tuple[object, ...]:
     return values
 
 
+def _sort_epochs(written: Mapping[str, object]) -> Mapping[str, object]:
+    """Return optimizers by their first epochs, in the order of these; refuse what is no epoch, and no first one."""
+    help = "write `optimizer: {1: {name: adam}, 10: {name: sgd}}`: each steps from its epoch on, counted from 1"
+    for key, item in written.items():
+        if not key.isdigit() or key != str(int(key)) or key == "0":
+            message = f"expected the epoch from which on an optimizer steps, found {key!r}"
+            raise below((key,), problem("GS044", message, help=help, at="key"))
+        if isinstance(item, dict) and any(inner.isdigit() for inner in cast("dict[str, object]", item)):
+            raise below((key,), problem("GS044", "expected one optimizer, found several by epochs", help=help))
+    if "1" not in written:
+        message = f"no optimizer steps before epoch {min(map(int, written))}"
+        raise problem("GS044", message, help="write the first one under `1`")
+    return {key: written[key] for key in sorted(written, key=int)}
+
+
 OptionField = Annotated[OptionValue, PlainValidator(_read_option), WithJsonSchema({})]
 
 
 class OptimizerSpec(Declaration):
-    """An optimizer: `adam`, or `{name: adam, lr: 2e-4, betas: [0.5, 0.999]}`, or `{class: pkg.mod:Name, lr: ...}`."""
+    """An optimizer: `adam`, or `{name: adam, lr: 2e-4, betas: [0.5, 0.999]}`, or `{class: pkg.mod:Name, lr: ...}`.
+
+    `{1: adam, 10: {name: sgd, lr: 1e-3}}` is one after another, each from its epoch on.
+    """
 
     name: OptimizerName | None = None
     """A built-in rule: the same mathematics on every backend."""
@@ -136,6 +154,8 @@ class OptimizerSpec(Declaration):
     """A user's optimizer class in place of a rule."""
     options: dict[str, OptionField] = {}
     """Everything else that is written: options of the rule, or keyword arguments of the class."""
+    epochs: dict[str, OptimizerSpec] = {}
+    """Optimizers by the epoch, counted from 1, from which on each steps; there is nothing else then."""
 
     @model_validator(mode="before")
     @classmethod
@@ -147,17 +167,24 @@ class OptimizerSpec(Declaration):
             return value
         written = cast("dict[str, object]", value)
         if any(key.isdigit() for key in written):
-            raise not_built("an optimizer that changes by epochs", help="use one optimizer, with a schedule for `lr`")
+            return {"epochs": _sort_epochs(written)}
         named = {key: written[key] for key in ("name", "class") if key in written}
         return {**named, "options": {key: item for key, item in written.items() if key not in named}}
 
     @model_validator(mode="after")
     def _check(self) -> OptimizerSpec:
+        if self.epochs:
+            return self
         if (self.name is None) == (self.class_ is None):
             found = "neither" if self.name is None else "both"
             help = f"write `name:` with one of {', '.join(OPTIMIZERS)}, or `class: pkg.mod:Name`"
             raise problem("GS053", f"an optimizer has a `name` or a `class`, found {found}", help=help)
         return self
+
+    @property
+    def phases(self) -> tuple[tuple[int, OptimizerSpec], ...]:
+        """Return the optimizers in their order, each with its first epoch; one that does not change is one."""
+        return tuple((int(epoch), each) for epoch, each in self.epochs.items()) or ((1, self),)
 
     def resolved(self) -> Mapping[str, OptionValue]:
         """Return every option with the defaults of the rule; for a `class`, just what is written."""

@@ -42,6 +42,8 @@ class EvalSpec(Declaration):
     """The name of the set in `data` (default: `test`, or `eval` where there is no `test`)."""
     mode: EvalMode = "eval"
     """The mode of the step it runs in."""
+    dataset: str | None = None
+    """The data set that its batches are of, where ops name some: so those that are for it alone run too."""
 
 
 class BestSpec(Declaration):

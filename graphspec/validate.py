@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from graphspec.diagnostics import Diagnostic, sort_diagnostics
 from graphspec.graph import GraphSpec
 from graphspec.rules.calling import check_functions
+from graphspec.rules.datasets import check_datasets, check_meetings
 from graphspec.rules.dimensions import check_dimensions
 from graphspec.rules.gradients import check_coverage, check_losses, check_sets
 from graphspec.rules.layering import check_layers
@@ -41,6 +42,8 @@ RULES: tuple[Rule, ...] = (
     check_repeats,
     check_windows,
     check_modes,
+    check_datasets,
+    check_meetings,
     check_dimensions,
     check_evaluation,
     check_watched,

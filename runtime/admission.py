@@ -14,14 +14,31 @@ from runtime.effects import find_inputs
 CODE = "GS209"
 
 
-def find_needed(program: Program) -> Mapping[str, tuple[InputDecl, ...]]:
-    """Return, by mode, the inputs that some function of the mode reads."""
-    return {
-        mode.mode: tuple(
-            entry for entry in program.inputs if any(entry in find_inputs(program, each) for each in mode.functions)
-        )
-        for mode in program.modes
-    }
+def find_needed(program: Program) -> Mapping[tuple[str, str], tuple[InputDecl, ...]]:
+    """Return, by mode and data set, the inputs that some function reads on such a batch; an empty name is no set."""
+    needed: dict[tuple[str, str], tuple[InputDecl, ...]] = {}
+    for mode in program.modes:
+        for dataset in dict.fromkeys(each for function in mode.functions for each in function.datasets or ("",)):
+            chosen = [each for each in mode.functions if dataset in (each.datasets or ("",))]
+            read = {entry.name for each in chosen for entry in find_inputs(program, each)}
+            needed[mode.mode, dataset] = tuple(entry for entry in program.inputs if entry.name in read)
+    return needed
+
+
+def refuse_dataset(dataset: str | None, mode: str, program: Program) -> Diagnostic | None:
+    """Return the problem of a batch that is said to be of no data set, or of an unknown one; None where it is fine."""
+    known = ", ".join(program.datasets)
+    if dataset is None:
+        is_needed = bool(program.datasets) and mode == "train"
+        message = f"the spec tells data sets apart ({known}), and nobody says of which this batch is"
+        help = f"`step(batch, dataset={program.datasets[0]!r})`" if program.datasets else ""
+        return Diagnostic(code="GS281", message=message, help=help) if is_needed else None
+    if dataset in program.datasets:
+        return None
+    near = closest(dataset, program.datasets)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    has = f"it has {known}" if known else "its ops name none"
+    return Diagnostic(code="GS281", message=f"the spec has no data set {dataset!r}: {has}{meant}")
 
 
 def refuse_batch(batch: object) -> Diagnostic:

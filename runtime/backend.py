@@ -69,12 +69,12 @@ class Engine(ABC):
         """Return an input as a tensor on the device of the step."""
 
     @abstractmethod
-    def check(self, batch: Mapping[str, object], mode: str) -> None:
+    def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Check the step for the sizes of a batch seen first, where they were not known at build."""
 
     @abstractmethod
-    def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
-        """Take one step; raise StepError where it fails."""
+    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
+        """Take one step, told the data set where functions differ by it; raise StepError where it fails."""
 
     @abstractmethod
     def fired(self, mode: str) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ class Kept:
     mode: str
     seed: int
     report: str
+    dataset: str | None = None
+    """The data set of the batch, where the step was told one."""
 
 
 @final
@@ -60,7 +62,9 @@ class Watched:
         self.command = command
         self.seed = step.spec.seed if seed is None else seed
 
-    def __call__(self, batch: Mapping[str, object], mode: str = "train") -> dict[str, object]:
+    def __call__(
+        self, batch: Mapping[str, object], mode: str = "train", dataset: str | None = None
+    ) -> dict[str, object]:
         """Take one step; where it fails, put everything back that it changed.
 
         Raises StepError as the step does; with GS261 and GS262, what is needed to take the step again is kept in a
@@ -68,13 +72,13 @@ class Watched:
         """
         state = self.step.state()
         try:
-            return self.step(batch, mode)
+            return self.step(batch, mode, dataset)
         except StepError as error:
             failed = error
         self.step.restore(state)
         if FOUND.isdisjoint(each.code for each in failed.diagnostics):
             raise failed
-        raise self._keep(failed, state, batch, mode)
+        raise self._keep(failed, state, batch, mode, dataset)
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
         """Return a copy of an output on the host."""
@@ -88,12 +92,15 @@ class Watched:
         """Say that a pass over the data has ended."""
         self.step.end_epoch(mode)
 
-    def _keep(self, error: StepError, state: State, batch: Mapping[str, object], mode: str) -> StepError:
+    def _keep(
+        self, error: StepError, state: State, batch: Mapping[str, object], mode: str, dataset: str | None
+    ) -> StepError:
         """Write the folder of a failed step; return the error with where it is."""
         number = _count(state, mode) + 1
         place = self.folder / (f"nan-step-{number}" if mode == "train" else f"nan-{mode}-step-{number}")
         try:
-            kept = Kept(state=state, batch=self._take(batch), mode=mode, seed=self.seed, report=str(error))
+            taken, report = self._take(batch), str(error)
+            kept = Kept(state=state, batch=taken, mode=mode, seed=self.seed, report=report, dataset=dataset)
             keep_step(place, self.step, kept)
             note = f"state and batch are kept in {str(place)!r}"
         except (SpecError, OSError) as refusal:
@@ -121,7 +128,8 @@ def keep_step(folder: Path, step: Step, kept: Kept) -> None:
         "backend": step.plan.program.backend,
         "device": step.device,
     }
-    replay: Plain = {"mode": kept.mode, "sha256": hashlib.sha256(content).hexdigest()}
+    told: dict[str, Plain] = {} if kept.dataset is None else {"dataset": kept.dataset}
+    replay: Plain = {"mode": kept.mode, "sha256": hashlib.sha256(content).hexdigest(), **told}
     sections: dict[str, Plain] = {"origin": origin, "counters": dict(kept.state.counters), SECTION: replay}
     write_checkpoint(folder, Checkpoint(arrays=kept.state.arrays, sections=sections))
     write_file(folder / BATCH, content)
@@ -161,7 +169,16 @@ def replay(folder: Path, step: Step) -> dict[str, object]:
     checkpoint = read_checkpoint(folder)
     mode, batch = _read_step(folder, checkpoint)
     step.restore(find_state(checkpoint))
-    return step(batch, mode)
+    return step(batch, mode, _read_dataset(checkpoint))
+
+
+def _read_dataset(checkpoint: Checkpoint) -> str | None:
+    """Return the data set of the batch of a step that was kept; None where it was told none."""
+    match checkpoint.sections.get(SECTION):
+        case {"dataset": str(name)}:
+            return name
+        case _:
+            return None
 
 
 def _read_step(folder: Path, checkpoint: Checkpoint) -> tuple[str, Arrays]:

@@ -98,7 +98,7 @@ def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
     """Return the inputs a function needs: those it reads, and those whose free sizes a draw takes."""
     used = {name for instruction in function.instructions for name in find_uses(instruction)}
     sizes = set(_find_sizes(function))
-    chosen = {find_sized_input(program, size).name for size in sizes if program.inputs}
+    chosen = {find_sized_input(program, size, function).name for size in sizes if program.inputs}
     return tuple(entry for entry in program.inputs if entry.name in used | chosen)
 
 
@@ -122,9 +122,16 @@ def find_states(program: Program) -> tuple[StateDecl, ...]:
     return tuple(state for state in program.states if state.name in used)
 
 
-def find_sized_input(program: Program, size: str) -> InputDecl:
-    """Return the input that tells a free size: the first declared with it, else the first."""
-    return next((entry for entry in program.inputs if size in (entry.shape or ())), program.inputs[0])
+def find_sized_input(program: Program, size: str, function: Function) -> InputDecl:
+    """Return the input that tells a free size: the first declared with it, else the first.
+
+    Where data sets may have different inputs, those that the function reads come before others.
+    """
+    used = {name for instruction in function.instructions for name in find_uses(instruction)}
+    inputs = program.inputs
+    if program.datasets:
+        inputs = tuple(sorted(inputs, key=lambda entry: entry.name not in used))
+    return next((entry for entry in inputs if size in (entry.shape or ())), inputs[0])
 
 
 def _find_sizes(function: Function) -> Iterator[str]:

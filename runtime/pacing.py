@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compiler.pace import Pace
+from compiler.pace import Pace, find_batch
 from compiler.timing import needs_pace
 from graphspec.graph import GraphSpec
 
@@ -21,4 +21,4 @@ def find_pace(spec: GraphSpec, path: Path) -> Pace | None:
     from runtime.runs import agenda
 
     epoch = data.find_length(spec, "train", path.parent)
-    return Pace(epoch=epoch, batch=spec.data["train"].batch, run=agenda.find_length(spec, epoch, None))
+    return Pace(epoch=epoch, batch=find_batch(spec), run=agenda.find_length(spec, epoch, None))

@@ -37,5 +37,7 @@ class StepReport:
     """The loss scale of the step; None without one."""
     scale_after: float | None = None
     """The loss scale that the step left."""
+    dataset: str | None = None
+    """The data set of its batch, where the step was told one."""
     updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False, repr=False)
     """Every update of the spec by name, in the order of the spec; not shown, for it is long."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from compiler import Plan
 from compiler.cells import window_of
 from compiler.instructions import Apply
-from compiler.program import Gate, ModeProgram
+from compiler.program import Function, Gate, ModeProgram
 from graphspec.ops import UpdateOp
 from runtime.effects import find_functions, find_judged
 from runtime.optimizer import Optimizer
@@ -26,16 +26,19 @@ class Reporter:
     names: Callable[[str], tuple[str, ...]] = lambda model: ()
     """The parameters of a model, in order."""
 
-    def report(self, mode: str, step: int, gated: frozenset[str]) -> StepReport:
-        """Return the report of a step of a mode: its number, and the ops with a gate that fired."""
+    def report(self, mode: str, step: int, gated: frozenset[str], dataset: str | None = None) -> StepReport:
+        """Return the report of a step of a mode: its number, the ops with a gate that fired, its batch's data set."""
         program = self.plan.program.mode(mode)
-        active = next(each.active for each in program.functions if frozenset(each.gated) == gated)
-        held = tuple(op for op in active if op in self.overflow.held)
-        updates = {name: self._update(name, program, step, gated, active) for name in self._find_updates()}
+        told = dataset or ""
+        functions = (each for each in program.functions if told in (each.datasets or (told,)))
+        function = next(each for each in functions if frozenset(each.gated) == gated)
+        held = tuple(op for op in function.active if op in self.overflow.held)
+        updates = {name: self._update(name, program, step, function, told) for name in self._find_updates()}
         return StepReport(
             step=step,
             mode=mode,
-            fired=tuple(op for op in active if op not in held),
+            fired=tuple(op for op in function.active if op not in held),
+            dataset=dataset,
             held=held,
             scale_before=self.overflow.scale_before,
             scale_after=self.overflow.scale_after,
@@ -72,54 +75,64 @@ class Reporter:
         yield from (name for name, op in self.plan.spec.ops.items() if isinstance(op, UpdateOp))
 
     def _update(
-        self, name: str, program: ModeProgram, step: int, gated: frozenset[str], active: tuple[str, ...]
+        self,
+        name: str,
+        program: ModeProgram,
+        step: int,
+        function: Function,
+        dataset: str,
     ) -> UpdateReport:
         """Return the report of one update."""
-        fired, cells = name in active, self._find_optimizers(name)
-        rates = {cell: self.optimizers[cell].used_rate for cell in cells} if fired else {}
+        fired, gated = name in function.active, frozenset(function.gated)
+        cells = _find_optimizers(name, find_functions(self.plan.program))
+        rates = {cell: self.optimizers[cell].used_rate for cell in _find_optimizers(name, (function,))}
         is_here = any(name in each.active for each in program.functions)
         gate = next((each for each in program.gates if each.op == name), None)
         return UpdateReport(
             name=name,
             fired=fired,
-            reason=_tell(gate, step, gated, program) if is_here else f"it does not run in mode {program.mode}",
+            reason=_tell(gate, step, gated, program, dataset) if is_here else f"it does not run in mode {program.mode}",
             iterations={cell: self.optimizers[cell].iterations for cell in cells},
             learning_rates={cell: rate for cell, rate in rates.items() if rate is not None},
         )
 
-    def _find_optimizers(self, name: str) -> tuple[str, ...]:
-        """Return the optimizers that an update applies."""
-        instructions = (each for function in find_functions(self.plan.program) for each in function.instructions)
-        applies = (each for each in instructions if isinstance(each, Apply) and each.op == name)
-        return tuple(dict.fromkeys(part.optimizer for each in applies for part in each.parts))
+
+def _find_optimizers(name: str, functions: Iterable[Function]) -> tuple[str, ...]:
+    """Return the optimizers that an update applies in some functions."""
+    instructions = (each for function in functions for each in function.instructions)
+    applies = (each for each in instructions if isinstance(each, Apply) and each.op == name)
+    return tuple(dict.fromkeys(part.optimizer for each in applies for part in each.parts))
 
 
-def _tell(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProgram) -> str:
+def _tell(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
     """Return why an op fired in a step, or why not."""
     if gate is None:
         return "every step"
     if gate.start is not None and step < gate.start:
         return f"it starts at step {gate.start}"
+    if gate.datasets and dataset not in gate.datasets:
+        return f"it runs on batches of {' and '.join(each or 'no data set' for each in gate.datasets)}"
     if gate.until is not None and step > gate.until:
         return f"it ended with step {gate.until}"
-    if gate.clock == "steps":
+    if gate.clock == "steps" or not gate.follows:
         return _tell_count(gate)
     if gate.follows == ((window_of(gate.op),),):
-        return _tell_window(gate, step, gated, program)
+        return _tell_window(gate, step, gated, program, dataset)
     return _tell_following(gate, gated, program)
 
 
-def _tell_window(gate: Gate, step: int, gated: frozenset[str], program: ModeProgram) -> str:
+def _tell_window(gate: Gate, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
     """Return why an update that accumulates was applied or not: its window, or what keeps it from gathering."""
     own = next((each for each in program.gates if each.op == window_of(gate.op)), None)
     if own is not None and own.op not in gated:
-        return _tell(own, step, gated, program)
+        return _tell(own, step, gated, program, dataset)
     return f"it takes the gradients of {gate.every} steps"
 
 
 def _tell_count(gate: Gate) -> str:
     """Return in which steps an op fires that counts them."""
-    every = f"every {gate.every} steps" if gate.every > 1 else "every step"
+    on = f" on {' and '.join(each or 'no data set' for each in gate.datasets)}" if gate.datasets else ""
+    every = f"every {gate.every} steps{on}" if gate.every > 1 else f"every step{on}"
     start = "" if gate.start is None else f" from step {gate.start} on"
     return f"{every}{start}" if gate.until is None else f"{every}{start} up to step {gate.until}"
 

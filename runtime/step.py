@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, cast, final
 
 from compiler import Plan
 from compiler.instructions import Settle
-from compiler.program import Function
+from compiler.program import Function, InputDecl
+from graphspec.datasets import find_declared
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
-from runtime.admission import check_batch, find_needed, refuse_batch
+from runtime.admission import check_batch, find_needed, refuse_batch, refuse_dataset
 from runtime.backend import Built
 from runtime.hyperparameters import SECTION, describe_optimizers, find_differences
 from runtime.optimizer import Optimizer
@@ -43,10 +44,13 @@ class Step:
     def __init__(self, built: Built) -> None:
         self._built = built
         self._needed = find_needed(built.plan.program)
+        """By mode and data set."""
+        self._datasets = frozenset(built.plan.program.datasets)
         self._modes = {mode.mode: mode for mode in built.plan.program.modes}
         self._admitted: dict[tuple[object, ...], bool] = {}
         """What batches were like that fitted, and whether nothing had to be done to their tensors."""
-        self._last: str | None = None
+        self._last: tuple[str, str | None] | None = None
+        """Mode and data set of the last step."""
         declared = {each.name: each for each in built.plan.program.optimizers}
         self._optimizers = {name: Optimizer(declared[name], each) for name, each in built.optimizers.items()}
 
@@ -90,28 +94,32 @@ class Step:
         """Return what the last step did, found out only now; before the first, a report of step 0."""
         if self._last is None:
             return StepReport(step=0, mode="train", fired=())
-        engine = self._built.engine
-        has_verdicts = any(_has_verdicts(each) for each in self._modes[self._last].functions)
+        engine, (mode, dataset) = self._built.engine, self._last
+        has_verdicts = any(_has_verdicts(each) for each in self._modes[mode].functions)
         reporter = Reporter(
             plan=self.plan,
             optimizers=self._optimizers,
             overflow=engine.overflow() if has_verdicts else NOTHING,
             names=engine.parameter_names,
         )
-        return reporter.report(self._last, engine.steps(self._last), frozenset(engine.fired(self._last)))
+        return reporter.report(mode, engine.steps(mode), frozenset(engine.fired(mode)), dataset)
 
-    def __call__(self, batch: Mapping[str, object], mode: str = "train") -> dict[str, object]:
+    def __call__(
+        self, batch: Mapping[str, object], mode: str = "train", dataset: str | None = None
+    ) -> dict[str, object]:
         """Take one step of a mode with a batch of arrays or tensors; return the outputs that fired.
 
-        Raises StepError: GS209 a batch that does not fit, GS210 a user's code raised, GS211 an operation failed.
+        ``dataset`` is the data set of the batch, where the spec tells data sets apart. Raises StepError: GS209 a batch
+        that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219 an unknown mode, GS281 an
+        unknown data set.
         """
-        ready = self._admit(batch, mode)
+        ready = self._admit(batch, mode, dataset)
         try:
-            outputs = self._built.engine.run(ready, mode)
+            outputs = self._built.engine.run(ready, mode, self._told(dataset))
         except StepError as error:
             failed = self._dated(error, mode)
         else:
-            self._last = mode
+            self._last = mode, dataset
             return outputs
         raise failed  # out here, so that the first error does not come along
 
@@ -200,7 +208,7 @@ class Step:
         """
         self._require(mode)
         self._built.engine.reset(mode)
-        self._last = None if self._last == mode else self._last
+        self._last = None if self._last is not None and self._last[0] == mode else self._last
 
     def end_epoch(self, mode: str = "train") -> None:
         """Say that a pass over the data has ended: metrics with `reset: epoch` start anew.
@@ -214,31 +222,36 @@ class Step:
         """Return a copy of an output on the host."""
         return self._built.engine.numpy(value)
 
-    def _admit(self, batch: object, mode: str) -> Mapping[str, object]:
+    def _told(self, dataset: str | None) -> str | None:
+        """Return the data set as the engine is told it: not at all where no op depends on it."""
+        return dataset if self._datasets else None
+
+    def _admit(self, batch: object, mode: str, dataset: str | None) -> Mapping[str, object]:
         """Return the inputs on the device; what a batch is like is checked when it is seen for the first time."""
-        engine, needed = self._built.engine, self._needed.get(mode)
-        if needed is None:
-            raise self._unknown_mode(mode)
+        if (mode, dataset or "") not in self._needed:
+            self._require(mode)
+            self._require_dataset(mode, dataset)
+        engine, needed = self._built.engine, self._needed[mode, self._told(dataset) or ""]
         if not isinstance(batch, Mapping):
             raise StepError([refuse_batch(batch)], self.spec.texts())
         given = cast("Mapping[str, object]", batch)
-        seen = (mode, *[engine.fingerprint(given.get(entry.name)) for entry in needed])
+        seen = (mode, self._told(dataset), *[engine.fingerprint(given.get(entry.name)) for entry in needed])
         is_ready = self._admitted.get(seen)
         if is_ready:
             return given
         if is_ready is None:
-            self._check(given, mode)
+            self._check(given, mode, needed)
         ready = {entry.name: engine.admit(given[entry.name], entry) for entry in needed}
         if is_ready is None:
-            engine.check(ready, mode)
+            engine.check(ready, mode, self._told(dataset))
             self._admitted[seen] = all(ready[name] is given[name] for name in ready)
         return ready
 
-    def _check(self, batch: Mapping[str, object], mode: str) -> None:
+    def _check(self, batch: Mapping[str, object], mode: str, needed: tuple[InputDecl, ...]) -> None:
         """Raise StepError (GS209) for a batch that does not fit."""
         engine = self._built.engine
         given = {name: engine.describe(each) for name, each in batch.items()}
-        problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in self._needed[mode]}, self.spec))
+        problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in needed}, self.spec))
         if problems:
             raise self._dated(StepError(problems, self.spec.texts()), mode)
 
@@ -247,6 +260,14 @@ class Step:
         if mode not in self._modes:
             raise self._unknown_mode(mode)
 
+    def _require_dataset(self, mode: str, dataset: str | None) -> None:
+        """Raise StepError (GS281) for a data set that the spec does not have, or for none where it needs one."""
+        if not self._datasets and dataset in find_declared(self.spec):
+            return
+        found = refuse_dataset(dataset, mode, self.plan.program)
+        if found is not None:
+            raise StepError([found], self.spec.texts())
+
     def _dated(self, error: StepError, mode: str) -> StepError:
         """Return an error with the step it happened in."""
         when = f"in step {self._built.engine.steps(mode) + 1} of mode {mode}"
@@ -254,9 +275,9 @@ class Step:
 
     def _unknown_mode(self, mode: str) -> StepError:
         """Return the error of a mode that the spec has no ops for."""
-        near = closest(mode, self._needed)
+        near = closest(mode, self._modes)
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        message = f"the spec has no mode {mode!r}: it has {', '.join(self._needed)}{meant}"
+        message = f"the spec has no mode {mode!r}: it has {', '.join(self._modes)}{meant}"
         return StepError([Diagnostic(code="GS219", message=message)], self.spec.texts())
 
 

@@ -42,6 +42,8 @@ class Lowering:
     """Losses are scaled in this mode."""
     averages: Mapping[str, str] = field(default_factory=dict[str, str])
     """Model -> the average that is evaluated in its place."""
+    phases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Optimizer -> the one that steps in its place, at a later epoch."""
     scheduled: Mapping[tuple[str | int, ...], Scheduled] = field(default_factory=dict[tuple[str | int, ...], Scheduled])
     """The numbers that change while training: the op and the place below it -> the number."""
 

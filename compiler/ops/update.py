@@ -122,7 +122,9 @@ def _clip_options(clip: ClipSpec, limit: float | Scheduled) -> Mapping[str, Sett
 
 def _lower_apply(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> Node:
     """Return the write of an update: it steps the models' newest parameters, whoever wrote them before."""
-    parts = _parts(name, op, sets)
+    parts = tuple(
+        replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer)) for part in _parts(name, op, sets)
+    )
     cells = context.cells(op.update) + tuple(optimizer_cell(part.optimizer) for part in parts)
     projections = tuple(find_projections(op, context))
     instruction = Apply(op=name, place=context.place(name), parts=parts, projections=projections)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Strict, ValidationInfo
+from pydantic import BeforeValidator, PlainValidator, Strict, ValidationInfo, WithJsonSchema
 
-from graphspec.declaration import Declaration, NotBuilt, not_built, problem
+from graphspec.declaration import Declaration, not_built, problem
 from graphspec.durations import DurationField, parse_duration
 from graphspec.fields import NamesOrNone, at_least_one, listed
+from graphspec.names import NAME_PATTERN, is_name
 from graphspec.words import describe
 
 ModeName: TypeAlias = Literal["train", "eval", "test", "infer"]
@@ -61,6 +62,19 @@ def _read_moment(value: object, info: ValidationInfo) -> object:
     return duration
 
 
+def _read_dataset(value: object) -> str:
+    """Read the name of a data set, or `!` and a name for all but that one."""
+    if isinstance(value, str) and is_name(value.removeprefix("!")):
+        return value
+    help = 'write `dataset: ds1`, or `dataset: "!ds1"` for all others'
+    raise problem("GS044", f"expected the name of a data set, found {describe(value)}", help=help)
+
+
+DatasetWord = Annotated[
+    str,
+    PlainValidator(_read_dataset),
+    WithJsonSchema({"type": "string", "pattern": f"^!?{NAME_PATTERN.removeprefix('^')}"}),
+]
 Moment = Annotated[DurationField, BeforeValidator(_read_moment)]
 Every = Annotated[int | str, BeforeValidator(_read_every)]
 ModeWords = Annotated[
@@ -68,6 +82,13 @@ ModeWords = Annotated[
     Strict(False),
     at_least_one("mode"),
     BeforeValidator(listed, json_schema_input_type=ModeWord | list[ModeWord]),
+]
+
+DatasetWords = Annotated[
+    tuple[DatasetWord, ...],
+    Strict(False),
+    at_least_one("data set"),
+    BeforeValidator(listed, json_schema_input_type=DatasetWord | list[DatasetWord]),
 ]
 
 
@@ -88,7 +109,8 @@ class OpBase(Declaration):
     """When it runs for the last time: `100 steps`; `1 epochs` is the last step of epoch 1."""
     doc: str = ""
     """A remark, kept for readers."""
-    dataset: NotBuilt = None
+    dataset: DatasetWords | None = None
+    """Data sets it runs for: one, a list, or `"!ds1"` for all but one. Default: every one whose values it can read."""
 
     @property
     @abstractmethod
@@ -100,6 +122,12 @@ class OpBase(Declaration):
         words = self.mode if self.mode is not None else self.default_modes
         wanted = [word for word in words if not word.startswith("!")]
         return f"!{mode}" not in words and (mode in wanted or not wanted)
+
+    def runs_on(self, dataset: str) -> bool:
+        """Return whether the op may run on a batch of a data set; an empty name is none of those that specs name."""
+        words = self.dataset or ()
+        wanted = [word for word in words if not word.startswith("!")]
+        return f"!{dataset}" not in words and (dataset in wanted or not wanted)
 
     def defines(self, name: str) -> tuple[str, ...]:
         """Return the values that the op of this name defines."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from graphspec.data import DataSource
+from graphspec.data import DataSource, TrainingSets
 from graphspec.evaluation import find_goal, find_role
 from graphspec.graph import GraphSpec
 from graphspec.library import FUNCTIONS
@@ -81,7 +81,12 @@ def _find_args(op: Op) -> dict[str, object]:
     return {"args": {**{key: value for key, value in defaults.items() if value is not None}, **op.args}}
 
 
-def _resolve_source(role: str, source: DataSource) -> DataSource:
+def _resolve_source(role: str, source: DataSource | TrainingSets) -> DataSource | TrainingSets:
+    if isinstance(source, TrainingSets):
+        sets = {
+            name: each.model_copy(update={"drop_last": each.drops_last(role)}) for name, each in source.sets.items()
+        }
+        return source.model_copy(update={"sets": sets})
     return source.model_copy(update={"drop_last": source.drops_last(role)})
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TypeAlias, cast
 
 from graphspec.curves import FIELDS, CurveSpec
-from graphspec.data import DataSource
+from graphspec.data import DataSource, TrainingSets
 from graphspec.declaration import Declaration
 from graphspec.durations import Duration
 from graphspec.functions import PerBackend
@@ -22,7 +22,7 @@ from graphspec.schedules import PartSpec, ScheduleSpec
 
 Tree: TypeAlias = None | bool | int | float | str | list["Tree"] | dict[str, "Tree"]
 
-ONE_OR_MORE = ("update", "gradients", "inputs", "wrt", "grad_outputs", "after", "mode")
+ONE_OR_MORE = ("update", "gradients", "inputs", "wrt", "grad_outputs", "after", "mode", "dataset")
 """Fields of ops that take a name, or a list of them: one is written without brackets."""
 
 
@@ -74,6 +74,9 @@ def _spell_declaration(value: Declaration) -> Tree:
             return _spell_curve(value)
         case DataSource():
             return _spell_source(value)
+        case TrainingSets():
+            mix = {} if value.mix is None else {"mix": spell(value.mix)}
+            return {**{name: spell(each) for name, each in value.sets.items()}, **mix}
         case ModelSpec():
             fields = _spell_fields(value)
             return fields if value.like is not None else {key: fields[key] for key in fields if key != "init"}
@@ -137,6 +140,8 @@ def _spell_layer(layer: Layer) -> Tree:
 
 
 def _spell_optimizer(optimizer: OptimizerSpec) -> Tree:
+    if optimizer.epochs:
+        return {Word(epoch): _spell_optimizer(each) for epoch, each in optimizer.epochs.items()}
     kind = {"name": optimizer.name} if optimizer.name is not None else {"class": spell(optimizer.class_)}
     return {**kind, **{key: spell(item) for key, item in optimizer.resolved().items()}}
 

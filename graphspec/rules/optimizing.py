@@ -14,11 +14,18 @@ from graphspec.source import Path
 
 def check_optimizer_options(scope: Scope) -> Iterator[Diagnostic]:
     """Check the options of every built-in optimizer, in models and in updates."""
-    for path, optimizer in _find_optimizers(scope):
+    for path, optimizer in _find_phases(scope):
         if optimizer.name is not None:
             owner = f"optimizer `{optimizer.name}`"
             yield from check_options(scope, owner, OPTIMIZERS[optimizer.name], optimizer.options, path)
             yield from _check_nesterov(scope, optimizer, path)
+
+
+def _find_phases(scope: Scope) -> Iterator[tuple[Path, OptimizerSpec]]:
+    """Yield every optimizer with its place; of one that changes by epochs each by itself."""
+    for path, optimizer in _find_optimizers(scope):
+        for epoch, each in optimizer.phases:
+            yield (*path, str(epoch)) if optimizer.epochs else path, each
 
 
 def _find_optimizers(scope: Scope) -> Iterator[tuple[Path, OptimizerSpec]]:

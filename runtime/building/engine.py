@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
+from compiler.program import Program
 from runtime.backend import Engine
 from runtime.support.clocks import Clock, Gates
 
@@ -16,6 +17,15 @@ class Running(Protocol):
 
     def reset(self) -> None:
         """Start anew."""
+
+
+class Executed(Protocol):
+    """An executed module that knows its program."""
+
+    @property
+    def program(self) -> Program:
+        """Return the program."""
+        ...
 
 
 class Counting(Protocol):
@@ -43,6 +53,7 @@ class ModuleEngine(Engine, Generic[M]):
     """An engine over a module that knows what fires and how far it is."""
 
     module: M
+    loaded: Executed
     counts: bool
     """The engine counts the steps: nothing in the module depends on their number."""
 
@@ -51,6 +62,10 @@ class ModuleEngine(Engine, Generic[M]):
         if self.counts:
             steps = self.module.clock.steps
             steps[mode] = steps.get(mode, 0) + 1
+
+    def told(self, dataset: str | None) -> tuple[str | None, ...]:
+        """Return the data set as a further argument of ``step``, where the module takes one."""
+        return (dataset,) if self.loaded.program.datasets else ()
 
     def fired(self, mode: str) -> tuple[str, ...]:
         """Return the gated ops that fired in the last step of a mode."""

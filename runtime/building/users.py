@@ -11,6 +11,8 @@ from compiler.cells import find_parameter_cells
 from compiler.program import Program
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.graph import GraphSpec
+from graphspec.ops import UpdateOp
+from graphspec.optimizers import OptimizerSpec
 from graphspec.suggestions import closest
 from runtime.backend import BuildRequest
 from runtime.building.attribution import find_span
@@ -38,14 +40,22 @@ def import_users(program: Program, spec: GraphSpec, request: BuildRequest) -> No
 
 def _find_import(spec: GraphSpec, path: str, name: str, backend: str) -> Span | None:
     """Return where a model, its optimizer or an op names what is to be imported."""
+    name, _, epoch = name.partition("@")
     model, op = spec.models.get(name), spec.ops.get(name)
     if model is not None and model.class_path(backend) == path:
         return spec.span("models", name, "class")
     if model is not None and model.like is None:
-        return spec.span("models", name, "optimizer", "class")
+        return spec.span("models", name, "optimizer", *_find_phase(model.optimizer, epoch), "class")
     if op is not None:
-        return spec.span("ops", name, *(("optimizer", "class") if op.kind == "update" else (op.kind,)))
+        optimizer = op.optimizer if isinstance(op, UpdateOp) else None
+        where = (op.kind,) if optimizer is None else ("optimizer", *_find_phase(optimizer, epoch), "class")
+        return spec.span("ops", name, *where)
     return find_span(spec, name)
+
+
+def _find_phase(optimizer: OptimizerSpec | None, epoch: str) -> tuple[str, ...]:
+    """Return the key under which an optimizer stands that changes by epochs; none of one that does not."""
+    return (epoch or "1",) if optimizer is not None and optimizer.epochs else ()
 
 
 def _with_way_out(problem: Diagnostic, name: str, request: BuildRequest) -> Diagnostic:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphspec.data import Columns
+from graphspec.datasets import find_inputs
 from graphspec.diagnostics import SpecError
 from graphspec.graph import GraphSpec
 from graphspec.inputs import InputSpec
@@ -20,6 +21,22 @@ Batch: TypeAlias = Mapping[str, object]
 """Input name -> array; a user's own source may also give tensors of the backend."""
 
 T = TypeVar("T")
+
+
+class SetBatch(dict[str, object]):
+    """A batch that says of which of several training sets it is."""
+
+    __slots__ = ("dataset",)
+
+    def __init__(self, batch: Batch, dataset: str) -> None:
+        super().__init__(batch)
+        self.dataset = dataset
+
+
+def dataset_of(batch: Batch) -> str | None:
+    """Return of which of several training sets a batch is; None where there is one."""
+    return batch.dataset if isinstance(batch, SetBatch) else None
+
 
 FORMS = "it must give samples by number (__len__ and __getitem__), batches (__iter__), or be a mapping of whole arrays"
 """What a user's own source may be, as a message says it."""
@@ -93,7 +110,7 @@ def as_mapping(value: object, place: Place) -> Mapping[str, object]:
 def column_names(place: Place) -> Mapping[str, Columns]:
     """Return, for every input the spec declares, the source's name for it."""
     spec = place.spec
-    columns = spec.data[place.role].columns
+    columns = place.declared.columns
     for name in columns:
         if name not in spec.inputs:
             near = closest(name, spec.inputs, 1)
@@ -101,7 +118,7 @@ def column_names(place: Place) -> Mapping[str, Columns]:
             raise place.problem(
                 "GS223", f"`columns` names the input {name!r}, which is not declared{meant}", "columns", name
             )
-    return {name: columns.get(name, name) for name in spec.inputs}
+    return {name: columns.get(name, name) for name in find_inputs(spec, place.dataset)}
 
 
 def _missing_column(place: Place, name: str, column: str, offered: Iterable[str]) -> SpecError:

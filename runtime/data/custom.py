@@ -55,8 +55,8 @@ def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Pat
 
     Raises SpecError: GS201-GS205, GS236 the import, GS226 it raised, GS225 it has none of the three forms.
     """
-    declared = place.spec.data[place.role]
-    span = place.spec.span("data", place.role, "class") or place.spec.span("data", place.role)
+    declared = place.declared
+    span = place.spec.span(*place.path, "class") or place.spec.span(*place.path)
     made = resolve(declared.class_path or "", allow, directory=directory, span=span, texts=place.spec.texts())
     if not callable(made):
         raise place.problem("GS225", f"{declared.class_path!r} is not a class or a function", help=FORMS)
@@ -82,7 +82,7 @@ def _whole(arrays: Mapping[str, object], place: Place) -> Stored:
 
 def _stream(batches: Iterable[object], place: Place) -> Streamed:
     """Refuse what only a source of numbered samples can do."""
-    if place.spec.data[place.role].shuffle:
+    if place.declared.shuffle:
         message = "`shuffle` needs samples by number, and this source gives whole batches"
         raise place.problem(
             "GS225", message, "shuffle", help="shuffle in the class, or give it __len__ and __getitem__"

@@ -44,14 +44,14 @@ def read_digits(place: Place) -> Stored:
 
 def _read_split(place: Place) -> str:
     """Return the written split; without one, ``data.train`` is the training part and every other set the test part."""
-    split = place.spec.data[place.role].split or ("train" if place.role == "train" else "test")
+    split = place.declared.split or ("train" if place.role == "train" else "test")
     if split not in _SPLITS:
         raise place.problem("GS229", f"`split` is one of {', '.join(_SPLITS)}, found {split!r}", "split")
     return split
 
 
 def _read_options(place: Place) -> Options:
-    args = place.spec.data[place.role].args
+    args = place.declared.args
     for name in args:
         if name not in _ARGS:
             near = closest(name, _ARGS, 1)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
 from runtime.data.arrays import Batch, count_rows
 from runtime.data.batches import Batches
 from runtime.data.blame import blamed
 from runtime.data.inspection import Inspector
-from runtime.data.opening import open_data
 from runtime.data.place import Place
 from runtime.data.position import Position
 from runtime.data.saved import Saved
@@ -60,6 +57,15 @@ class Feed:
     def taken(self) -> int:
         """Return how many batches were taken in all."""
         return self.position.taken
+
+    @property
+    def parts(self) -> tuple[Feed, ...]:
+        """Return the feeds of which it is made: itself."""
+        return (self,)
+
+    def first(self) -> Batch | None:
+        """Return the first batch of the run, without going anywhere."""
+        return next(self.one_pass(), None)
 
     @property
     def length(self) -> int | None:
@@ -136,14 +142,3 @@ class Feed:
             if isinstance(origin, Stateful):
                 load_state(origin, self._start, self.place)
                 self._rest = None
-
-
-def open_feed(
-    spec: GraphSpec, role: str, *, seed: int, allow: Sequence[str] = (), directory: Path | None = None
-) -> Feed:
-    """Return the batches of ``data.<role>``, from the first one on; the arguments are those of :func:`open_data`.
-
-    Raises SpecError: GS201-GS205, GS220-GS229.
-    """
-    batches = open_data(spec, role, seed=seed, allow=allow, directory=directory)
-    return Feed(batches=batches, place=Place(spec=spec, role=role))

@@ -30,12 +30,12 @@ class Inspector:
     """What is looked for, and what cannot be."""
 
     @classmethod
-    def of(cls, plan: Plan, role: str = "train") -> Inspector:
+    def of(cls, plan: Plan, role: str = "train", dataset: str | None = None) -> Inspector:
         """Return the inspector of a plan's inputs; ``plan`` is best that of the built step, which knows most sizes."""
         floats = tuple(name for name, declared in plan.spec.inputs.items() if declared.dtype in _FLOATS)
         labels = find_labels(plan)
         return cls(
-            place=Place(spec=plan.spec, role=role),
+            place=Place(spec=plan.spec, role=role, dataset=dataset),
             floats=floats,
             labels=tuple(label for label in labels if label.count is not None),
             notes=tuple(_describe(floats, labels)),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy.lib.format as npy
 
-from graphspec.data import Columns
+from graphspec.data import Columns, TrainingSets
 from graphspec.diagnostics import SpecError
 from graphspec.graph import GraphSpec
 from runtime.data.arrays import column_names
@@ -26,9 +27,30 @@ def find_length(spec: GraphSpec, role: str, directory: Path | None = None) -> in
 
     Nobody knows it of a user's class before it is made, and of a file that is missing or damaged.
     """
-    if role not in spec.data or spec.data[role].class_path is not None:
+    train = spec.data.get(role)
+    if isinstance(train, TrainingSets):
+        return count_turns({name: _find_length(spec, role, name, directory) for name in train.sets}, train.mix)
+    return _find_length(spec, role, None, directory)
+
+
+def count_turns(lengths: Mapping[str, int | None], mix: Mapping[str, float] | None) -> int | None:
+    """Return how many batches an epoch of several sets has; None where one of them is of unknown length.
+
+    Taking turns, as many rounds as the longest has batches; drawn by ``mix``, as many as all have that are drawn.
+    """
+    drawn = [length for name, length in lengths.items() if mix is None or mix[name] > 0]
+    known = [length for length in drawn if length is not None]
+    if len(known) < len(drawn):
         return None
-    place = Place(spec=spec, role=role)
+    return sum(known) if mix is not None else len(lengths) * max(known)
+
+
+def _find_length(spec: GraphSpec, role: str, dataset: str | None, directory: Path | None) -> int | None:
+    """Return how many batches an epoch of one set has; None where that is not known, or none."""
+    source = spec.source(role, dataset)
+    if source is None or source.class_path is not None:
+        return None
+    place = Place(spec=spec, role=role, dataset=dataset)
     try:
         return count_batches(_count_samples(place, directory or Path()), place) or None
     except (SpecError, *_BROKEN):

@@ -24,7 +24,7 @@ def read_npz(place: Place, directory: Path) -> Stored:
 
     Raises SpecError: GS221 unreadable or not an npz, GS222 not plain numbers, and what :func:`store` raises.
     """
-    path = directory / (place.spec.data[place.role].path or "")
+    path = directory / (place.declared.path or "")
     with _opened(path, place) as held:
         return store(held, lambda name: _read_array(held, name, path, place), place)
 

@@ -21,18 +21,25 @@ _OPTIONS = {"split": ("digits",), "path": FILES, "args": ("digits", "class")}
 
 
 def open_data(
-    spec: GraphSpec, role: str, *, seed: int, allow: Sequence[str] = (), directory: Path | None = None
+    spec: GraphSpec,
+    role: str,
+    *,
+    seed: int,
+    allow: Sequence[str] = (),
+    directory: Path | None = None,
+    dataset: str | None = None,
 ) -> Batches:
     """Return the batches of ``data.<role>``; only the arrays that the spec's inputs name are in them.
 
     ``seed`` orders the samples where the source has no seed of its own; ``directory`` is where relative paths start
-    and where a user's own source may be imported from, if ``allow`` names it.
+    and where a user's own source may be imported from, if ``allow`` names it; ``dataset`` is which of several training
+    sets is meant, and of another role of which data set its batches are.
     Raises SpecError: GS201-GS205, GS220-GS229.
     """
     if role not in spec.data:
         raise _not_declared(spec, role)
-    place = Place(spec=spec, role=role)
-    declared = spec.data[role]
+    place = Place(spec=spec, role=role, dataset=dataset)
+    declared = place.declared
     _refuse_foreign_options(place, declared)
     order = seed if declared.seed is None else declared.seed
     if declared.class_path is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from graphspec.data import DataSource
+from graphspec.data import DataSource, TrainingSets
 from graphspec.diagnostics import SpecError
 from graphspec.graph import GraphSpec
 from runtime.data.position import Position
@@ -17,11 +17,21 @@ class Place:
 
     spec: GraphSpec
     role: str
+    dataset: str | None = None
+    """Which of several training sets it is; of another entry of which data set its batches are, where ops ask."""
 
     @property
     def declared(self) -> DataSource:
-        """Return the entry."""
-        return self.spec.data[self.role]
+        """Return the entry; of several training sets that of this place, or the first."""
+        found = self.spec.source(self.role, self.dataset)
+        assert found is not None
+        return found
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Return the path of the entry in the document."""
+        is_part = self.dataset is not None and isinstance(self.spec.data[self.role], TrainingSets)
+        return ("data", self.role, *((self.dataset or "",) if is_part else ()))
 
     @property
     def source(self) -> str:
@@ -30,14 +40,14 @@ class Place:
 
     def problem(self, code: str, message: str, *path: str, notes: tuple[str, ...] = (), help: str = "") -> SpecError:
         """Return an error that points to a field of this entry, or to the whole where no field is named."""
-        span = self.spec.span("data", self.role, *path, key=not path)
+        span = self.spec.span(*self.path, *path, key=not path)
         return problem(code, self._begin() + message, span=span, notes=notes, help=help, texts=self.spec.texts())
 
     def locate(self, error: SpecError, position: Position) -> SpecError:
         """Return an error with the number of the batch that was being read; epochs and batches count from 1."""
-        where = f"data.{self.role}, epoch {position.epoch + 1}, batch {position.index + 1}: "
+        where = f"{'.'.join(self.path)}, epoch {position.epoch + 1}, batch {position.index + 1}: "
         found = (replace(each, message=where + each.message.removeprefix(self._begin())) for each in error.diagnostics)
         return SpecError(found, error.texts)
 
     def _begin(self) -> str:
-        return f"data.{self.role}: "
+        return f"{'.'.join(self.path)}: "

@@ -20,7 +20,7 @@ def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FILES:
         raise _unknown(spec, path)
-    declared = spec.data.get(role) or spec.data.get("train")
+    declared = spec.source(role) or spec.source("train")
     if declared is None:
         message = (
             f"the spec {spec.name!r} does not say how its data is read: it has neither `data.{role}` nor `data.train`"

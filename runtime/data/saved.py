@@ -74,7 +74,7 @@ class Saved:
 
     def compare(self, batches: Batches, place: Place) -> Iterator[str]:
         """Yield what is not as it was when this was saved, or takes time."""
-        role, batch, taken = f"data.{place.role}", place.declared.batch, self.position.taken
+        role, batch, taken = ".".join(place.path), place.declared.batch, self.position.taken
         if batches.size != self.size:
             yield f"{role} has {batches.size} samples, it had {self.size}: other batches follow than would have then"
         if batch != self.batch:

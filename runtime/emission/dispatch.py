@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from compiler.program import Function
 from runtime.emission import syntax
@@ -18,14 +18,19 @@ def emit_dispatch(draft: Draft) -> Iterator[Code]:
     program, dialect, needs = draft.program, draft.dialect, find_needs(draft.program)
     yield from dialect.table_lines(draft)
     default = program.modes[0].mode
-    header = syntax.define("step", syntax.parameter("batch"), syntax.parameter("mode", syntax.constant(default)))
-    body = (*_start_lines(needs, dialect), *dialect.start_lines(needs), *_call_lines(needs, draft))
+    chosen = [syntax.parameter("dataset", syntax.constant(None))] if program.datasets else []
+    header = syntax.define(
+        "step", syntax.parameter("batch"), syntax.parameter("mode", syntax.constant(default)), *chosen
+    )
+    told = [syntax.name("dataset")] if program.datasets else []
+    body = (*_start_lines(needs, dialect, told), *dialect.start_lines(needs), *_call_lines(needs, draft, told))
     modes = ", ".join(each.mode for each in program.modes)
-    doc = f"Take one step of a mode ({modes}) with a batch of tensors by name; return its outputs."
+    whose = f" of a data set ({', '.join(program.datasets)})" if program.datasets else ""
+    doc = f"Take one step of a mode ({modes}) with a batch{whose} of tensors by name; return its outputs."
     yield Block(header=Line(statement=header), body=body, doc=doc)
 
 
-def _start_lines(needs: Needs, dialect: Dialect) -> Iterator[Line]:
+def _start_lines(needs: Needs, dialect: Dialect, told: Sequence[ast.expr]) -> Iterator[Line]:
     """Yield the lines that start the step and find out what fires."""
     mode = syntax.name("mode")
     if needs.clock:
@@ -33,13 +38,12 @@ def _start_lines(needs: Needs, dialect: Dialect) -> Iterator[Line]:
         is_numbered = dialect.is_numbered(needs)
         yield Line(statement=syntax.assign("number", started) if is_numbered else syntax.perform(started))
     if needs.gates:
-        yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode)))
+        yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *told)))
 
 
-def _call_lines(needs: Needs, draft: Draft) -> Iterator[Line]:
+def _call_lines(needs: Needs, draft: Draft, told: Sequence[ast.expr]) -> Iterator[Line]:
     """Yield the call of the step's function, and what is done when it is over."""
-    mode = syntax.name("mode")
-    key = syntax.sequence([mode, syntax.name("fired")]) if needs.gates else mode
+    key = _key([syntax.name("mode"), *told, *([syntax.name("fired")] if needs.gates else [])])
     function = syntax.item(syntax.name("FUNCTIONS"), key)
     called = syntax.call(function, syntax.name("batch"), *draft.dialect.step_arguments(needs))
     after = (*check_lines(draft), *hold_lines(draft), *(_counting() if needs.clock else ()))
@@ -57,15 +61,27 @@ def _counting() -> Iterator[Line]:
     yield Line(statement=finished, comment="counts the step: one that fails leaves no trace")
 
 
+def _key(parts: Sequence[ast.expr]) -> ast.expr:
+    """Return the key of a function: the mode alone, or a tuple."""
+    return parts[0] if len(parts) == 1 else syntax.sequence(parts)
+
+
+def _share(keys: list[ast.expr], function: ast.expr) -> ast.expr:
+    """Return a dictionary of several keys for one function, which is made once."""
+    return syntax.call("dict.fromkeys", syntax.listing(keys), function)
+
+
 def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.expr:
-    """Return the functions by mode, or by mode and what fires where something is gated."""
+    """Return the functions by mode, or by mode, data set and what fires where there are sets and something is gated."""
     gated = find_needs(draft.program).gates
     keys: list[ast.expr | None] = []
     values: list[ast.expr] = []
     for mode in draft.program.modes:
         for function in mode.functions:
             fired = tuple(gate.op for gate in mode.gates if gate.op in function.gated)
-            name = syntax.constant(mode.mode)
-            keys.append(syntax.sequence([name, syntax.literal(fired)]) if gated else name)
-            values.append(use(function))
+            chosen = [syntax.literal(fired)] if gated else []
+            told = [[syntax.constant(each or None)] for each in function.datasets] or [[]]
+            named = [_key([syntax.constant(mode.mode), *each, *chosen]) for each in told]
+            keys.append(named[0] if len(named) == 1 else None)
+            values.append(use(function) if len(named) == 1 else _share(named, use(function)))
     return ast.Dict(keys=keys, values=values)

@@ -42,7 +42,7 @@ def size_of(dimension: Dimension, scope: Scope) -> ast.expr:
         return syntax.constant(dimension)
     if dimension == BATCH:
         return syntax.name("batch_size")
-    return _size(find_sized_input(scope.program, dimension), dimension, scope)
+    return _size(find_sized_input(scope.program, dimension, scope.function), dimension, scope)
 
 
 def _size(entry: InputDecl, dimension: str, scope: Scope) -> ast.expr:
@@ -59,6 +59,6 @@ def batch_size_lines(function: Function, scope: Scope) -> tuple[Line, ...]:
     is_counted = any(isinstance(each, Gather) and each.reduce == "mean" for each in function.instructions)
     if not is_counted and not any(BATCH in (draw.shape or ()) for draw in draws):
         return ()
-    entry = find_sized_input(scope.program, BATCH)
+    entry = find_sized_input(scope.program, BATCH, function)
     size = syntax.assign("batch_size", _size(entry, BATCH, scope))
     return (Line(statement=size, op=entry.name, place=entry.place),)

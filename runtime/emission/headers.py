@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from compiler.program import Function, InputDecl, Program
+from compiler.turns import is_particular, tell_datasets
 from runtime.emission.text import Line
 
 
@@ -24,4 +25,5 @@ def describe_function(function: Function, program: Program) -> str:
     averages = {gate.op for gate in program.mode(function.mode).gates if gate.clock == "averaged"}
     used = ", ".join(op for op in function.gated if op in averages)
     swapped = f", evaluating {used}" if used else ""
-    return f"{program.name}, {function.mode}{active}{swapped}. Order: {program.order}."
+    told = f", on {tell_datasets(function.datasets)}" if is_particular(function, program) else ""
+    return f"{program.name}, {function.mode}{told}{active}{swapped}. Order: {program.order}."

@@ -16,9 +16,9 @@ from runtime.emission.patterns import pattern_wishes
 
 FIXED = (
     "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
-    "batch_size", "build", "clock", "committed", "copy", "device", "dtype", "end_epoch", "fired", "gates",
-    "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models", "name", "number",
-    "outputs", "random", "seed", "step", "verdicts",
+    "batch_size", "build", "clock", "committed", "copy", "dataset", "device", "dtype", "end_epoch", "fired",
+    "gates", "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models", "name",
+    "number", "outputs", "random", "seed", "step", "verdicts",
 )  # fmt: skip
 """Identifiers that every emitted module uses itself."""
 Wish = tuple[str, str, str]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from compiler.instructions import InstructionBase
 from compiler.operands import Argument, Operand, Ref, Scheduled, Setting
-from compiler.program import Program
+from compiler.program import Function, Program
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect
 from runtime.emission.flow import Flow
@@ -30,6 +30,7 @@ class Scope:
     switches: Mapping[str, bool]
     """By op of a forward: the mode (train or not) to switch its model to right before."""
     mode: str
+    function: Function
     tapes: Mapping[int, str] = field(default_factory=dict[int, str])
     """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
     judged: frozenset[str] = frozenset()

@@ -9,16 +9,17 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from graphspec.evaluation import find_told
 from graphspec.graph import GraphSpec
 from graphspec.ops import MetricOp
-from runtime.data.arrays import Batch
+from runtime.data.arrays import Batch, dataset_of
 from runtime.runs.metrics import scalars
 
 
 class Judge(Protocol):
     """What an evaluation needs of a compiled step."""
 
-    def __call__(self, batch: Batch, mode: str = "train") -> Mapping[str, object]:
+    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
         """Run one step and return its outputs."""
         ...
 
@@ -61,13 +62,15 @@ class Evaluation:
     mode: str
     metrics: frozenset[str]
     """Outputs that are running values already: the last one is that of the whole pass."""
+    dataset: str | None = None
+    """Of which data set the batches are, where that is said of all."""
 
     @classmethod
     def of(cls, spec: GraphSpec, step: Judge, feed: Passes, mode: str) -> Evaluation:
         """Return the evaluation of a spec's mode."""
         running = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and op.window != "step")
         metrics = frozenset(running)
-        return cls(step=step, feed=feed, mode=mode, metrics=metrics)
+        return cls(step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_told(spec))
 
     def run(self, interrupt: Stopping | None = None) -> dict[str, float] | None:
         """Return a figure for every output of one number: a metric's value, the mean over all samples of others.
@@ -81,7 +84,9 @@ class Evaluation:
             if interrupt is not None and interrupt.requested:
                 return None
             rows = self.feed.rows(batch)
-            outputs = self.step(batch, mode=self.mode)
+            dataset = dataset_of(batch) or self.dataset
+            told = {} if dataset is None else {"dataset": dataset}
+            outputs = self.step(batch, mode=self.mode, **told)
             for name, value in scalars({name: self.step.numpy(each) for name, each in outputs.items()}).items():
                 mean = means.setdefault(name, Mean())
                 figures[name] = value if name in self.metrics else mean.add(value, rows)

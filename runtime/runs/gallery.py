@@ -14,7 +14,7 @@ from compiler.instructions import Emit
 from compiler.program import Mode, Program
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
-from runtime.data.arrays import Batch
+from runtime.data.arrays import Batch, dataset_of
 from runtime.problems import problem
 from runtime.runs.pictures import grid, is_picture, write_png
 
@@ -22,7 +22,7 @@ from runtime.runs.pictures import grid, is_picture, write_png
 class Showable(Protocol):
     """What a gallery needs of a compiled step."""
 
-    def __call__(self, batch: Batch, mode: str = "train") -> Mapping[str, object]:
+    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
         """Run a step and return its outputs."""
         ...
 
@@ -113,7 +113,8 @@ class Gallery:
         """Return the images as they are now; None where the value was not returned yet."""
         if self.mode != "train" and self.batch is not None:
             self.step.reset(self.mode)
-            self.latest = self.step(self.batch, mode=self.mode).get(self.value)
+            told = {} if dataset_of(self.batch) is None else {"dataset": dataset_of(self.batch)}
+            self.latest = self.step(self.batch, mode=self.mode, **told).get(self.value)
         if self.latest is None:
             return None
         array = self.step.numpy(self.latest)

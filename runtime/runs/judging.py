@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphspec.evaluation import find_role
+from graphspec.evaluation import find_role, find_told
 from graphspec.graph import GraphSpec
 from runtime.data import open_feed, replace_source
 from runtime.imports import importable
@@ -53,12 +53,24 @@ def judge(question: Question) -> Answer:
     mode = "eval" if run.spec.run.eval is None else run.spec.run.eval.mode
     spec, role = _find_data(run, question.data)
     with importable(run.directory):
-        feed = open_feed(spec, role, seed=run.record.seed, allow=question.allow, directory=run.directory)
+        feed = open_feed(
+            spec,
+            role,
+            seed=run.record.seed,
+            allow=question.allow,
+            directory=run.directory,
+            dataset=_find_dataset(spec, role),
+        )
         figures = Evaluation.of(spec, run.step, feed, mode).run()
     if not figures:
         help = f"add `metric` ops, or name values that mode {mode} computes in `outputs`"
         raise problem("GS248", f"mode {mode} of the spec gives no figures", help=help)
     return Answer(path=run.path, data=question.data or role, figures=figures)
+
+
+def _find_dataset(spec: GraphSpec, role: str) -> str | None:
+    """Return of which data set the batches are; those of several training sets say so themselves."""
+    return None if role == "train" else find_told(spec)
 
 
 def _find_data(run: Reopened, data: str | None) -> tuple[GraphSpec, str]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphspec.diagnostics import SpecError
-from runtime.data.arrays import Batch
+from runtime.data.arrays import Batch, dataset_of
 from runtime.interrupt import Interrupt
 from runtime.problems import problem
 from runtime.runs.agenda import Agenda
@@ -30,7 +30,7 @@ EVAL = "eval/"
 class Trainable(Protocol):
     """What the loop needs of a compiled step."""
 
-    def __call__(self, batch: Batch, mode: str = "train") -> Mapping[str, object]:
+    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
         """Run one step and return its outputs."""
         ...
 
@@ -170,7 +170,8 @@ class Loop:
             raise
 
     def _train(self, batch: Batch) -> None:
-        outputs = self.step(batch)
+        dataset = dataset_of(batch)
+        outputs = self.step(batch) if dataset is None else self.step(batch, dataset=dataset)
         state = self.state
         state.made += 1
         state.latest.update(outputs)

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 from graphspec.builder import Path, Plain
+from graphspec.data import DataSource
 
 Kind: TypeAlias = Literal["run", "hyper", "structure"]
 
@@ -50,7 +51,7 @@ def judge(path: Path, before: Found, after: Found) -> Kind:
         case ("outputs",):
             return _judge_outputs(before, after)
         case ("data", "train", *rest):
-            return "hyper" if rest and rest[0] in _DATA else "structure"
+            return _hyper_if(_changes_batches(tuple(rest)))
         case ("data", *_):
             return "run"
         case ("models", _, *rest):
@@ -59,6 +60,19 @@ def judge(path: Path, before: Found, after: Found) -> Kind:
             return _judge_op(tuple(rest), before, after)
         case _:
             return "structure"
+
+
+def _changes_batches(rest: Path) -> bool:
+    """Return whether a field of the training data, or of one of several sets, changes batches and nothing else."""
+    match rest:
+        case ("mix", *_):
+            return True
+        case (str(field), *_) if field in _DATA:
+            return True
+        case (str(name), str(field), *_) if name not in DataSource.model_fields:
+            return field in _DATA
+        case _:
+            return False
 
 
 def _judge_outputs(before: Found, after: Found) -> Kind:

@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.pace import Pace
-from graphspec.evaluation import find_role
+from compiler.pace import Pace, find_batch
+from graphspec.evaluation import find_role, find_told
 from graphspec.graph import GraphSpec
 from graphspec.rendering import render
 from runtime import api, pacing
 from runtime.checkpoints.versions import find_versions
-from runtime.data import Feed, open_feed
+from runtime.data import AnyFeed, open_feed
 from runtime.data.inspection import Inspector
 from runtime.folder import make_folder
 from runtime.imports import importable
@@ -75,7 +75,11 @@ def prepare(request: Request) -> Session:
     past = find_past(request.spec, request.out, request.backend) if request.resume else None
     seed = _find_seed(request, past)
     feed = _open(request, "train", seed)
-    judged = None if request.spec.run.eval is None else _open(request, find_role(request.spec), seed)
+    judged = (
+        None
+        if request.spec.run.eval is None
+        else _open(request, find_role(request.spec), seed, find_told(request.spec))
+    )
     wanted = request.steps if request.steps is not None or past is None else past.record.steps or None
     pace = find_pace(request.spec, feed, wanted)
     agenda = find_agenda(request.spec, pace)
@@ -85,7 +89,8 @@ def prepare(request: Request) -> Session:
         if each is not None:
             each.attach(step)
     if request.spec.run.check_data:
-        feed.inspector = Inspector.of(step.plan)
+        for part in feed.parts:
+            part.inspector = Inspector.of(step.plan, dataset=part.place.dataset)
     folder = make_folder(request.spec.name, request.out) if past is None else past.folder
     return Session(
         request=request,
@@ -99,9 +104,9 @@ def prepare(request: Request) -> Session:
     )
 
 
-def find_pace(spec: GraphSpec, feed: Feed, wanted: int | None) -> Pace:
+def find_pace(spec: GraphSpec, feed: AnyFeed, wanted: int | None) -> Pace:
     """Return how long an epoch, a step and the run are, where that is known before it begins."""
-    return Pace(epoch=feed.length, batch=spec.data["train"].batch, run=find_length(spec, feed.length, wanted))
+    return Pace(epoch=feed.length, batch=find_batch(spec), run=find_length(spec, feed.length, wanted))
 
 
 def _find_seed(request: Request, past: Past | None) -> int:
@@ -112,8 +117,8 @@ def _find_seed(request: Request, past: Past | None) -> int:
     return request.spec.seed if past is None or changed else past.record.seed
 
 
-def _open(request: Request, role: str, seed: int) -> Feed:
-    return open_feed(request.spec, role, seed=seed, allow=request.allow, directory=request.path.parent)
+def _open(request: Request, role: str, seed: int, dataset: str | None = None) -> AnyFeed:
+    return open_feed(request.spec, role, seed=seed, allow=request.allow, directory=request.path.parent, dataset=dataset)
 
 
 def _compile(request: Request, backend: str, pace: Pace) -> Plan:

@@ -13,7 +13,7 @@ from graphspec.evaluation import find_goal
 from graphspec.graph import GraphSpec
 from graphspec.run import BestSpec, StopSpec
 from runtime.checkpoints import Store
-from runtime.data import Feed
+from runtime.data import AnyFeed
 from runtime.data.arrays import Batch
 from runtime.folder import CHECKPOINTS, LOCK, cannot_write
 from runtime.runs.agenda import Agenda
@@ -83,8 +83,8 @@ class Session:
     past: Past | None
     agenda: Agenda
     step: Step
-    feed: Feed
-    judged: Feed | None
+    feed: AnyFeed
+    judged: AnyFeed | None
     """What the run evaluates on."""
     folder: Path
 
@@ -189,7 +189,7 @@ class Session:
         """Return the batch that pictures of a run that goes on are made from: the run's first, where it can be had."""
         if self.past is None or self.feed.length is None:
             return None
-        return next(self.feed.one_pass(), None)
+        return self.feed.first()
 
     def _open_display(self) -> Display:
         return (Bar if self.request.moving else Plain)(self.request.stream, self.agenda.steps)

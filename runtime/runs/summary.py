@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from compiler.pace import find_batch
 from graphspec.ops import CopyOp, EmaOp
 from runtime.folder import CHECKPOINTS, LOCK
 from runtime.runs.loop import Outcome
@@ -23,8 +24,9 @@ def introduce(session: Session, stream: TextIO) -> None:
     print(f"{strong(plan.spec.name, stream)}: {where}, {_describe_length(session)}", file=stream)
     lines = {name: _describe_model(session, name) for name in plan.spec.models if name in session.step.sizes}
     _print_columns(lines, stream)
-    inspector = session.feed.inspector
-    for note in (*session.step.notes, *(inspector.notes if inspector is not None else ())):
+    inspectors = (part.inspector for part in session.feed.parts)
+    looked = dict.fromkeys(note for each in inspectors if each is not None for note in each.notes)
+    for note in (*session.step.notes, *looked):
         print(f"  note: {note}", file=stream)
     for change in session.past.changes if session.past is not None else ():
         print(f"  changed: {change}", file=stream)
@@ -33,7 +35,7 @@ def introduce(session: Session, stream: TextIO) -> None:
 
 def _describe_length(session: Session) -> str:
     """Return how long the run is, and how many samples a step takes."""
-    batch = session.spec.data["train"].batch
+    batch = find_batch(session.spec) or "the size of each set"
     if session.agenda.steps is None:
         return f"{counted(session.agenda.epochs or 0, 'epoch')} in steps of {batch}"
     return f"{session.agenda.steps:,} steps of {batch}"

@@ -42,7 +42,8 @@ class Gate:
 
     On the clock ``writes`` a step counts when every group of ``follows`` has an op that fired. Steps are counted from
     1; ``start`` and ``until`` are inclusive. With a start, the first step that counts is due. On the clock ``averaged``
-    an op fires from the first time on that another gate of it did.
+    an op fires from the first time on that another gate of it did. ``datasets`` are those on whose batches it fires,
+    and counts; none are named: on all.
     """
 
     op: str
@@ -51,6 +52,7 @@ class Gate:
     start: int | None = None
     until: int | None = None
     follows: tuple[tuple[str, ...], ...] = ()
+    datasets: tuple[str, ...] = ()
 
 
 class Gates:
@@ -65,12 +67,14 @@ class Gates:
         self.found: tuple[dict[str, int], tuple[str, ...]] = {}, ()  # in the step that runs: counts, and what fires
         self.held: frozenset[str] = frozenset()  # ops that fire in the step that runs and leave everything as it is
 
-    def fire(self, mode: str) -> tuple[str, ...]:
-        """Return the gated ops that fire in the step that the clock has started."""
+    def fire(self, mode: str, dataset: str | None = None) -> tuple[str, ...]:
+        """Return the gated ops that fire in the step that the clock has started, on a batch of a data set."""
         step, counts = self.clock.step, dict(self.counts.get(mode, {}))
         fired: list[str] = []
         for gate in self.gates.get(mode, ()):
-            if (gate.start or 0) <= step <= (gate.until or step):
+            if (gate.start or 0) <= step <= (gate.until or step) and (dataset or "") in (
+                gate.datasets or (dataset or "",)
+            ):
                 if gate.clock == "averaged":
                     due = gate.op in self.averaged
                 elif gate.clock == "steps":

@@ -35,9 +35,11 @@ class TensorFlowExecution:
             for name, one in self.models.items()
         }
 
-    def step(self, batch: Mapping[str, np.ndarray], mode: str = "train") -> Mapping[str, np.ndarray]:
+    def step(
+        self, batch: Mapping[str, np.ndarray], mode: str = "train", *dataset: str | None
+    ) -> Mapping[str, np.ndarray]:
         """Take one step, and return its outputs."""
-        found = self.names["step"]({name: tf.constant(value) for name, value in batch.items()}, mode)
+        found = self.names["step"]({name: tf.constant(value) for name, value in batch.items()}, mode, *dataset)
         return {name: value.numpy() for name, value in found.items()}
 
 

@@ -21,6 +21,7 @@ from tests.properties.agreement import (
     batches,
     codes_of,
     find_difference,
+    find_turns,
     hangs_on_rounding,
     is_single,
     is_vague,
@@ -137,8 +138,8 @@ def complete(found: Sequence, meant: Sequence) -> list:
 def run(execution: Execution | TensorFlowExecution, plan: Plan) -> list[tuple[Values, Mapping[str, Values]]]:
     """Return the outputs of twenty steps of training and two of evaluation, and the state after each."""
     modes = ["train"] * STEPS + ["eval"] * 2 * any(program.mode == "eval" for program in plan.program.modes)
-    pairs = zip(modes, batches(plan.spec), strict=False)
-    return [(execution.step(batch, mode), execution.state()) for mode, batch in pairs]
+    pairs = zip(find_turns(plan.spec, modes), batches(plan.spec), strict=False)
+    return [(execution.step(batch, *turn), execution.state()) for turn, batch in pairs]
 
 
 def disturbed(execution: Execution) -> Execution:

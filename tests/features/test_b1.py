@@ -73,5 +73,5 @@ def test_too_many_steps_in_a_row_end_the_run(backend: str) -> None:
     step = made(backend, ["precision.loss_scale={max_consecutive_skips: 2}"])
     for slope in (INF, INF, 1.0, INF, INF):
         give(step, slope)
-    with pytest.raises(SpecError, match=r"GS281.*3 steps in a row"):
+    with pytest.raises(SpecError, match=r"GS282.*3 steps in a row"):
         give(step, INF)

@@ -136,7 +136,11 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("data: {«train»: {source: npz, batch: 1}}", "GS053"),
         ("data: {train: {class: «a.b», batch: 1}}", "GS054"),
         ("data: {train: {source: digits, «class»: a:b, batch: 1}}", "GS053"),
-        ("data: {«train»: {one: {source: digits}, two: {source: digits}}}", "GS045"),
+        ("data: {train: {«one»: {source: digits}, two: {source: digits, batch: 1}}}", "GS042"),
+        ("data: {train: {one: {source: digits, batch: 1}, mix: «[1, 2]»}}", "GS044"),
+        ("data: {train: {one: {source: digits, batch: 1}, mix: «{two: 1}»}}", "GS044"),
+        ("data: {train: {one: {source: digits, batch: 1}, mix: «[0]»}}", "GS044"),
+        ("data: {«test»: {one: {source: digits, batch: 1}}}", "GS056"),
     ],
 )
 def test_a_wrong_section_is_reported_where_it_is_wrong(small, find, line, code):

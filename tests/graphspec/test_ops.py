@@ -170,7 +170,6 @@ def test_a_malformed_op_is_reported_where_it_is_malformed(small, find, line, cod
         "a: {«adapt»: net, loss: err, lr: 0.1}",
         "a: {«choose»: []}",
         "a: {«sometimes»: 0.5}",
-        "a: {call: relu, inputs: x, «dataset»: extra}",
         "a: {forward: net, inputs: x, «checkpoint»: true}",
         "a: {call: «all_gather», inputs: x}",
         "a: {update: net, loss: err, «missing»: zero}",

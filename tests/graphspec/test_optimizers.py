@@ -70,7 +70,7 @@ def test_an_option_may_be_a_schedule():
         ({"name": "adam", "class": "a:B"}, "found both"),
         ({"name": "adam", "lr": {"from": 1}}, "without `schedule`"),
         ({"name": "adam", "betas": ["a", 1]}, "a list of numbers"),
-        ({"1": {"name": "adam"}, "10": {"name": "sgd"}}, "changes by epochs is part of the language but not built yet"),
+        ({"2": {"name": "adam"}, "10": {"name": "sgd"}}, "no optimizer steps before epoch 2"),
         ("adm", "'adam'"),
     ],
 )

@@ -56,15 +56,21 @@ class Clocks:
         if isinstance(op.every, str) and op.every not in admitted:
             return False
         every = op.every if isinstance(op.every, int) else 1
+        if not isinstance(op, EmaOp | CopyOp) and every > 1 and meaning.is_partial(name):
+            return self._count(name, meaning, op) % every == 0
         if not isinstance(op, EmaOp | CopyOp):
             return (step - (self._first(op) or every)) % every == 0
         source = op.ema if isinstance(op, EmaOp) else op.copy_
         writers = (n for n in meaning.past[name] & admitted if isinstance(meaning.ops[n], WRITERS))
         if not any(meaning.writes(other).intersection(meaning.storages.cells(source)) for other in writers):
             return False
+        return self._count(name, meaning, op) % every == 0
+
+    def _count(self, name: str, meaning: Meaning, op: Op) -> int:
+        """Count a step for an op; with a start the first that counts is the 0th."""
         key = (meaning.mode, name)
         self.counts[key] = self.counts.get(key, 0) + 1
-        return (self.counts[key] - (1 if op.start else 0)) % every == 0
+        return self.counts[key] - (1 if op.start else 0)
 
     def note(self, meaning: Meaning, firing: list[str]) -> None:
         """Remember which averages there are."""

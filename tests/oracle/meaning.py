@@ -31,10 +31,10 @@ Past = Mapping[str, frozenset[str]]
 
 
 class Meaning:
-    """One mode of a spec, before it is known which ops fire together."""
+    """One mode of a spec on batches of one data set, before it is known which ops fire together."""
 
-    def __init__(self, spec: GraphSpec, mode: str) -> None:
-        self.spec, self.mode, self.ops = spec, mode, spec.ops
+    def __init__(self, spec: GraphSpec, mode: str, dataset: str = "") -> None:
+        self.spec, self.mode, self.ops, self.dataset = spec, mode, spec.ops, dataset
         self.storages = Storages(spec)
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
         self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
@@ -50,7 +50,26 @@ class Meaning:
         return tuple(dict.fromkeys(found))
 
     def _is_present(self, name: str) -> bool:
-        return self.ops[name].runs_in(self.mode) and all(self._is_present(other) for other in self.inputs[name])
+        return self.ops[name].runs_in(self.mode) and self._is_on(name, self.dataset) and self._has_inputs(name)
+
+    def _has_inputs(self, name: str) -> bool:
+        return all(self._is_present(other) for other in self.inputs[name])
+
+    def _is_on(self, name: str, dataset: str) -> bool:
+        """Return whether an op lets itself be run on a batch of a data set."""
+        words = self.ops[name].dataset or ()
+        named = {word for word in words if word[0] != "!"}
+        return f"!{dataset}" not in words and (not named or dataset in named)
+
+    def is_partial(self, name: str) -> bool:
+        """Return whether there are data sets on which an op does not run, for itself or what it is made from."""
+        words = {word.removeprefix("!") for op in self.ops.values() for word in op.dataset or ()}
+        around = {name, *(other for other in self.ops if other in self._origins(name))}
+        return any(not self._is_on(one, dataset) for one in around for dataset in words)
+
+    def _origins(self, name: str) -> frozenset[str]:
+        """Return all ops whose values an op is made from, near and far."""
+        return frozenset(other for one in self.inputs[name] for other in (one, *self._origins(one)))
 
     def has_buffers(self, model: str) -> bool:
         """Return whether a model has BatchNorm."""

@@ -36,7 +36,7 @@ class Oracle:
         self.clocks, self.draws = Clocks(pace or Pace()), Draws(self.seed)
         self.cells: Mapping[str, Cell] = {}
         self.gathered: Held = {}
-        self.meanings: dict[str, Meaning] = {}
+        self.meanings: dict[tuple[str, str], Meaning] = {}
         self.running: dict[tuple[str, str], tuple[float, int, int]] = {}
         self.last: StepValues | None = None
         self.is_vague = False
@@ -56,16 +56,17 @@ class Oracle:
         """Begin with other weights: what a function makes of those there are."""
         self.held = {holder: {key: change(value) for key, value in one.items()} for holder, one in self.held.items()}
 
-    def step(self, batch: State, mode: str = "train") -> State:
-        """Take one step, and return its outputs."""
-        meaning = self.meanings.setdefault(mode, Meaning(self.spec, mode))
+    def step(self, batch: State, mode: str = "train", dataset: str | None = None) -> State:
+        """Take one step on a batch of a data set, and return its outputs."""
+        place = mode, dataset or ""
+        meaning = self.meanings.setdefault(place, Meaning(self.spec, *place))
         firing = meaning.firing(self.clocks.admit(meaning), self.clocks.gathering)
         step = self.last = StepValues(
             settle(meaning, self._count_finished(mode), self.clocks.pace),
             firing,
             batch=batch,
             start=self.held,
-            optimizers=Optimizers(self.spec, self.cells),
+            optimizers=Optimizers(self.spec, self.cells, self._count_finished(mode) // self.clocks.pace.epoch + 1),
             draws=self.draws,
             number=self.clocks.steps[mode],
             standins=self._find_standins() if mode != "train" else {},

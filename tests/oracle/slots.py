@@ -34,8 +34,8 @@ class Cell:
 class Optimizers:
     """All optimizer cells as a step finds them, and as its updates leave them one after another."""
 
-    def __init__(self, spec: GraphSpec, cells: Mapping[str, Cell]) -> None:
-        self.spec, self.cells = spec, dict(cells)
+    def __init__(self, spec: GraphSpec, cells: Mapping[str, Cell], epoch: int = 1) -> None:
+        self.spec, self.cells, self.epoch = spec, dict(cells), epoch
         self.is_vague = False
         """Whether some rule divided a gradient that may be zero but for rounding by its own size."""
         self.after: dict[tuple[str, str], Cell] = {}
@@ -45,8 +45,8 @@ class Optimizers:
         """Return the parameters of an update's models after it: each model's own optimizer, or one for all."""
         whole = {} if op.optimizer is None else {name: op.update}
         made: dict[str, State] = {}
-        for cell, models in (whole or {model: (model,) for model in op.update}).items():
-            declared = op.optimizer or self.spec.models[cell].optimizer
+        for owner, models in (whole or {model: (model,) for model in op.update}).items():
+            cell, declared = self._choose(owner, op.optimizer or self.spec.models[owner].optimizer)
             before = self._before(step, name, cell, models)
             self.is_vague |= declared.name != "sgd" and has_vague(gradients)
             holders = step.meaning.storages.all_holders(models)
@@ -54,6 +54,11 @@ class Optimizers:
             self.after[cell, name] = new
             made |= made_here
         return made
+
+    def _choose(self, owner: str, declared: OptimizerSpec) -> tuple[str, OptimizerSpec]:
+        """Return the optimizer of this epoch, the last that has begun; each has slots and counts of its own."""
+        begun = [int(epoch) for epoch in declared.epochs if int(epoch) <= self.epoch]
+        return (owner, declared) if not begun else (f"{owner} {max(begun)}", declared.epochs[str(max(begun))])
 
     def _before(self, step: StepValues, name: str, cell: str, models: tuple[str, ...]) -> Cell:
         """Return a cell as an update finds it: as the update before it, in the order of writes, left it."""
@@ -74,7 +79,7 @@ class Optimizers:
         found = dict(self.cells)
         for cell in {cell for cell, _ in self.after}:
             users = [name for other, name in self.after if other == cell]
-            model = next(model for model in self.spec.ops[users[0]].update if cell in (model, users[0]))
+            model = next(model for model in self.spec.ops[users[0]].update if cell.split()[0] in (model, users[0]))
             found[cell] = self.after[cell, max(users, key=step.versions.writers(f"{model}.params").index)]
         return found
 

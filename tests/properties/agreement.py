@@ -6,11 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from random import Random
 
 import numpy as np
 
 from compiler import Plan, compile_step
+from graphspec.datasets import find_datasets
 from graphspec.diagnostics import SpecError
 from graphspec.graph import GraphSpec
 from graphspec.load import load
@@ -118,8 +120,16 @@ def modes_of(plan: Plan) -> list[str]:
 
 def run(execution: Execution, spec: GraphSpec, modes: Sequence[str]) -> list[tuple[Values, State]]:
     """Return the outputs and the state after every step."""
-    pairs = zip(modes, batches(spec), strict=False)
-    return [(execution.step(batch, mode), execution.state()) for mode, batch in pairs]
+    pairs = zip(find_turns(spec, modes), batches(spec), strict=False)
+    return [(execution.step(batch, *turn), execution.state()) for turn, batch in pairs]
+
+
+def find_turns(spec: GraphSpec, modes: Sequence[str]) -> list[tuple[str, ...] | tuple[str, str | None]]:
+    """Return the modes of some steps; where a spec has data sets, with those that their batches take turns to be of."""
+    names = find_datasets(spec)
+    turns = zip(modes, cycle(names), strict=False) if names else ()
+    told = [(mode, name if mode == "train" else None) for mode, name in turns]
+    return told or [(mode,) for mode in modes]
 
 
 def hangs_on_rounding(spec: GraphSpec, shapes: Mapping, modes: Sequence[str], meant: Sequence) -> bool:
@@ -133,8 +143,8 @@ def hangs_on_rounding(spec: GraphSpec, shapes: Mapping, modes: Sequence[str], me
 def is_vague(spec: GraphSpec, shapes: Mapping, modes: Sequence[str]) -> bool:
     """Return whether a rule divides a gradient that may be zero but for rounding by its own size."""
     oracle = Oracle(spec, shapes)
-    for mode, batch in zip(modes, batches(spec), strict=False):
-        oracle.step(batch, mode)
+    for turn, batch in zip(find_turns(spec, modes), batches(spec), strict=False):
+        oracle.step(batch, *turn)
     return oracle.is_vague
 
 
@@ -153,10 +163,10 @@ def run_oracle(
     oracle, noise = Oracle(spec, shapes), np.random.default_rng(jitter)
     found = []
     with np.errstate(all="ignore"):
-        for mode, batch in zip(modes, batches(spec), strict=False):
+        for turn, batch in zip(find_turns(spec, modes), batches(spec), strict=False):
             if jitter:
                 oracle.disturb(lambda value: blur(value, noise))
-            found.append((oracle.step(batch, mode), oracle.state))
+            found.append((oracle.step(batch, *turn), oracle.state))
     arrays = [array for outputs, state in found for array in _flatten(outputs, state).values()]
     if not all(np.isfinite(array).all() and np.abs(array).max(initial=0) < HUGE for array in arrays):
         raise DegenerateError("not finite, or too large")

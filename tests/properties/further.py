@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.scheduled import add_schedules
 from tests.properties.states import add_states
@@ -25,6 +26,8 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     add_schedules,
     add_terms,
     accumulate,
+    name_datasets,
+    change_optimizers,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 

@@ -70,13 +70,13 @@ class TensorFlowEngine(ModuleEngine[Module]):
         """Return an input as a tensor on the device, in the type of the step."""
         return tensors.to_tensor(value, self.device, tensors.target_dtype(declared, self.dtype))
 
-    def check(self, batch: Mapping[str, object], mode: str) -> None:
+    def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Do nothing: graphs were traced at build for every size of a batch."""
 
-    def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
+    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
         self.flags.check(mode)
-        outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
+        outputs = call_checked(self.loaded, self.spec, "step", batch, mode, *self.told(dataset))
         self.count(mode)
         return outputs
 

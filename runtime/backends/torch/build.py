@@ -102,9 +102,9 @@ def _check(trial: Trial) -> tuple[Check | None, tuple[str, ...]]:
     if inputs is not None:
         return None, _examine(replace(trial, inputs=inputs))
 
-    def check(batch: Mapping[str, torch.Tensor], mode: str) -> None:
+    def check(batch: Mapping[str, torch.Tensor], mode: str, dataset: str | None) -> None:
         """Make the dry run with the sizes of a batch."""
-        _examine(replace(trial, inputs=batch, modes=(mode,)))
+        _examine(replace(trial, inputs=batch, modes=(mode,), dataset=dataset))
 
     return check, ("checked with the first batch: inputs have free sizes beside `batch`",)
 

@@ -50,6 +50,8 @@ class Trial:
     inputs: Tensors
     setting: Setting
     modes: tuple[str, ...]
+    dataset: str | None = None
+    """The data set that the inputs are of; None where they are all there are."""
     around: Callable[[Models], AbstractContextManager[object]] = _observe_nothing
     """Gives the context of the run from the copies it runs on: what observes them."""
 
@@ -124,10 +126,14 @@ class _Attempt:
         with fake or nullcontext(), self.trial.around(models), self.mutations.watched():
             self._try(lambda: self._build(models, unreal=fake is not None))
             for function in () if self.failures else find_functions(self.trial.program):
-                if function.mode in self.trial.modes:
+                if function.mode in self.trial.modes and self._is_fed(function):
                     self._try(lambda function=function: self._call(function, inputs))
                     self.problems.extend(self._find_aliases(function, models))
             self.problems.extend(self._find_replaced(models))
+
+    def _is_fed(self, function: Function) -> bool:
+        """Return whether a function is for inputs such as there are."""
+        return self.trial.dataset is None or self.trial.dataset in (function.datasets or (self.trial.dataset,))
 
     def findings(self, instead: str = "") -> Findings:
         """Return what was found; ``instead`` says why this is not a fake run."""

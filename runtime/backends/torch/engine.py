@@ -27,7 +27,7 @@ from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
 
-Check = Callable[[Mapping[str, torch.Tensor], str], None]
+Check = Callable[[Mapping[str, torch.Tensor], str, str | None], None]
 
 
 @final
@@ -74,19 +74,21 @@ class TorchEngine(ModuleEngine[Module]):
         """Return an input as a tensor on the device, in the type of the step."""
         return tensors.to_tensor(value, self.device, tensors.target_dtype(declared, self.dtype))
 
-    def check(self, batch: Mapping[str, object], mode: str) -> None:
+    def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Make the dry run with the sizes of this batch, where it could not be made at build."""
         if self.late_check is not None:
-            self.late_check({name: tensors.to_tensor(each, self.device, None) for name, each in batch.items()}, mode)
+            given = {name: tensors.to_tensor(each, self.device, None) for name, each in batch.items()}
+            self.late_check(given, mode, dataset)
 
-    def run(self, batch: Mapping[str, object], mode: str) -> dict[str, object]:
+    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
         self.flags.check(mode)
+        given = batch, mode, *self.told(dataset)
         if torch.is_grad_enabled():
-            outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
+            outputs = call_checked(self.loaded, self.spec, "step", *given)
         else:
             with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is not meant for the step
-                outputs = call_checked(self.loaded, self.spec, "step", batch, mode)
+                outputs = call_checked(self.loaded, self.spec, "step", *given)
         self.count(mode)
         return outputs
 

@@ -48,6 +48,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         switches=find_switches(function),
         mode=function.mode,
         judged=find_tainted(function),
+        function=function,
     )
     instructions = tuple(gather_releases(function.instructions))
     reading = find_reading(instructions, program)

@@ -70,7 +70,7 @@ class LossScale:
     def check(self) -> None:
         """Raise NotFinite where too many steps in a row had gradients that are not finite."""
         if self.most_skips is not None and self.skips > self.most_skips:
-            raise NotFinite("GS281", "", f"{self.skips} steps in a row had gradients that are not finite")
+            raise NotFinite("GS282", "", f"{self.skips} steps in a row had gradients that are not finite")
 
 
 class NotFinite(ArithmeticError):

@@ -1,0 +1,76 @@
+"""Turns: what a mode does on a batch of each data set, and the gates of its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from compiler.activity import Outputs, find_live_gates, find_outputs
+from compiler.checks.context import Scene
+from compiler.clocks import sort_gates
+from compiler.ir import Node
+from compiler.program import Function, Gate, Mode, Program
+from graphspec.datasets import find_datasets, find_places, find_possible
+from graphspec.graph import GraphSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """The data sets of a mode: what a step on a batch of each returns, and the ops that fire in all of its steps."""
+
+    gates: tuple[Gate, ...]
+    outputs: Mapping[str, Outputs]
+    """By data set; there is one without a name where the spec names none."""
+    always: Mapping[str, frozenset[str]]
+    """By data set: the ops without a gate."""
+    places: Mapping[str, frozenset[str]]
+    """By op: the data sets that it runs on."""
+    are_told: bool
+    """A step is told of which data set its batch is."""
+
+    @classmethod
+    def of(cls, spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node], others: tuple[Gate, ...] = ()) -> Turns:
+        """Return the turns of a mode; ``others`` are gates of what is no op."""
+        datasets, possible = find_datasets(spec), find_possible(spec, mode)
+        places = find_places(spec.ops, datasets)
+        nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
+        views = {each: {key: node for key, node in nodes.items() if each in places[node.op]} for each in possible}
+        outputs = {each: find_outputs(spec, mode, view) for each, view in views.items()}
+        restricted = {
+            name: tuple(each for each in possible if each in found)
+            for name, found in places.items()
+            if not found.issuperset(possible)
+        }
+        demanded = tuple(dict.fromkeys(value for each in outputs.values() for value in each.demanded))
+        gates = (*others, *sort_gates(find_live_gates(spec, nodes, demanded, restricted)))
+        gated = frozenset(gate.op for gate in gates)
+        admitted = {each: frozenset(node.admission for node in view.values()) for each, view in views.items()}
+        return cls(
+            gates=gates,
+            outputs=outputs,
+            always={each: found - gated for each, found in admitted.items()},
+            places=places,
+            are_told=bool(datasets),
+        )
+
+    @property
+    def anywhere(self) -> frozenset[str]:
+        """Return the ops that fire in all steps on batches of some data set."""
+        return frozenset[str]().union(*self.always.values())
+
+    def look(self, scene: Scene, dataset: str) -> Scene:
+        """Return what there is of a scene on a batch of a data set."""
+        if not self.are_told:
+            return scene
+        return replace(scene, nodes={key: each for key, each in scene.nodes.items() if dataset in self.places[each.op]})
+
+
+def is_particular(function: Function, program: Program) -> bool:
+    """Return whether a function is for batches of some data sets alone."""
+    possible = {each for other in program.mode(function.mode).functions for each in other.datasets}
+    return not possible.issubset(function.datasets)
+
+
+def tell_datasets(datasets: tuple[str, ...]) -> str:
+    """Return data sets in words."""
+    return ", ".join(each or "no data set" for each in datasets)
