@@ -120,6 +120,8 @@ class Transform(InstructionBase):
     """It is given the parameters of ``models`` as well, as they are when it runs; for gradients they are constants."""
     draws: bool = False
     """It draws random numbers, keyed by this op."""
+    gaps: bool = False
+    """Some gradients of its sets may be absent. ``require`` refuses that, ``fill`` puts zeros there."""
     penalties: tuple[Penalty, ...] = ()
     """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
 
@@ -135,6 +137,8 @@ class Gather(InstructionBase):
     models: tuple[str, ...]
     gradients: str
     reduce: Literal["mean", "sum", "steps"]
+    gaps: bool = False
+    """Some gradients may be absent: they add nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +148,8 @@ class Collect(InstructionBase):
     window: str
     models: tuple[str, ...]
     output: str
+    gaps: bool = False
+    """What was absent in every step is absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +163,8 @@ class ApplyPart:
     models: tuple[str, ...]
     gradients: str
     covers: tuple[str, ...]
+    gaps: bool = False
+    """Some gradients may be absent: nothing changes of those parameters, their slots included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler.cells import window_of
+from compiler.gaps import find_open
 from compiler.gathering import are_sums
 from compiler.instructions import Collect, Gather, Transform
 from compiler.ir import Node, Read, Use, Write
@@ -49,7 +50,8 @@ class Windows:
         inputs = tuple(self.gather(each) for each in node.instruction.inputs)
         named = dict(zip(node.instruction.inputs, inputs, strict=True))
         output = f"{self.name}.{value}"
-        instruction = replace(node.instruction, inputs=inputs, output=output)
+        gaps = not find_open(self.nodes).isdisjoint(inputs)
+        instruction = replace(node.instruction, inputs=inputs, output=output, gaps=gaps)
         uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
         self.nodes.append(
             replace(node, id=output, instruction=instruction, uses=uses, defines=(output,), gate=self.name)
@@ -61,13 +63,20 @@ class Windows:
         own = value == self.name
         window = self.name if own else f"{self.name}.{value}"
         models = self.op.update if own else self.context.sets[value]
-        self.nodes.extend((self._gather(window, value, models), self._collect(window, models)))
+        gaps = self.op.missing == "skip" if own else value in self.context.gaps and self.op.missing != "error"
+        self.nodes.extend((self._gather(window, value, models, gaps), self._collect(window, models, gaps)))
         return f"{window}.collected"
 
-    def _gather(self, window: str, value: str, models: tuple[str, ...]) -> Node:
+    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool) -> Node:
         cell, place = window_of(window), self.context.place(self.name)
         instruction = Gather(
-            op=self.name, place=place, window=window, models=models, gradients=value, reduce=find_reduce(self)
+            op=self.name,
+            place=place,
+            window=window,
+            models=models,
+            gradients=value,
+            reduce=find_reduce(self),
+            gaps=gaps,
         )
         return Node(
             id=cell,
@@ -84,12 +93,12 @@ class Windows:
             gate=window_of(self.name),
         )
 
-    def _collect(self, window: str, models: tuple[str, ...]) -> Node:
+    def _collect(self, window: str, models: tuple[str, ...], gaps: bool) -> Node:
         cell, place, output = window_of(window), self.context.place(self.name), f"{window}.collected"
         return Node(
             id=output,
             op=self.name,
-            instruction=Collect(op=self.name, place=place, window=window, models=models, output=output),
+            instruction=Collect(op=self.name, place=place, window=window, models=models, output=output, gaps=gaps),
             label=f"collect {window}",
             uses=(Use(value=cell, differentiable=False),),
             defines=(output,),

@@ -58,6 +58,7 @@ def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
         models=context.sets[name],
         options={"factors": factors} if factors else {},
         context=context,
+        gaps=not context.gaps.isdisjoint(operands),
     )
 
 

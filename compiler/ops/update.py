@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.cells import optimizer_cell, window_of
+from compiler.gaps import find_open
 from compiler.instructions import Apply, ApplyPart, Gradient
 from compiler.ir import Derivative, Node, Read, Use, Write
 from compiler.operands import FunctionRef, Scheduled, Setting
@@ -19,29 +20,67 @@ from graphspec.ops.update import ClipSpec
 
 
 def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]:
-    """Return the chain of an update: gradient (unless given), window, penalties, join and clip where needed, apply."""
+    """Return the chain of an update: gradient (unless given), window, gaps, penalties, join and clip, apply."""
     chain = [_lower_loss(name, op, op.loss, context)] if op.loss is not None else []
     sets = {name: op.update} if op.loss is not None else _given_sets(op, context)
     if op.window > 1:
         windows = Windows(name, op, context)
         sets = {windows.gather(value): models for value, models in sets.items()}
         chain = [*(replace(each, gate=window_of(name)) for each in chain), *windows.nodes]
-    penalties, sets = regularize(name, op, sets, context)
+    closed, sets = _close(name, op, sets, context, find_open(chain) | context.gaps)
+    chain += closed
+    penalties, sets = regularize(name, op, sets, context, find_open(chain) | context.gaps)
     chain += penalties
     whole = op.optimizer is not None or op.clip is not None
     if len(sets) > 1 and whole:
-        chain.append(_join(name, sets, context))
+        chain.append(_join(name, sets, context, find_open(chain) | context.gaps))
         sets = {f"{name}.joined": tuple(model for models in sets.values() for model in models)}
+    gaps = find_open(chain) | context.gaps
     if op.clip is not None:
         (value, models), *_ = sets.items()
-        chain.append(_clip(name, op.clip, value, models, context))
-        sets = {f"{name}.clipped": models}
-    return (*chain, _lower_apply(name, op, sets, context))
+        chain.append(_clip(name, op.clip, value, models, context, value in gaps))
+        sets, gaps = {f"{name}.clipped": models}, find_open(chain)
+    return (*chain, _lower_apply(name, op, sets, context, gaps))
+
+
+def _close(
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
+) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
+    """Return what refuses the gaps of the sets of an update, or fills them with zeros, and the sets that it uses then."""
+    if op.missing == "skip" or gaps.isdisjoint(sets):
+        return (), sets
+    nodes: list[Node] = []
+    found: dict[str, tuple[str, ...]] = {}
+    function, word = ("fill", "filled") if op.missing == "zero" else ("require", "whole")
+    for value, models in sets.items():
+        target = (f"{name}.{word}" if len(sets) == 1 else f"{name}.{word}.{value}") if value in gaps else value
+        found[target] = models
+        if value in gaps:
+            nodes.append(_transform(target, name, function, {value: models}, context, gaps=True))
+    return tuple(nodes), found
+
+
+def _transform(
+    node: str, op: str, function: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, *, gaps: bool
+) -> Node:
+    """Return a built-in transform without options of sets in a row."""
+    return transform_node(
+        node,
+        op=op,
+        function=FunctionRef(name=function, builtin=True),
+        inputs=tuple(sets),
+        models=tuple(model for models in sets.values() for model in models),
+        options={},
+        context=context,
+        gaps=gaps,
+    )
 
 
 def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> Node:
     """Return the gradient of an update's loss with respect to all its models."""
-    instruction = Gradient(op=name, place=context.place(name), loss=loss, models=op.update, output=name)
+    instruction = Gradient(
+        op=name, place=context.place(name), loss=loss, models=op.update, output=name, unconnected=op.missing
+    )
     return Node(
         id=f"{name}.gradient",
         op=name,
@@ -59,20 +98,14 @@ def _given_sets(op: UpdateOp, context: Lowering) -> Mapping[str, tuple[str, ...]
     return {value: context.sets.get(value, ()) for value in op.gradients or ()}
 
 
-def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> Node:
+def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]) -> Node:
     """Return the concatenation of several sets, in their order, for what acts on all of them at once."""
-    return transform_node(
-        f"{name}.joined",
-        op=name,
-        function=FunctionRef(name="join", builtin=True),
-        inputs=tuple(sets),
-        models=tuple(model for models in sets.values() for model in models),
-        options={},
-        context=context,
-    )
+    return _transform(f"{name}.joined", name, "join", sets, context, gaps=not gaps.isdisjoint(sets))
 
 
-def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering) -> Node:
+def _clip(
+    name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool
+) -> Node:
     """Return the clip of an update's whole gradient set."""
     limit = context.number(clip.limit, name, "clip", clip.kind)
     node = transform_node(
@@ -83,6 +116,7 @@ def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], co
         models=models,
         options=_clip_options(clip, limit),
         context=context,
+        gaps=gaps,
     )
     return _counting(node, limit.optimizer) if isinstance(limit, Scheduled) and limit.optimizer is not None else node
 
@@ -102,10 +136,13 @@ def _clip_options(clip: ClipSpec, limit: float | Scheduled) -> Mapping[str, Sett
     return {"norm": limit, "eps": clip.epsilon, **apart}
 
 
-def _lower_apply(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> Node:
+def _lower_apply(
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
+) -> Node:
     """Return the write of an update: it steps the models' newest parameters, whoever wrote them before."""
     parts = tuple(
-        replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer)) for part in _parts(name, op, sets)
+        replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer), gaps=part.gradients in gaps)
+        for part in _parts(name, op, sets)
     )
     cells = context.cells(op.update) + tuple(optimizer_cell(part.optimizer) for part in parts)
     projections = tuple(find_projections(op, context))

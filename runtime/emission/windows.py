@@ -39,7 +39,7 @@ def window_globals(draft: Draft) -> Iterator[Global]:
         models, names = each.models, draft.names
         parameters = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
         whole = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
-        made = syntax.call("Window", syntax.name(parameters), **whole)
+        made = syntax.call("OpenWindow" if each.gaps else "Window", syntax.name(parameters), **whole)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
 
 

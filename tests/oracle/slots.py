@@ -102,7 +102,8 @@ def _advance(
         made[model] = {}
         for key, w in step.parameters(model, version).items():
             if (model, key) not in gradients:
-                made[model][key] = w
+                made[model][key], begun = w, {"v": 0 * w} if declared.name == "sgd" else {}
+                slots[model, key] = before.slots.get((model, key), begun)
                 continue
             g, old = gradients[model, key], before.slots.get((model, key), {})
             own = options_of(step.meaning.spec, model, key, options)
