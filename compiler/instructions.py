@@ -122,6 +122,8 @@ class Transform(InstructionBase):
     """It draws random numbers, keyed by this op."""
     gaps: bool = False
     """Some gradients of its sets may be absent. ``require`` refuses that, ``fill`` puts zeros there."""
+    spans: tuple[tuple[str, ...], ...] = ()
+    """Of ``share``, which adds to the first of its sets what the others have for the same parameters: their models."""
     penalties: tuple[Penalty, ...] = ()
     """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
 
@@ -165,6 +167,8 @@ class ApplyPart:
     covers: tuple[str, ...]
     gaps: bool = False
     """Some gradients may be absent: nothing changes of those parameters, their slots included."""
+    beside: tuple[str, ...] = ()
+    """Models whose parameters another update steps: what they share with these is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

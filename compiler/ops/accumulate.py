@@ -33,6 +33,8 @@ class Windows:
 
     def gather(self, value: str) -> str:
         """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
+        if value != self.name and value not in self.context.sets:
+            return value  # a number that sets are multiplied with: that of the step in which the window is full
         if value not in self.found:
             owner = self.context.spec.ops.get(value)
             match owner:

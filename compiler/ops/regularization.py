@@ -13,6 +13,7 @@ from compiler.operands import FunctionRef
 from compiler.ops.context import Lowering
 from compiler.ops.transform import transform_node
 from compiler.penalty import Penalty
+from compiler.sharing import is_kept
 from graphspec.ops import UpdateOp
 from graphspec.regularizers import RegularizerSpec
 
@@ -21,7 +22,8 @@ def regularize(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
 ) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
     """Return what adds penalties to the gradient sets of an update, model by model, and the sets that it uses then."""
-    penalized = [model for model in op.update if context.spec.models[model].regularizer]
+    kept = (model for model in op.update if is_kept(context.spec, name, model))
+    penalized = [model for model in kept if context.spec.models[model].regularizer]
     nodes: list[Node] = []
     found = dict(sets)
     for model in penalized:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compiler.cells import optimizer_cell, window_of
 from compiler.gaps import find_open
-from compiler.instructions import Apply, ApplyPart, Gradient
+from compiler.instructions import Apply, ApplyPart, Gradient, Transform
 from compiler.ir import Derivative, Node, Read, Use, Write
 from compiler.operands import FunctionRef, Scheduled, Setting
 from compiler.ops.accumulate import Windows
@@ -15,12 +15,26 @@ from compiler.ops.context import Lowering
 from compiler.ops.projecting import find_projections
 from compiler.ops.regularization import regularize
 from compiler.ops.transform import transform_node
+from compiler.sharing import find_beside, find_givers, find_held, find_kept, is_kept
 from graphspec.ops import UpdateOp
 from graphspec.ops.update import ClipSpec
 
 
 def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]:
-    """Return the chain of an update: gradient (unless given), window, gaps, penalties, join and clip, apply."""
+    """Return the chain of an update: its final gradients, those of others for what it shares with them, its write."""
+    chain, sets = _lower_gradients(name, op, context)
+    gaps = find_open(chain) | context.gaps
+    givers = find_givers(context.spec, name)
+    if givers:
+        shared, sets = _share(name, sets, givers, context, gaps)
+        chain, gaps = (*chain, shared), gaps | find_open((shared,))
+    return (*chain, _lower_apply(name, op, sets, context, gaps))
+
+
+def _lower_gradients(
+    name: str, op: UpdateOp, context: Lowering
+) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
+    """Return the nodes of an update before its write, and the sets they give: gradient (unless given) to clip."""
     chain = [_lower_loss(name, op, op.loss, context)] if op.loss is not None else []
     sets = {name: op.update} if op.loss is not None else _given_sets(op, context)
     if op.window > 1:
@@ -31,16 +45,49 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]
     chain += closed
     penalties, sets = regularize(name, op, sets, context, find_open(chain) | context.gaps)
     chain += penalties
-    whole = op.optimizer is not None or op.clip is not None
-    if len(sets) > 1 and whole:
+    is_given = op.loss is None and not chain
+    whole = op.optimizer is not None or op.clip is not None or _is_sharing(name, context)
+    if (len(sets) > 1 and whole) or (is_given and op.clip is None and _is_sharing(name, context)):
         chain.append(_join(name, sets, context, find_open(chain) | context.gaps))
         sets = {f"{name}.joined": tuple(model for models in sets.values() for model in models)}
-    gaps = find_open(chain) | context.gaps
     if op.clip is not None:
         (value, models), *_ = sets.items()
-        chain.append(_clip(name, op.clip, value, models, context, value in gaps))
-        sets, gaps = {f"{name}.clipped": models}, find_open(chain)
-    return (*chain, _lower_apply(name, op, sets, context, gaps))
+        chain.append(_clip(name, op.clip, value, models, context, value in find_open(chain) | context.gaps))
+        sets = {f"{name}.clipped": models}
+    return tuple(chain), sets
+
+
+def _is_sharing(name: str, context: Lowering) -> bool:
+    """Return whether an update gives gradients to another, or takes some: then it has one set, which is its own."""
+    kept = find_kept(context.spec, name)
+    return bool(find_givers(context.spec, name)) or len(kept) < len(find_held(context.spec)[name])
+
+
+def _share(
+    name: str,
+    sets: Mapping[str, tuple[str, ...]],
+    givers: tuple[str, ...],
+    context: Lowering,
+    gaps: frozenset[str],
+) -> tuple[Node, Mapping[str, tuple[str, ...]]]:
+    """Return the node that adds the final gradients of other updates for what is shared, where those fire."""
+    ((value, models),) = sets.items()
+    given: dict[str, tuple[str, ...]] = {}
+    open_sets = gaps
+    for other in givers:
+        op = context.spec.ops[other]
+        assert isinstance(op, UpdateOp)
+        nodes, found = _lower_gradients(other, op, context)
+        given |= found
+        open_sets |= find_open(nodes)
+    has_gaps = not open_sets.isdisjoint((value, *given))
+    node = _transform(f"{name}.shared", name, "share", {value: models, **given}, context, gaps=has_gaps)
+    assert isinstance(node.instruction, Transform)
+    spans = (models, *given.values())
+    uses = (node.uses[0], *(replace(use, optional=True) for use in node.uses[1:]))
+    return replace(node, instruction=replace(node.instruction, models=models, spans=spans), uses=uses), {
+        f"{name}.shared": models
+    }
 
 
 def _close(
@@ -142,10 +189,11 @@ def _lower_apply(
     """Return the write of an update: it steps the models' newest parameters, whoever wrote them before."""
     parts = tuple(
         replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer), gaps=part.gradients in gaps)
-        for part in _parts(name, op, sets)
+        for part in _parts(name, op, sets, context)
     )
-    cells = context.cells(op.update) + tuple(optimizer_cell(part.optimizer) for part in parts)
-    projections = tuple(find_projections(op, context))
+    cells = find_kept(context.spec, name) + tuple(optimizer_cell(part.optimizer) for part in parts)
+    stepped = {model for part in parts for model in part.models}
+    projections = tuple(each for each in find_projections(op, context) if each.model in stepped)
     instruction = Apply(op=name, place=context.place(name), parts=parts, projections=projections)
     return Node(
         id=name,
@@ -161,12 +209,24 @@ def _lower_apply(
     )
 
 
-def _parts(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]]) -> tuple[ApplyPart, ...]:
+def _parts(
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering
+) -> tuple[ApplyPart, ...]:
     """Return one part for the update's own optimizer, or one part per model for theirs."""
+    kept = tuple(model for model in op.update if is_kept(context.spec, name, model))
     if op.optimizer is not None:
         value, covers = next(iter(sets.items()))
-        return (ApplyPart(optimizer=name, models=op.update, gradients=value, covers=covers),)
-    holders = ((model, value, covers) for model in op.update for value, covers in sets.items() if model in covers)
+        beside = find_beside(context.spec, name, kept)
+        return (ApplyPart(optimizer=name, models=kept, gradients=value, covers=covers, beside=beside),)
     return tuple(
-        ApplyPart(optimizer=model, models=(model,), gradients=value, covers=covers) for model, value, covers in holders
+        ApplyPart(
+            optimizer=model,
+            models=(model,),
+            gradients=value,
+            covers=covers,
+            beside=find_beside(context.spec, name, (model,)),
+        )
+        for model in kept
+        for value, covers in sets.items()
+        if model in covers
     )

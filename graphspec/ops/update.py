@@ -93,8 +93,9 @@ class UpdateOp(OpBase):
     """How many steps' gradients become one update: a number, or `{steps, reduce}`."""
     constraint: Constraints | None = None
     """What all parameters of this update are projected onto, in place of the constraints of its models."""
+    shared: Literal["sum"] | None = None
+    """`sum`: what other updates step as well this one steps for all, on the sum of the gradients."""
     on_overflow: NotBuilt = None
-    shared: NotBuilt = None
     reduce: NotBuilt = None
     sparse: NotBuilt = None
 

@@ -9,6 +9,7 @@ from compiler.instructions import Transform
 from compiler.operands import Plain, Setting
 from runtime.emission import syntax
 from runtime.emission.gaps import call_present, close_gaps, noise_present, regularize_present
+from runtime.emission.sharing import add_shared
 from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
 
 APART: Mapping[str, str] = {"clip_norm": "clip_each", "normalize": "normalize_each"}
@@ -35,6 +36,8 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -
         return syntax.call(scope.names.imported(function.name), *sets, **written)
     if function.name == "join":
         return syntax.sequence(syntax.spread(each) for each in sets)
+    if function.name == "share":
+        return add_shared(instruction, scope)
     if instruction.gaps:
         return _over_gaps(instruction, scope)
     match function.name:

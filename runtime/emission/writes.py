@@ -30,10 +30,11 @@ def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.ex
     """Return what makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
     part = next(each for each in instruction.parts if projection.model in each.models)
     made = _constrain(projection, scope)
-    if not part.gaps:
+    if not (part.gaps or part.beside):
         return made
     (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
-    stepped = syntax.name(parameter_list(part.models, scope)), _taken(part, scope)
+    listed = scope.names.own(part.optimizer) if part.beside else parameter_list(part.models, scope)
+    stepped = syntax.name(listed), _taken(part, scope)
     return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
 
 
@@ -66,6 +67,8 @@ def _apply(part: ApplyPart, scope: Scope) -> ast.expr:
 def _taken(part: ApplyPart, scope: Scope) -> ast.expr:
     """Return an optimizer's share of a gradient set."""
     gradients = syntax.name(scope.names.value(part.gradients))
+    if part.beside:
+        return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer)))
     if part.covers == part.models:
         return gradients
     if are_tied(part.models, scope.program):

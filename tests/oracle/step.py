@@ -60,6 +60,7 @@ class StepValues:
         self.left: dict[str, State] = {}
         self.made: dict[tuple[str, int], State] = {}
         self.stepped: dict[str, Mapping[str, State]] = {}
+        self.finals: dict[str, Gradients] = {}
         self.sets: dict[str, Gradients] = {}
         self.measured: dict[str, tuple[float, int]] = {}
 
@@ -220,6 +221,20 @@ class StepValues:
         """Return the parameters of all models of an update after it, by holder."""
         if name not in self.stepped:
             op = self.meaning.ops[name]
+            found = dict(self.final_gradients(name, op))
+            for giver in self.meaning.sharing[name]:
+                if giver in self.versions.firing:
+                    given = self.final_gradients(giver, self.meaning.ops[giver])
+                    held = self.meaning.storages.all_holders(op.update)
+                    found |= {key: g + found.get(key, 0.0) for key, g in given.items() if key[0] in held}
+            found = {key: g for key, g in found.items() if f"{key[0]}.params" in self.meaning.writes(name)}
+            made = self.optimizers.step(self, name, op, found)
+            self.stepped[name] = constrain(self.meaning.spec, op, made, found)
+        return self.stepped[name]
+
+    def final_gradients(self, name: str, op: UpdateOp) -> Gradients:
+        """Return the gradients of an update as it applies them, or gives them to another."""
+        if name not in self.finals:
             found: Gradients
             if op.window > 1:
                 found = self.windows.whole(self, name, op)
@@ -232,9 +247,8 @@ class StepValues:
                 found = {key: np.zeros(shape) for key, shape in self.targets(op.update).items()} | found
             found = add_penalties(self, name, op, found)
             found = clip(self, name, self._settle_clip(name, op), found) if op.clip is not None else found
-            made = self.optimizers.step(self, name, op, found)
-            self.stepped[name] = constrain(self.meaning.spec, op, made, found)
-        return self.stepped[name]
+            self.finals[name] = found
+        return self.finals[name]
 
     def own_gradients(self, op: UpdateOp) -> Gradients:
         """Return the gradients of an update's own loss."""

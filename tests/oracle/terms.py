@@ -51,7 +51,7 @@ def add_penalties(step: StepValues, name: str, op: UpdateOp, gradients: Mapping)
     found = dict(gradients)
     for model in op.update:
         terms = step.meaning.spec.models[model].regularizer or ()
-        if step.versions.writers(f"{model}.params")[0] == name:
+        if step.versions.writers(f"{model}.params")[:1] == [name]:
             for key, w in step.start[model].items():
                 met = [term for term in terms if term.match is None or re.search(term.match, key)]
                 if (model, key) in found or (met and (model, key) in step.targets((model,))):

@@ -11,7 +11,7 @@ from runtime.backends.torch.library.kernels import TensorList, begin_slots
 from runtime.backends.torch.library.optimizers import Optimizer, Wrapped, make_slot, require_gradients
 from runtime.backends.torch.library.penalties import Penalty, regularize
 from runtime.backends.torch.library.transforms import pcgrad
-from runtime.support.patterns import without
+from runtime.support.patterns import among
 
 Gaps: TypeAlias = Sequence[torch.Tensor | None]
 """Gradients of the parameters of one or several models, in order; None where there is none."""
@@ -104,8 +104,8 @@ def over_stepped(
     **options: Any,
 ) -> None:
     """Call a function for those chosen parameters that have a gradient, and so were stepped."""
-    left = [p for p, g in zip(parameters, gradients, strict=True) if g is None]
-    function(without(chosen, left), *rest, **options)
+    stepped = [p for p, g in zip(parameters, gradients, strict=True) if g is not None]
+    function(among(chosen, stepped), *rest, **options)
 
 
 @torch.no_grad()
