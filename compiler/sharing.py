@@ -20,14 +20,30 @@ def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
 
 def find_owners(spec: GraphSpec) -> Mapping[str, str]:
     """Return, by parameter cell, the update that steps it for all that hold it: the one that says `shared: sum`."""
-    held = find_held(spec)
-    owners: dict[str, str] = {}
-    for name, cells in held.items():
-        op = spec.ops[name]
-        if isinstance(op, UpdateOp) and op.shared == "sum":
-            others = {cell for other, found in held.items() if other != name for cell in found}
-            owners |= {cell: name for cell in cells if cell in others and cell not in owners}
-    return owners
+    steppers = find_steppers(spec)
+    found: dict[str, str] = {}
+    for cell, pairs in steppers.items():
+        sharing = [name for _, name in pairs if is_sharing(spec, name)]
+        if sharing and len({optimizer for optimizer, _ in pairs}) > 1:
+            found[cell] = sharing[0]
+    return found
+
+
+def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """Return, by parameter cell, the updates that hold it, each behind the name of its optimizer."""
+    cells = find_parameter_cells(spec)
+    found: dict[str, dict[tuple[str, str], None]] = {}
+    for name, op in spec.ops.items():
+        for model in op.update if isinstance(op, UpdateOp) else ():
+            for cell in cells[model]:
+                found.setdefault(cell, {})[model if op.optimizer is None else name, name] = None
+    return {cell: tuple(pairs) for cell, pairs in found.items()}
+
+
+def is_sharing(spec: GraphSpec, update: str) -> bool:
+    """Return whether an update says that it steps what it shares."""
+    op = spec.ops[update]
+    return isinstance(op, UpdateOp) and op.shared == "sum"
 
 
 def find_kept(spec: GraphSpec, update: str) -> Cells:

@@ -36,9 +36,7 @@ def regularize(
     return tuple(nodes), found
 
 
-def _node(
-    target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool
-) -> Node:
+def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool) -> Node:
     """Return the node that adds the penalties of a model to a set: it reads the weights of its causal past."""
     node = transform_node(
         target,

@@ -93,7 +93,7 @@ def _share(
 def _close(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
 ) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
-    """Return what refuses the gaps of the sets of an update, or fills them with zeros, and the sets that it uses then."""
+    """Return what refuses the gaps of the sets of an update, or fills them with zeros, and the sets it then uses."""
     if op.missing == "skip" or gaps.isdisjoint(sets):
         return (), sets
     nodes: list[Node] = []
@@ -150,9 +150,7 @@ def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gap
     return _transform(f"{name}.joined", name, "join", sets, context, gaps=not gaps.isdisjoint(sets))
 
 
-def _clip(
-    name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool
-) -> Node:
+def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool) -> Node:
     """Return the clip of an update's whole gradient set."""
     limit = context.number(clip.limit, name, "clip", clip.kind)
     node = transform_node(
@@ -209,9 +207,7 @@ def _lower_apply(
     )
 
 
-def _parts(
-    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering
-) -> tuple[ApplyPart, ...]:
+def _parts(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> tuple[ApplyPart, ...]:
     """Return one part for the update's own optimizer, or one part per model for theirs."""
     kept = tuple(model for model in op.update if is_kept(context.spec, name, model))
     if op.optimizer is not None:

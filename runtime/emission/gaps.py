@@ -22,7 +22,9 @@ def is_set(value: str, scope: Scope) -> bool:
 def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.expr]]:
     """Return the sets that a transform is given, and the numbers."""
     sets = [syntax.name(scope.names.value(each)) for each in instruction.inputs if is_set(each, scope)]
-    rest = [syntax.name(scope.names.value(each)) for each in instruction.inputs if not is_set(each, scope)]
+    rest: list[ast.expr] = [
+        syntax.name(scope.names.value(each)) for each in instruction.inputs if not is_set(each, scope)
+    ]
     return syntax.sequence(sets), rest
 
 
@@ -50,7 +52,9 @@ def noise_present(instruction: Transform, scope: Scope) -> ast.expr:
     return syntax.call("noise_present", gradients, parameters, drawn)
 
 
-def call_present(path: str, instruction: Transform, rest: Sequence[ast.expr], scope: Scope, **said: ast.expr) -> ast.expr:
+def call_present(
+    path: str, instruction: Transform, rest: Sequence[ast.expr], scope: Scope, **said: ast.expr
+) -> ast.expr:
     """Return ``over_present(clip_norm, (slopes,), 1.0)``: a function of the gradients that are there."""
     sets, numbers = divide(instruction, scope)
     if instruction.weights:

@@ -9,8 +9,8 @@ from compiler.instructions import Transform
 from compiler.operands import Plain, Setting
 from runtime.emission import syntax
 from runtime.emission.gaps import call_present, close_gaps, noise_present, regularize_present
-from runtime.emission.sharing import add_shared
 from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
+from runtime.emission.sharing import add_shared
 
 APART: Mapping[str, str] = {"clip_norm": "clip_each", "normalize": "normalize_each"}
 """What is called where a length is taken over each gradient by itself."""
@@ -64,7 +64,7 @@ def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
             return noise_present(instruction, scope)
         case "pcgrad":
             turns = _turns(instruction, len(instruction.inputs))
-            return call_present("pcgrad_of", instruction, (), scope, **{"order": each for each in turns})
+            return call_present("pcgrad_of", instruction, (), scope, **({"order": turns[0]} if turns else {}))
         case name if function.builtin:
             path, limits, said = _arrange(name, options, scope)
             return call_present(path, instruction, limits, scope, **said)

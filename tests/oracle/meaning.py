@@ -118,11 +118,23 @@ class Meaning:
     def _find_givers(self, name: str) -> tuple[str, ...]:
         if getattr(self.ops[name], "shared", None) != "sum":
             return ()
-        return tuple(other for other in self.ops if other != name and self._holds(other) & self._holds(name))
+        return tuple(other for other in self.ops if other != name and self._holds(other) & self._owns(name))
+
+    def _owns(self, name: str) -> set[str]:
+        """Return the cells of an update that others hold with another optimizer."""
+        mine = self._stepped_by(name)
+        others = [self._stepped_by(other) for other in self.ops if other != name]
+        return {cell for cell, one in mine.items() if any(other.get(cell, one) != one for other in others)}
+
+    def _stepped_by(self, name: str) -> Mapping[str, str]:
+        """Return whose optimizer an update steps each of its cells with."""
+        op = self.ops[name]
+        models = op.update if isinstance(op, UpdateOp) else ()
+        return {cell: name if op.optimizer else model for model in models for cell in self.storages.cells(model)}
 
     def _left_to_others(self, name: str) -> set[str]:
         """Return the cells that another update steps for this one."""
-        return {cell for other, givers in self.sharing.items() if name in givers for cell in self._holds(other)}
+        return {cell for other, givers in self.sharing.items() if name in givers for cell in self._owns(other)}
 
     def moves_buffers(self, name: str) -> bool:
         """Return whether an average or copy writes the buffers of its target."""

@@ -73,7 +73,9 @@ class Optimizers:
 
     def _holders(self, step: StepValues, name: str, models: tuple[str, ...]) -> list[str]:
         """Return who holds what an update steps of some models."""
-        return [one for one in step.meaning.storages.all_holders(models) if f"{one}.params" in step.meaning.writes(name)]
+        return [
+            one for one in step.meaning.storages.all_holders(models) if f"{one}.params" in step.meaning.writes(name)
+        ]
 
     def applied(self, step: StepValues, name: str, op: UpdateOp) -> int:
         """Return how often the one optimizer of an update was applied before it."""

@@ -1,4 +1,4 @@
-"""Gaps: gradient sets with None where a parameter has no gradient. None is not zero: such a parameter stays as it is.
+"""Gaps: gradient sets with None where there is no gradient. None is not zero: such a parameter stays as it is.
 
 Whether there is a gradient is known when a graph is traced, but for what a window gathers: there it is a tensor.
 """
@@ -42,7 +42,7 @@ def number_of(gradient: Any) -> tf.Tensor:
 
 def required(gradients: Gaps) -> Gaps:
     """Return gradients of which none is absent; raise RuntimeError where one is."""
-    require_gradients(gradients)
+    require_gradients([None if each is None else number_of(each) for each in gradients])
     return gradients
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from runtime.backends.tensorflow.library.gaps import Gaps, Maybe, apply_present, only_present
+from runtime.backends.tensorflow.library.gaps import Gaps, Maybe, apply_present, number_of, only_present
 from runtime.backends.tensorflow.library.grouped import Grouped
 from runtime.backends.tensorflow.library.wrapped import Wrapped
 
@@ -36,4 +36,4 @@ def apply_present_wrapped(optimizer: Wrapped, gradients: Gaps, counted: bool = F
         optimizer.applied.assign_add(1)
         return
     with only_present(optimizer, gradients):
-        optimizer.apply([each for each in gradients if each is not None])
+        optimizer.apply([number_of(each) for each in gradients if each is not None])

@@ -22,7 +22,7 @@ class OpenWindow(Window):
     def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True) -> None:
         super().__init__(parameters, is_mean)
         named = [plain_name(p) for p in self.parameters]
-        self.seen = [tf.Variable(False, trainable=False, name=f"window/seen/{name}") for name in named]
+        self.seen = [tf.Variable(tf.constant(False), trainable=False, name=f"window/seen/{name}") for name in named]
         self.fresh = [False] * len(named)  # which gradients the step has that is being traced
 
     def add(self, gradients: Sequence[Any], rows: Any = 1) -> None:

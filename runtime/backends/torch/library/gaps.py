@@ -1,4 +1,4 @@
-"""Gaps: gradient sets with None where a parameter has no gradient. None is not zero: such a parameter stays as it is."""
+"""Gaps: gradient sets with None where there is no gradient. None is not zero: such a parameter stays as it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reached_gradients(
     found: Gaps = [None] * len(listed)
     if loss.requires_grad and listed:
         found = torch.autograd.grad(loss, listed, allow_unused=True, **options)
-    return without_gaps(found, listed) if zero else tuple(found)
+    return tuple(without_gaps(found, listed) if zero else found)
 
 
 def without_gaps(gradients: Gaps, parameters: Sequence[torch.Tensor]) -> TensorList:
@@ -59,7 +59,7 @@ def over_places(
     function: Callable[..., TensorList], sets: Sequence[Gaps], places: Sequence[int], *rest: Any, **options: Any
 ) -> Gaps:
     """Return what a function makes of the gradients at some places, and None elsewhere."""
-    likes = [next(each[at] for each in sets if each[at] is not None) for at in places]
+    likes: list[Any] = [next(each[at] for each in sets if each[at] is not None) for at in places]
     chosen = [without_gaps([each[at] for at in places], likes) for each in sets]
     made = function(*chosen, *rest, **options) if places else ()
     by_place = dict(zip(places, made, strict=True))

@@ -268,7 +268,7 @@ def begin_slots(optimizer: torch.optim.Optimizer) -> None:
         kept = [parameter.grad for parameter in group["params"]]
         for parameter in group["params"]:
             parameter.grad = torch.zeros_like(parameter)
-        begin = optimizer._init_group  # pyright: ignore
+        begin: Any = vars(type(optimizer))["_init_group"].__get__(optimizer)
         begin(group, *([] for _ in range(len(inspect.signature(begin).parameters) - 1)))
         for parameter, gradient in zip(group["params"], kept, strict=True):
             parameter.grad = gradient
