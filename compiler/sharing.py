@@ -34,9 +34,11 @@ def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
     cells = find_parameter_cells(spec)
     found: dict[str, dict[tuple[str, str], None]] = {}
     for name, op in spec.ops.items():
-        for model in op.update if isinstance(op, UpdateOp) else ():
-            for cell in cells[model]:
-                found.setdefault(cell, {})[model if op.optimizer is None else name, name] = None
+        if isinstance(op, UpdateOp):
+            for model in op.update:
+                stepper = model if op.optimizer is None else name
+                for cell in cells[model]:
+                    found.setdefault(cell, {})[stepper, name] = None
     return {cell: tuple(pairs) for cell, pairs in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""`shared: sum`: one update steps what several hold, with its optimizer, on the sum of the gradients; others skip it."""
+"""`shared: sum`: one update steps what several hold, with its optimizer, on the sum of the gradients."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ def test_its_slots_are_those_of_one_optimizer_and_a_penalty_counts_once(backend:
     step({})
     assert np.allclose(weights(step)["body.value"], 2 - 0.1 * (3 + 0.5 + 2 * 0.25 * 2))
     slots = {name for name in step.state().arrays if name.startswith("optimizers.")}
-    assert slots == {"optimizers.step_left.momentum_buffer.body.value", "optimizers.step_left.momentum_buffer.one.value"}
+    assert slots == {
+        "optimizers.step_left.momentum_buffer.body.value",
+        "optimizers.step_left.momentum_buffer.one.value",
+    }
 
 
 def test_the_write_waits_for_the_other_gradient_and_the_plan_says_what_is_added() -> None:
@@ -135,7 +138,11 @@ name: tied
 inputs: {x: {shape: [batch, 4]}}
 models:
   coder: {class: 'tests.properties.users:Coder', args: {size: 4}, traits: TRAITS}, optimizer: {name: adam, lr: 0.1}}
-  reader: {class: 'tests.properties.users:Reader', args: {size: 4}, traits: TRAITS, ties: [coder.weight]}, optimizer: sgd}
+  reader:
+    class: 'tests.properties.users:Reader'
+    args: {size: 4}
+    traits: TRAITS, ties: [coder.weight]}
+    optimizer: sgd
 ops:
   code: {forward: coder, inputs: x}
   text: {forward: reader, inputs: x}

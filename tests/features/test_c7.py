@@ -138,3 +138,16 @@ def test_a_checkpoint_in_between_changes_nothing(steps: int, backend: str) -> No
         one({})
         other({})
         assert all(np.array_equal(value, weights(other)[name]) for name, value in weights(one).items())
+
+
+def test_a_branch_that_is_taken_for_some_batches_trains_in_those() -> None:
+    pytest.importorskip("torch")
+    text = SPEC.replace("'tests.features.unused:Torch'", "'tests.features.branching:Branching'")
+    text = text.replace("OPTIMIZER", MOMENTUM).replace("UPDATE", LOSS.replace("WORD", "skip"))
+    step = build_step(text, "torch", dtype="float32")
+    moved: list[set[str]] = []
+    for sign in (1, -1, 1):
+        before = weights(step)
+        step({"x": np.abs(X) * sign})
+        moved.append({name for name, value in weights(step).items() if not np.array_equal(value, before[name])})
+    assert moved == [{"net.high"}, {"net.low"}, {"net.high"}]

@@ -57,6 +57,7 @@ class Momentous(Protocol):
 class Open(Protocol):
     """What a window has to which some gradients may be absent."""
 
+    totals: Sequence[Any]
     seen: Sequence[Any]
     """Whether some step has given a gradient, by parameter."""
 
