@@ -59,7 +59,8 @@ def _take_sets(draft: Draft, update: str) -> None:
     wrt = {"wrt": op["update"], "unconnected": "skip"}
     name, other = draft.new("set"), f"{draft.new('set')}_more"
     draft.ops[name] = {"gradient": draft.ops[update]["loss"], **wrt}
-    choices = [one for one in SINGLE if "class" not in draft.models["spare"] or one["transform"] != "noise"]
+    plain = not any("class" in draft.models[model] for model in op["update"])
+    choices = [one for one in SINGLE if plain or one["transform"] != "noise"]
     if draft.chance(0.5):
         draft.ops[other] = {**draft.random.choice(choices), "inputs": name}
     else:
