@@ -22,6 +22,7 @@ from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
 from compiler.facts import ModelFacts, describe_models, find_used_models, find_used_states
+from compiler.gaps import find_gaps
 from compiler.gathering import find_gathering
 from compiler.ir import Node, StepGraph
 from compiler.observations import Observations
@@ -154,13 +155,15 @@ class _Compilation:
         """
         spec = self.context.spec
         reaches = find_reaches(spec.ops)
+        sets = find_gradient_sets(spec.ops, spec.models)
         lowering = Lowering(
             spec=spec,
             mode=mode,
             backend=self.context.table.backend,
             models=self.models,
             reaches=reaches,
-            sets=find_gradient_sets(spec.ops, spec.models),
+            sets=sets,
+            gaps=find_gaps(spec, sets),
             lazy=find_lazy(spec),
             gathering=find_gathering(spec),
             judged=find_judged(spec),

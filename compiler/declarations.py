@@ -74,6 +74,7 @@ def _declare_optimizer(spec: GraphSpec, cell: OptimizerCell, backend: str, pace:
         rule=optimizer.name or path or "",
         builtin=optimizer.name is not None,
         models=cell.models,
+        beside=cell.beside,
         options={key: _declare_option(value, tempo) for key, value in optimizer.resolved().items()},
         place=_place(spec, *cell.path),
     )

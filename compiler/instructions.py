@@ -129,6 +129,10 @@ class Transform(InstructionBase):
     """It is given the parameters of ``models`` as well, as they are when it runs; for gradients they are constants."""
     draws: bool = False
     """It draws random numbers, keyed by this op."""
+    gaps: bool = False
+    """Some gradients of its sets may be absent. ``require`` refuses that, ``fill`` puts zeros there."""
+    spans: tuple[tuple[str, ...], ...] = ()
+    """Of ``share``, which adds to the first of its sets what the others have for the same parameters: their models."""
     penalties: tuple[Penalty, ...] = ()
     """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
 
@@ -157,6 +161,8 @@ class Gather(InstructionBase):
     gradients: str
     reduce: Literal["mean", "sum", "steps"]
     guard: Guard = "none"
+    gaps: bool = False
+    """Some gradients may be absent: they add nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +174,8 @@ class Collect(InstructionBase):
     output: str
     filled: str = ""
     """The verdict whether the window has something to give, where its sets are judged."""
+    gaps: bool = False
+    """What was absent in every step is absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +189,10 @@ class ApplyPart:
     models: tuple[str, ...]
     gradients: str
     covers: tuple[str, ...]
+    gaps: bool = False
+    """Some gradients may be absent: nothing changes of those parameters, their slots included."""
+    beside: tuple[str, ...] = ()
+    """Models whose parameters another update steps: what they share with these is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,8 @@ class Node:
     """The gate that admits it, where that is another than its op's."""
     verdict: str = ""
     """A write of gradients: the value that says whether they are finite."""
+    others: tuple[str, ...] = ()
+    """Verdicts over gradients of other updates that it writes too, where these fire."""
     overflow: Overflow = ""
     """What gradients that are not finite stop; empty: nothing was said of them."""
     paced: str = ""

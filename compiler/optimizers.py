@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from compiler.pace import Pace, Tempo
 from compiler.rhythms import find_rhythm
+from compiler.sharing import find_beside, is_kept
 from graphspec.graph import GraphSpec
 from graphspec.ops import UpdateOp
 from graphspec.optimizers import OptimizerSpec
@@ -31,22 +32,34 @@ class OptimizerCell:
     """The epoch from which on it steps, counted from 1."""
     until: int | None = None
     """The last epoch in which it steps, where another follows."""
+    beside: tuple[str, ...] = ()
+    """Models whose parameters another steps: what they share with its own is left out."""
 
 
 def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
     """Yield the optimizers in use: those of the models in their order, then those that updates bring."""
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     for name, model in spec.models.items():
-        users = tuple(each for each, op in updates.items() if op.optimizer is None and name in op.update)
+        users = tuple(
+            each
+            for each, op in updates.items()
+            if op.optimizer is None and name in op.update and is_kept(spec, each, name)
+        )
         if users and model.optimizer is not None:
-            yield from _find_phases(name, model.optimizer, "models", (name,), users)
+            yield from _find_phases(spec, name, model.optimizer, "models", (name,), users)
     for name, op in updates.items():
         if op.optimizer is not None:
-            yield from _find_phases(name, op.optimizer, "ops", op.update, (name,))
+            models = tuple(model for model in op.update if is_kept(spec, name, model))
+            yield from _find_phases(spec, name, op.optimizer, "ops", models, (name,))
 
 
 def _find_phases(
-    owner: str, optimizer: OptimizerSpec, section: str, models: tuple[str, ...], updates: tuple[str, ...]
+    spec: GraphSpec,
+    owner: str,
+    optimizer: OptimizerSpec,
+    section: str,
+    models: tuple[str, ...],
+    updates: tuple[str, ...],
 ) -> Iterator[OptimizerCell]:
     """Yield the optimizer of a model or update, one after another where it changes by epochs."""
     begun = [epoch for epoch, _ in optimizer.phases]
@@ -60,6 +73,7 @@ def _find_phases(
             owner=owner,
             epoch=epoch,
             until=None if following is None else following - 1,
+            beside=find_beside(spec, updates[0], models),
         )
 
 

@@ -108,6 +108,8 @@ class OptimizerDecl:
     builtin: bool
     models: tuple[str, ...]
     options: Mapping[str, Plain | ScheduleDecl]
+    beside: tuple[str, ...] = ()
+    """Models whose parameters another optimizer steps: what they share with these is not among its own."""
     place: str = ""
 
 

@@ -9,7 +9,7 @@ from compiler.checks.context import Scene
 from compiler.diagnose import span_of
 from compiler.gathering import ADDITIVE, SCALING
 from compiler.gathering import find_terms as find_terms_of
-from compiler.instructions import Evaluate
+from compiler.instructions import Evaluate, Gradient
 from compiler.ir import Derivative, GradientPath, Node, StepGraph
 from compiler.operands import Ref
 from graphspec.diagnostics import Diagnostic
@@ -68,7 +68,7 @@ def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic
     """Yield E-NO-GRADIENT for a target that only terms reach which are absent in a step in which it is updated."""
     for name, path in graph.paths.items():
         node = graph.nodes[name]
-        if node.derivative is None or not _lacks_terms(spec, graph, node.derivative.loss):
+        if node.derivative is None or not _lacks_terms(spec, graph, node.derivative.loss) or _takes_gaps(node):
             continue
         cells = {read.cell for each in path.nodes for read in graph.nodes[each].reads}
         for model in node.derivative.models:
@@ -81,6 +81,11 @@ def _lacks_terms(spec: GraphSpec, graph: StepGraph, loss: str) -> bool:
     return any(term in spec.ops and term not in graph.nodes for term in find_terms_of(spec, loss))
 
 
+def _takes_gaps(node: Node) -> bool:
+    """Return whether a gradient says what becomes of parameters that it does not reach."""
+    return isinstance(node.instruction, Gradient) and node.instruction.unconnected != "error"
+
+
 def _left(spec: GraphSpec, node: Node, model: str) -> Diagnostic:
     """Return the diagnostic of a target without a gradient in some steps."""
     return Diagnostic(
@@ -88,7 +93,7 @@ def _left(spec: GraphSpec, node: Node, model: str) -> Diagnostic:
         message=f"'{node.op}' has no gradient for model '{model}' in the steps in which a lazy term is absent",
         span=span_of(spec, node.op, "update"),
         label="only that term depends on the model",
-        help=f"update '{model}' by an op of its own that has the same clock as the term",
+        help=f"write `missing: skip` or `missing: zero`, or update '{model}' by an op of its own with the term's clock",
     )
 
 

@@ -2,42 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from compiler.cells import optimizer_cell
 from compiler.checks.context import Scene
 from compiler.diagnose import span_of
 from compiler.instructions import Forward
+from compiler.sharing import find_held, find_kept, find_owners, find_steppers, is_sharing
 from graphspec.diagnostics import Diagnostic
 from graphspec.ops import CopyOp, EmaOp, ForwardOp, UpdateOp
 
 
 def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield E-OVERLAP for every parameter storage that two optimizer cells step."""
-    for cell, steppers in _find_steppers(scene).items():
-        (first, holder), *others = steppers.items()
-        for optimizer, op in others[:1]:
+    """Yield E-OVERLAP for every parameter storage that two optimizers step, where none is said to step it for all."""
+    told: set[str] = set()
+    for cell, holders in _find_holders(scene).items():
+        sharing = [name for name in dict.fromkeys(holders.values()) if is_sharing(scene.spec, name)]
+        told.update(sharing if len(holders) > 1 else ())
+        if len(holders) > 1 and len(sharing) != 1:
+            yield _overlap(scene, cell, holders, sharing)
+        elif len(holders) > 1:
+            yield from _check_owner(scene, cell, sharing[0])
+    for name in find_held(scene.spec):
+        if is_sharing(scene.spec, name) and name not in told:
+            message = f"'{name}' says `shared: sum`, but no other optimizer steps what it steps"
+            span = span_of(scene.spec, name, "shared")
             yield Diagnostic(
-                code="E-OVERLAP",
-                message=f"{cell} is stepped by two optimizers: {first} in '{holder}', {optimizer} in '{op}'",
-                span=span_of(scene.spec, op, "update"),
-                label=f"'{holder}' steps it with another optimizer" if op != holder else "two optimizers step it here",
-                help="step it once, in one update with one optimizer"
-                if op != holder
-                else f"write `optimizer:` on '{op}', which then steps all its models",
+                code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="take it out"
             )
 
 
-def _find_steppers(scene: Scene) -> dict[str, dict[str, str]]:
-    """Return, by parameter cell, the optimizers that step it, each with the first op that says so."""
-    steppers: dict[str, dict[str, str]] = {}
-    for name, op in scene.spec.ops.items():
-        if isinstance(op, UpdateOp):
-            for model in op.update:
-                optimizer = optimizer_cell(name if op.optimizer is not None else model)
-                for cell in scene.models[model].cells:
-                    steppers.setdefault(cell, {}).setdefault(optimizer, name)
-    return steppers
+def _overlap(scene: Scene, cell: str, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
+    """Return the diagnostic of a storage that two optimizers step."""
+    (first, holder), (optimizer, op), *_ = holders.items()
+    if sharing:
+        op, both = sharing[-1], " and ".join(f"'{name}'" for name in sharing)
+        message = f"{both} say `shared: sum`, and all of them step {cell}"
+        help = "let one of them say it, whose optimizer steps what is shared"
+        label = "one update steps it for all"
+        return Diagnostic(
+            code="E-OVERLAP", message=message, span=span_of(scene.spec, op, "shared"), label=label, help=help
+        )
+    one, other = f"{optimizer_cell(first)} in '{holder}'", f"{optimizer_cell(optimizer)} in '{op}'"
+    shared = "write `shared: sum` on the update whose optimizer is to step it on the sum of both gradients"
+    return Diagnostic(
+        code="E-OVERLAP",
+        message=f"{cell} is stepped by two optimizers: {one}, {other}",
+        span=span_of(scene.spec, op, "update"),
+        label=f"'{holder}' steps it with another optimizer" if op != holder else "two optimizers step it here",
+        help=f"step it once, in one update with one optimizer; or {shared}"
+        if op != holder
+        else f"write `optimizer:` on '{op}', which then steps all its models",
+    )
+
+
+def _check_owner(scene: Scene, cell: str, owner: str) -> Iterator[Diagnostic]:
+    """Yield E-OVERLAP for an update that cannot leave a storage to another."""
+    spec = scene.spec
+    pairs = find_steppers(spec)[cell]
+    stepper = next(optimizer for optimizer, name in pairs if name == owner)
+    for optimizer, name in pairs:
+        if name == owner:
+            continue
+        both = set(find_held(spec)[owner]).intersection(find_held(spec)[name]) - find_owners(spec).keys()
+        if optimizer == stepper:
+            message = f"'{owner}' steps {cell} for all, but '{name}' steps it as well, with the same optimizer"
+            help = f"let '{owner}' be the one update that has this optimizer: add the losses"
+        elif not find_kept(spec, name):
+            message = f"'{owner}' steps {cell} for all, and nothing is left for '{name}' to step"
+            help = "add the losses, and update once"
+        elif both:
+            message = f"'{owner}' and '{name}' step {cell} with two optimizers, and {min(both)} with one"
+            help = f"leave the models of {min(both)} to one of the two"
+        elif cell.count(",") > 1:
+            message = f"'{owner}' steps {cell} for all, but who shares what in a group of three is not said"
+            help = "step all of them in one update with one optimizer"
+        else:
+            continue
+        yield Diagnostic(
+            code="E-OVERLAP", message=message, span=span_of(spec, name, "update"), label="held by this too", help=help
+        )
+
+
+def _find_holders(scene: Scene) -> dict[str, dict[str, str]]:
+    """Return, by parameter cell, the optimizers that step it, each with an op that says so."""
+    holders: dict[str, dict[str, str]] = {}
+    for cell, pairs in find_steppers(scene.spec).items():
+        found = holders.setdefault(cell, {})
+        for optimizer, name in pairs:
+            if optimizer not in found or (
+                is_sharing(scene.spec, name) and not is_sharing(scene.spec, found[optimizer])
+            ):
+                found[optimizer] = name
+    return holders
 
 
 def check_average_targets(scene: Scene) -> Iterator[Diagnostic]:

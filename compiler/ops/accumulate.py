@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler.cells import window_of
+from compiler.gaps import find_open
 from compiler.gathering import are_sums
 from compiler.instructions import Collect, Gather, Guard, Transform
 from compiler.ir import Node, Overflow, Read, Use, Write
@@ -37,6 +38,8 @@ class Windows:
 
     def gather(self, value: str) -> str:
         """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
+        if value != self.name and value not in self.context.sets:
+            return value  # a number that sets are multiplied with: that of the step in which the window is full
         if value not in self.found:
             owner = self.context.spec.ops.get(value)
             match owner:
@@ -54,7 +57,8 @@ class Windows:
         inputs = tuple(self.gather(each) for each in node.instruction.inputs)
         named = dict(zip(node.instruction.inputs, inputs, strict=True))
         output = f"{self.name}.{value}"
-        instruction = replace(node.instruction, inputs=inputs, output=output)
+        gaps = not find_open(self.nodes).isdisjoint(inputs)
+        instruction = replace(node.instruction, inputs=inputs, output=output, gaps=gaps)
         uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
         self.nodes.append(
             replace(node, id=output, instruction=instruction, uses=uses, defines=(output,), gate=self.name)
@@ -66,10 +70,11 @@ class Windows:
         own = value == self.name
         window = self.name if own else f"{self.name}.{value}"
         models = self.op.update if own else self.context.sets[value]
-        self.nodes.extend((self._gather(window, value, models), self._collect(window, models)))
+        gaps = self.op.missing == "skip" if own else value in self.context.gaps and self.op.missing != "error"
+        self.nodes.extend((self._gather(window, value, models, gaps), self._collect(window, models, gaps)))
         return f"{window}.collected"
 
-    def _gather(self, window: str, value: str, models: tuple[str, ...]) -> Node:
+    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool) -> Node:
         cell, place = window_of(window), self.context.place(self.name)
         instruction = Gather(
             op=self.name,
@@ -79,6 +84,7 @@ class Windows:
             gradients=value,
             reduce=find_reduce(self),
             guard=self.guard,
+            gaps=gaps,
         )
         node = Node(
             id=cell,
@@ -96,11 +102,13 @@ class Windows:
         )
         return node if self.guard == "none" else bind(node, verdict_of(self.name), self.overflow)
 
-    def _collect(self, window: str, models: tuple[str, ...]) -> Node:
+    def _collect(self, window: str, models: tuple[str, ...], gaps: bool) -> Node:
         cell, place, output = window_of(window), self.context.place(self.name), f"{window}.collected"
         filled = "" if self.guard == "none" else f"{window}.filled"
         self.filled += [filled] if filled else []
-        collect = Collect(op=self.name, place=place, window=window, models=models, output=output, filled=filled)
+        collect = Collect(
+            op=self.name, place=place, window=window, models=models, output=output, filled=filled, gaps=gaps
+        )
         return Node(
             id=output,
             op=self.name,

@@ -32,6 +32,8 @@ class Lowering:
     """Where every op can run."""
     sets: Sets
     """The models that every gradient set covers."""
+    gaps: frozenset[str] = frozenset()
+    """The gradient sets in which some parameter may have no gradient."""
     lazy: frozenset[str] = frozenset()
     """The values that a sum does without where they are absent."""
     gathering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from compiler.instructions import Evaluate, Instruction
+from compiler.instructions import Evaluate, Instruction, Transform
 from compiler.ir import Node
 from compiler.operands import FunctionRef, Ref, Scheduled, Setting
 from compiler.ops.context import Lowering, lower_inputs, uses_of
@@ -37,6 +37,10 @@ def _with_optional(node: Node, lazy: Collection[str]) -> Node:
 
 def leave_out(instruction: Instruction, values: Collection[str]) -> Instruction:
     """Return a sum without the operands that are among some values."""
+    if isinstance(instruction, Transform):
+        kept = [at for at, value in enumerate(instruction.inputs) if value not in values]
+        inputs, spans = (tuple(each[at] for at in kept) for each in (instruction.inputs, instruction.spans))
+        return replace(instruction, inputs=inputs, spans=spans)
     assert isinstance(instruction, Evaluate)
     gone = [each for each in instruction.arguments if isinstance(each.operand, Ref) and each.operand.name in values]
     return replace(instruction, arguments=tuple(each for each in instruction.arguments if each not in gone))
@@ -58,6 +62,7 @@ def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
         models=context.sets[name],
         options={"factors": factors} if factors else {},
         context=context,
+        gaps=not context.gaps.isdisjoint(operands),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from compiler.gaps import find_open
 from compiler.graph import Causality
 from compiler.instructions import Apply, Transform
 from compiler.ir import Node, Read
@@ -12,30 +13,41 @@ from compiler.operands import FunctionRef
 from compiler.ops.context import Lowering
 from compiler.ops.transform import transform_node
 from compiler.penalty import Penalty
+from compiler.sharing import is_kept
 from graphspec.ops import UpdateOp
 from graphspec.regularizers import RegularizerSpec
 
 
 def regularize(
-    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
 ) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
     """Return what adds penalties to the gradient sets of an update, model by model, and the sets that it uses then."""
-    penalized = [model for model in op.update if context.spec.models[model].regularizer]
+    kept = (model for model in op.update if is_kept(context.spec, name, model))
+    penalized = [model for model in kept if context.spec.models[model].regularizer]
     nodes: list[Node] = []
     found = dict(sets)
     for model in penalized:
         value = next((each for each, models in found.items() if model in models), None)
         if value is not None:
             target = f"{name}.regularized" if len(penalized) == 1 else f"{name}.regularized.{model}"
-            nodes.append(_node(target, name, value, found[value], model, context))
+            has_gaps = value in gaps | find_open(nodes)
+            nodes.append(_node(target, name, value, found[value], model, context, has_gaps))
             found = {target if each == value else each: models for each, models in found.items()}
     return tuple(nodes), found
 
 
-def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering) -> Node:
+def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool) -> Node:
     """Return the node that adds the penalties of a model to a set: it reads the weights of its causal past."""
-    function = FunctionRef(name="regularize", builtin=True)
-    node = transform_node(target, op=op, function=function, inputs=(value,), models=models, options={}, context=context)
+    node = transform_node(
+        target,
+        op=op,
+        function=FunctionRef(name="regularize", builtin=True),
+        inputs=(value,),
+        models=models,
+        options={},
+        context=context,
+        gaps=gaps,
+    )
     assert isinstance(node.instruction, Transform)
     return replace(
         node,

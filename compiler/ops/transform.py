@@ -24,6 +24,7 @@ def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Node
         models=context.sets.get(op.inputs[0], ()),
         options=context.settings(op.args, name),
         context=context,
+        gaps=not context.gaps.isdisjoint(op.inputs),
     )
     return (node,)
 
@@ -37,8 +38,9 @@ def transform_node(
     models: tuple[str, ...],
     options: Mapping[str, Setting],
     context: Lowering,
+    gaps: bool = False,
 ) -> Node:
-    """Return a node that maps the gradient sets ``inputs`` to the set named after the node."""
+    """Return a node that maps the gradient sets ``inputs``, maybe with ``gaps``, to the set named after the node."""
     instruction = Transform(
         op=op,
         place=context.place(op),
@@ -49,6 +51,7 @@ def transform_node(
         options=options,
         weights=function.builtin and function.name in ON_WEIGHTS,
         draws=function.builtin and _draws(function.name, inputs, options),
+        gaps=gaps,
     )
     return Node(
         id=node,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.cells import optimizer_cell, window_of
-from compiler.instructions import Apply, ApplyPart, Gradient
+from compiler.gaps import find_open
+from compiler.instructions import Apply, ApplyPart, Gradient, Judge, Transform
 from compiler.ir import Derivative, Node, Read, Use, Write
 from compiler.operands import FunctionRef, Scheduled, Setting
 from compiler.ops.accumulate import Windows
@@ -14,51 +15,130 @@ from compiler.ops.context import Lowering
 from compiler.ops.projecting import find_projections
 from compiler.ops.regularization import regularize
 from compiler.ops.transform import transform_node
-from compiler.ops.verdict import bind, find_overflow, judge, verdict_of
+from compiler.ops.verdict import bind_update, find_verdicts, judge
+from compiler.sharing import find_beside, find_givers, find_held, find_kept, is_kept
 from graphspec.ops import UpdateOp
 from graphspec.ops.update import ClipSpec
 
 
 def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]:
-    """Return the chain of an update: gradient (unless given), window, penalties, join and clip where needed, apply."""
+    """Return the chain of an update: its final gradients, those of others for what it shares with them, its write."""
+    chain, sets = _lower_gradients(name, op, context)
+    gaps = find_open(chain) | context.gaps
+    givers, verdicts = find_givers(context.spec, name), find_verdicts(chain)
+    if givers:
+        shared, sets, others = _share(name, sets, givers, context, gaps)
+        chain, gaps = (*chain, shared), gaps | find_open((shared,))
+        verdicts = (*verdicts, *others) if verdicts else ()
+    return (*chain, bind_update(_lower_apply(name, op, sets, context, gaps), op, verdicts, context.spec))
+
+
+def _lower_gradients(
+    name: str, op: UpdateOp, context: Lowering
+) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
+    """Return the nodes of an update before its write, and the sets they give: gradient (unless given) to clip."""
     chain = [_lower_loss(name, op, op.loss, context)] if op.loss is not None else []
     sets = {name: op.update} if op.loss is not None else _given_sets(op, context)
     chain += judge(name, op, context)
-    filled: list[str] = []
     if op.window > 1:
         windows = Windows(name, op, context)
         sets = {windows.gather(value): models for value, models in sets.items()}
         chain = [*(replace(each, gate=window_of(name)) for each in chain), *windows.nodes]
-        filled = windows.filled
-    penalties, sets = regularize(name, op, sets, context)
+    closed, sets = _close(name, op, sets, context, find_open(chain) | context.gaps)
+    chain += closed
+    penalties, sets = regularize(name, op, sets, context, find_open(chain) | context.gaps)
     chain += penalties
-    whole = op.optimizer is not None or op.clip is not None
-    if len(sets) > 1 and whole:
-        chain.append(_join(name, sets, context))
+    is_given = op.loss is None and all(isinstance(each.instruction, Judge) for each in chain)
+    whole = op.optimizer is not None or op.clip is not None or _is_sharing(name, context)
+    if (len(sets) > 1 and whole) or (is_given and op.clip is None and _is_sharing(name, context)):
+        chain.append(_join(name, sets, context, find_open(chain) | context.gaps))
         sets = {f"{name}.joined": tuple(model for models in sets.values() for model in models)}
     if op.clip is not None:
         (value, models), *_ = sets.items()
-        chain.append(_clip(name, op.clip, value, models, context))
+        chain.append(_clip(name, op.clip, value, models, context, value in find_open(chain) | context.gaps))
         sets = {f"{name}.clipped": models}
-    return (*chain, _bind(_lower_apply(name, op, sets, context), name, op, filled, context))
+    return tuple(chain), sets
 
 
-def _bind(write: Node, name: str, op: UpdateOp, filled: list[str], context: Lowering) -> Node:
-    """Return the write of an update under its verdict, if there is one: that of its window where it has one.
+def _is_sharing(name: str, context: Lowering) -> bool:
+    """Return whether an update gives gradients to another, or takes some: then it has one set, which is its own."""
+    kept = find_kept(context.spec, name)
+    return bool(find_givers(context.spec, name)) or len(kept) < len(find_held(context.spec)[name])
 
-    All windows of an update are filled together.
+
+def _share(
+    name: str,
+    sets: Mapping[str, tuple[str, ...]],
+    givers: tuple[str, ...],
+    context: Lowering,
+    gaps: frozenset[str],
+) -> tuple[Node, Mapping[str, tuple[str, ...]], tuple[str, ...]]:
+    """Return the node that adds the final gradients of other updates for what is shared, where those fire.
+
+    With it come the set that it gives, and the verdicts over what it adds.
     """
-    if filled:
-        return bind(write, filled[0], "own")
-    if name in context.judged and op.window == 1:
-        return bind(write, verdict_of(name), find_overflow(op, context.spec))
-    return write
+    ((value, models),) = sets.items()
+    given: dict[str, tuple[str, ...]] = {}
+    open_sets, verdicts = gaps, dict[str, None]()
+    for other in givers:
+        op = context.spec.ops[other]
+        assert isinstance(op, UpdateOp)
+        nodes, found = _lower_gradients(other, op, context)
+        given |= found
+        open_sets |= find_open(nodes)
+        verdicts |= dict.fromkeys(find_verdicts(nodes))
+    has_gaps = not open_sets.isdisjoint((value, *given))
+    node = _transform(f"{name}.shared", name, "share", {value: models, **given}, context, gaps=has_gaps)
+    assert isinstance(node.instruction, Transform)
+    spans = (models, *given.values())
+    uses = (node.uses[0], *(replace(use, optional=True) for use in node.uses[1:]))
+    shared = replace(node, instruction=replace(node.instruction, models=models, spans=spans), uses=uses)
+    return shared, {f"{name}.shared": models}, tuple(verdicts)
+
+
+def _close(
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
+) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
+    """Return what refuses the gaps of the sets of an update, or fills them with zeros, and the sets it then uses."""
+    if op.missing == "skip" or gaps.isdisjoint(sets):
+        return (), sets
+    nodes: list[Node] = []
+    found: dict[str, tuple[str, ...]] = {}
+    function, word = ("fill", "filled") if op.missing == "zero" else ("require", "whole")
+    for value, models in sets.items():
+        target = (f"{name}.{word}" if len(sets) == 1 else f"{name}.{word}.{value}") if value in gaps else value
+        found[target] = models
+        if value in gaps:
+            nodes.append(_transform(target, name, function, {value: models}, context, gaps=True))
+    return tuple(nodes), found
+
+
+def _transform(
+    node: str, op: str, function: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, *, gaps: bool
+) -> Node:
+    """Return a built-in transform without options of sets in a row."""
+    return transform_node(
+        node,
+        op=op,
+        function=FunctionRef(name=function, builtin=True),
+        inputs=tuple(sets),
+        models=tuple(model for models in sets.values() for model in models),
+        options={},
+        context=context,
+        gaps=gaps,
+    )
 
 
 def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> Node:
     """Return the gradient of an update's loss with respect to all its models."""
     instruction = Gradient(
-        op=name, place=context.place(name), loss=loss, models=op.update, output=name, scaled=context.scaled
+        op=name,
+        place=context.place(name),
+        loss=loss,
+        models=op.update,
+        output=name,
+        scaled=context.scaled,
+        unconnected=op.missing,
     )
     return Node(
         id=f"{name}.gradient",
@@ -77,20 +157,12 @@ def _given_sets(op: UpdateOp, context: Lowering) -> Mapping[str, tuple[str, ...]
     return {value: context.sets.get(value, ()) for value in op.gradients or ()}
 
 
-def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> Node:
+def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]) -> Node:
     """Return the concatenation of several sets, in their order, for what acts on all of them at once."""
-    return transform_node(
-        f"{name}.joined",
-        op=name,
-        function=FunctionRef(name="join", builtin=True),
-        inputs=tuple(sets),
-        models=tuple(model for models in sets.values() for model in models),
-        options={},
-        context=context,
-    )
+    return _transform(f"{name}.joined", name, "join", sets, context, gaps=not gaps.isdisjoint(sets))
 
 
-def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering) -> Node:
+def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool) -> Node:
     """Return the clip of an update's whole gradient set."""
     limit = context.number(clip.limit, name, "clip", clip.kind)
     node = transform_node(
@@ -101,6 +173,7 @@ def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], co
         models=models,
         options=_clip_options(clip, limit),
         context=context,
+        gaps=gaps,
     )
     return _counting(node, limit.optimizer) if isinstance(limit, Scheduled) and limit.optimizer is not None else node
 
@@ -120,13 +193,17 @@ def _clip_options(clip: ClipSpec, limit: float | Scheduled) -> Mapping[str, Sett
     return {"norm": limit, "eps": clip.epsilon, **apart}
 
 
-def _lower_apply(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> Node:
+def _lower_apply(
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
+) -> Node:
     """Return the write of an update: it steps the models' newest parameters, whoever wrote them before."""
     parts = tuple(
-        replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer)) for part in _parts(name, op, sets)
+        replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer), gaps=part.gradients in gaps)
+        for part in _parts(name, op, sets, context)
     )
-    cells = context.cells(op.update) + tuple(optimizer_cell(part.optimizer) for part in parts)
-    projections = tuple(find_projections(op, context))
+    cells = find_kept(context.spec, name) + tuple(optimizer_cell(part.optimizer) for part in parts)
+    stepped = {model for part in parts for model in part.models}
+    projections = tuple(each for each in find_projections(op, context) if each.model in stepped)
     instruction = Apply(op=name, place=context.place(name), parts=parts, projections=projections)
     return Node(
         id=name,
@@ -142,12 +219,22 @@ def _lower_apply(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], c
     )
 
 
-def _parts(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]]) -> tuple[ApplyPart, ...]:
+def _parts(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering) -> tuple[ApplyPart, ...]:
     """Return one part for the update's own optimizer, or one part per model for theirs."""
+    kept = tuple(model for model in op.update if is_kept(context.spec, name, model))
     if op.optimizer is not None:
         value, covers = next(iter(sets.items()))
-        return (ApplyPart(optimizer=name, models=op.update, gradients=value, covers=covers),)
-    holders = ((model, value, covers) for model in op.update for value, covers in sets.items() if model in covers)
+        beside = find_beside(context.spec, name, kept)
+        return (ApplyPart(optimizer=name, models=kept, gradients=value, covers=covers, beside=beside),)
     return tuple(
-        ApplyPart(optimizer=model, models=(model,), gradients=value, covers=covers) for model, value, covers in holders
+        ApplyPart(
+            optimizer=model,
+            models=(model,),
+            gradients=value,
+            covers=covers,
+            beside=find_beside(context.spec, name, (model,)),
+        )
+        for model in kept
+        for value, covers in sets.items()
+        if model in covers
     )

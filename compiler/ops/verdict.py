@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from compiler.cells import window_of
-from compiler.instructions import Guard, Judge
+from compiler.instructions import Collect, Guard, Judge
 from compiler.ir import TOGETHER, Node, Overflow, Use
 from compiler.ops.context import Lowering
 from compiler.program import Mode
@@ -82,6 +82,25 @@ def guard_of(op: UpdateOp, judged: bool, overflow: Overflow) -> Guard:
     if not judged or overflow == "apply" or op.accumulate is None:
         return "none"
     return op.accumulate.on_nonfinite
+
+
+def find_verdicts(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the verdict over what the nodes of an update give: that of its windows, where it has some.
+
+    All windows of an update are filled together.
+    """
+    filled = [each.filled for node in nodes if isinstance(each := node.instruction, Collect)]
+    judged = [each.output for node in nodes if isinstance(each := node.instruction, Judge)]
+    return tuple(filter(None, (filled or judged)[:1]))
+
+
+def bind_update(write: Node, op: UpdateOp, verdicts: tuple[str, ...], spec: GraphSpec) -> Node:
+    """Return the write of an update under its verdict, the first, and those over what it shares with others."""
+    if not verdicts:
+        return write
+    first, *others = verdicts
+    bound = bind(write, first, find_overflow(op, spec) if op.window == 1 else "own")
+    return replace(bound, others=tuple(others))
 
 
 def bind(write: Node, verdict: str, overflow: Overflow) -> Node:

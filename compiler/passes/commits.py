@@ -31,9 +31,15 @@ def find_own(graph: StepGraph) -> Mapping[str, Commit]:
     for group in find_groups(graph):
         verdicts = tuple(dict.fromkeys(node.verdict for node in group))
         is_judged = graph.scaled or any(node.overflow in TOGETHER for node in group)
-        found |= {node.id: (verdicts,) for node in group if is_judged}
+        found |= {node.id: (with_others(node, verdicts, graph),) for node in group if is_judged}
     alone = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("own", "error")]
-    return {**found, **{node.id: ((node.verdict,),) for node in alone}}
+    return {**found, **{node.id: (with_others(node, (node.verdict,), graph),) for node in alone}}
+
+
+def with_others(node: Node, verdicts: tuple[str, ...], graph: StepGraph) -> tuple[str, ...]:
+    """Return verdicts with those over what a write shares with other updates, where these fire."""
+    there = {value for each in graph.nodes.values() for value in each.defines}
+    return (*verdicts, *(each for each in node.others if each in there and each not in verdicts))
 
 
 def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:

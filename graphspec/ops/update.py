@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from graphspec.accumulation import AccumulateField
 from graphspec.constraints import Constraints
-from graphspec.declaration import Declaration, NotBuilt, below, not_built, problem
+from graphspec.declaration import Declaration, NotBuilt, below, problem
 from graphspec.fields import Names, NumberFromZero
 from graphspec.ops.base import ModeName, OpBase, Reference
 from graphspec.optimizers import OptimizerSpec
 from graphspec.scheduled import OwnPositive
 from graphspec.schedules import ScheduleSpec
 from graphspec.words import describe
-
-
-def _only_error(value: object) -> object:
-    if value in ("skip", "zero"):
-        raise not_built(f"`missing: {value}`", help="write a `gradient` op with `unconnected:` and use its set")
-    return value
 
 
 class ClipSpec(Declaration):
@@ -93,8 +87,8 @@ class UpdateOp(OpBase):
     """How gradients are clipped, over all models of the update together."""
     defer: Literal["auto", "end", "never"] = "auto"
     """When the weights are written: as early as is right, at the end, or at once (an error where that is wrong)."""
-    missing: Annotated[Literal["error"], BeforeValidator(_only_error)] = "error"
-    """What to do with a parameter that the loss does not reach."""
+    missing: Literal["error", "skip", "zero"] = "error"
+    """What to do with a parameter that has no gradient: refuse, leave it as it is, or step it as if that were zero."""
     accumulate: AccumulateField | None = None
     """How many steps' gradients become one update: a number, or `{steps, reduce}`."""
     constraint: Constraints | None = None
@@ -102,7 +96,8 @@ class UpdateOp(OpBase):
     on_overflow: Literal["group", "all", "own", "apply", "error"] | None = None
     """What a gradient that is not finite stops: its group (the default under a loss scale), all updates of the step,
     this update alone, nothing, or the run."""
-    shared: NotBuilt = None
+    shared: Literal["sum"] | None = None
+    """`sum`: what other updates step as well this one steps for all, on the sum of the gradients."""
     reduce: NotBuilt = None
     sparse: NotBuilt = None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from compiler.instructions import Gradient
+from compiler.instructions import Gather, Gradient, Transform
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.building.attribution import (
@@ -41,6 +42,10 @@ class Framework(ABC):
     @abstractmethod
     def find_unused(self, error: BaseException, loss: object, models: Mapping[str, object]) -> tuple[str, ...]:
         """Return the parameters that a loss does not reach, where that is what a gradient failed on."""
+
+    @abstractmethod
+    def name_parameters(self, parameters: Iterable[object], models: Mapping[str, object]) -> tuple[str, ...]:
+        """Return the names of some parameters of models, as ``model.parameter``."""
 
     def find_op(self, error: BaseException, loaded: Loaded[object]) -> str:
         """Return the op that an error comes from; empty where no line of the module tells."""
@@ -151,4 +156,25 @@ class _Failure:
                 models = {name: known[name] for name in gradient.models}
                 if unused := self.framework.find_unused(self.error, loss, models):
                     return (f"'{gradient.loss}' does not depend on {', '.join(unused)}",)
+            for value, absent in self._find_gaps(frame):
+                return (f"'{value}' has no gradient of {', '.join(absent)}",)
         return ()
+
+    def _find_gaps(self, frame: FrameType) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the gradient sets that the op refuses with the parameters that have no gradient."""
+        names, known = self.loaded.emitted.names, cast("Mapping[str, object]", self.loaded.names["MODELS"])
+        for value, models in self._find_demanded():
+            listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+            parameters = cast("list[object]", self.loaded.names[listed])
+            gradients = cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value)))
+            absent = [p for p, g in zip(parameters, gradients or (), strict=False) if g is None]
+            if absent:
+                yield value, self.framework.name_parameters(absent, {name: known[name] for name in models})
+
+    def _find_demanded(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the gradient sets of which the op wants all gradients, with their models."""
+        for each in find_instructions(self.loaded.program):
+            if isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
+                yield each.inputs[0], each.models
+            elif isinstance(each, Gather) and each.op == self.op:
+                yield each.gradients, each.models

@@ -17,6 +17,7 @@ from runtime.emission.needs import Needs, are_tied, find_metrics, find_needs
 from runtime.emission.optimizers import construct_optimizer
 from runtime.emission.patterns import find_frozen, frozen_global, pattern_globals
 from runtime.emission.scheduling import scheduled_globals
+from runtime.emission.sharing import sharing_globals
 from runtime.emission.states import initial_lines
 from runtime.emission.text import Block, Code, Line
 from runtime.emission.verdicts import verdict_globals
@@ -91,6 +92,7 @@ def _globals(draft: Draft) -> Iterator[Global]:
     for covers, model in needs.parts:
         part = _places(covers, model, names) if are_tied(covers, program) else _slice(covers, model, names)
         yield Global(name=names.part(covers, model), value=part)
+    yield from sharing_globals(draft)
     yield from pattern_globals(draft)
     for optimizer in program.optimizers:
         value = construct_optimizer(optimizer, draft)

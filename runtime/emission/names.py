@@ -95,6 +95,18 @@ class Names:
         """Return the list of the parameters of several models."""
         return self.table["joint", " ".join(models)]
 
+    def own(self, optimizer: str) -> str:
+        """Return the list of the parameters of an optimizer that shares some with another."""
+        return self.table["own", optimizer]
+
+    def own_places(self, optimizer: str) -> str:
+        """Return where the gradients of those stand in the set that it is given."""
+        return self.table["own places", optimizer]
+
+    def common(self, models: tuple[str, ...], others: tuple[str, ...]) -> str:
+        """Return the places, in two gradient sets, of the parameters that both have."""
+        return self.table["common", " ".join((*models, "|", *others))]
+
     def part(self, covers: tuple[str, ...], model: str) -> str:
         """Return the slice of a model's gradients in a set over several models."""
         return self.table["part", " ".join((*covers, model))]
@@ -174,6 +186,10 @@ def _derived(program: Program) -> Iterator[Wish]:
         yield "optimizer", optimizer.name, f"{optimizer.name}_{rule}"
         if len(optimizer.models) > 1:
             yield "joint", " ".join(optimizer.models), "_".join((*optimizer.models, "params"))
+        if optimizer.beside:
+            yield "own", optimizer.name, f"{optimizer.name}_own"
+            yield "own places", optimizer.name, f"{optimizer.name}_places"
+            yield from (_joint(models) for models in (optimizer.models, optimizer.beside) if len(models) > 1)
         if not optimizer.builtin:
             yield _import_wish(optimizer.rule)
     for function in find_functions(program):
@@ -207,6 +223,10 @@ def _sets(instruction: Instruction) -> Iterator[Wish]:
                 for model in (*part.models, " ".join(part.models)) if part.covers != part.models else ():
                     covers = " ".join((*part.covers, model))
                     yield "part", covers, f"{model}_part"
+        case Transform(spans=(models, *others)):
+            for each in others:
+                yield "common", " ".join((*models, "|", *each)), f"{instruction.op}_common"
+            yield from (_joint(each) for each in (models, *others) if len(each) > 1)
         case Transform(penalties=(_, *_)):
             yield from (_import_wish(each.function) for each in instruction.penalties if each.function is not None)
         case Evaluate() | Transform() if not instruction.function.builtin:

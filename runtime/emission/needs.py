@@ -53,13 +53,14 @@ def find_needs(program: Program) -> Needs:
     random = any(is_drawing(each) for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
+    lists = (each for optimizer in program.optimizers for each in (optimizer.models, optimizer.beside))
     return Needs(
         differentiated=differentiated,
         parameters=differentiated | stepped | (followed - split),
         weights=split,
         buffers=frozenset(model for each in instructions for model in _buffered(each, program)),
         taps=_find_taps(instructions),
-        joint=tuple(dict.fromkeys((*joint, *(each.models for each in program.optimizers if len(each.models) > 1)))),
+        joint=tuple(dict.fromkeys((*joint, *(each for each in lists if len(each) > 1)))),
         parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each, program))),
         drawing=frozenset(each.model for each in instructions if isinstance(each, Forward) and each.draws) & classes,
         random=random,
@@ -127,6 +128,8 @@ def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:
         case Gradient(models=models) | Gather(models=models) | Transform(models=models, weights=True):
             if len(models) > 1:
                 yield models
+        case Transform(spans=spans):
+            yield from (models for models in spans if len(models) > 1)
         case _:
             return
 
@@ -135,6 +138,6 @@ def _parts(instruction: Instruction, program: Program) -> Iterator[tuple[tuple[s
     """Yield the parts of gradient sets that an update uses: of models that share parameters, one for all of them."""
     if isinstance(instruction, Apply):
         for part in instruction.parts:
-            if part.covers != part.models:
+            if part.covers != part.models and not part.beside:
                 whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
                 yield from ((part.covers, model) for model in whole)

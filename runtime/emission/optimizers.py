@@ -15,7 +15,8 @@ from runtime.emission.scheduling import follow
 def construct_optimizer(optimizer: OptimizerDecl, draft: Draft) -> ast.expr:
     """Return the construction of an optimizer over the parameters of its models."""
     models, names, dialect = optimizer.models, draft.names, draft.dialect
-    parameters = syntax.name(names.parameters(models[0]) if len(models) == 1 else names.joint(models))
+    listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+    parameters = syntax.name(names.own(optimizer.name) if optimizer.beside else listed)
     known = {key: each for key, each in optimizer.options.items() if key not in dialect.unknown_options(optimizer)}
     options = {name: _option(value, dialect) for name, value in known.items()}
     groups = grouped_parameters(optimizer, draft)

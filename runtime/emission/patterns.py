@@ -115,6 +115,12 @@ def grouped_parameters(optimizer: OptimizerDecl, draft: Draft) -> ast.expr | Non
     return syntax.listing(_group(changes, each) for changes, each in members.items()) if members else None
 
 
+def has_groups(optimizer: OptimizerDecl, program: Program) -> bool:
+    """Return whether an optimizer steps some parameters in another way than the rest."""
+    groups = (group for name in optimizer.models for group in program.model(name).groups)
+    return any(not group.frozen and (group.lr_scale != 1.0 or group.weight_decay is not None) for group in groups)
+
+
 def _group(changes: tuple[float, float | None], members: list[ast.expr]) -> ast.expr:
     """Return ``(matching(net.named_parameters(), "bias$"), {"weight_decay": 0.0})``."""
     scale, decay = changes

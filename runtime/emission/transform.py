@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from compiler.instructions import Transform
 from compiler.operands import Plain, Setting
 from runtime.emission import syntax
+from runtime.emission.gaps import call_present, close_gaps, noise_present, regularize_present
 from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
+from runtime.emission.sharing import add_shared
 
 APART: Mapping[str, str] = {"clip_norm": "clip_each", "normalize": "normalize_each"}
 """What is called where a length is taken over each gradient by itself."""
@@ -29,12 +31,16 @@ def lower_transform(instruction: Transform, scope: Scope) -> Lowered:
 def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -> ast.expr:
     """Return the call of a transform, built in or the user's; joined sets are one tuple."""
     function, options = instruction.function, instruction.options
-    if not function.builtin:
+    if not function.builtin and not instruction.gaps:
         written = {key: setting(value, scope) for key, value in options.items()}
         return syntax.call(scope.names.imported(function.name), *sets, **written)
+    if function.name == "join":
+        return syntax.sequence(syntax.spread(each) for each in sets)
+    if function.name == "share":
+        return add_shared(instruction, scope)
+    if instruction.gaps:
+        return _over_gaps(instruction, scope)
     match function.name:
-        case "join":
-            return syntax.sequence(syntax.spread(each) for each in sets)
         case "noise":
             return syntax.call(NAMED["noise"], *sets, _noise(instruction, sets[0], scope))
         case "regularize":
@@ -46,13 +52,41 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -
             return _call(function.name, options, [*sets, *weights], scope)
 
 
+def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
+    """Return the call of a transform on sets in which some gradient may be absent."""
+    function, options = instruction.function, instruction.options
+    match function.name:
+        case "require" | "fill":
+            return close_gaps(instruction, scope)
+        case "regularize":
+            return regularize_present(instruction, scope)
+        case "noise":
+            return noise_present(instruction, scope)
+        case "pcgrad":
+            turns = _turns(instruction, len(instruction.inputs))
+            return call_present("pcgrad_of", instruction, (), scope, **({"order": turns[0]} if turns else {}))
+        case name if function.builtin:
+            path, limits, said = _arrange(name, options, scope)
+            return call_present(path, instruction, limits, scope, **said)
+        case name:
+            written = {key: setting(value, scope) for key, value in options.items()}
+            return call_present(scope.names.imported(name), instruction, (), scope, **written)
+
+
 def _call(name: str, options: Mapping[str, Setting], operands: Sequence[ast.expr], scope: Scope) -> ast.expr:
-    """Return the call of a definition of the library: the limit stands behind the sets, the rest by keyword."""
+    """Return the call of a definition of the library."""
+    path, limits, said = _arrange(name, options, scope)
+    return syntax.call(path, *operands, *limits, **said)
+
+
+def _arrange(
+    name: str, options: Mapping[str, Setting], scope: Scope
+) -> tuple[str, Sequence[ast.expr], Mapping[str, ast.expr]]:
+    """Return a definition of the library and its options: the limit stands behind the sets, the rest by keyword."""
     path = APART[name] if options.get("per") == "parameter" else NAMED.get(name, name)
     limits = [setting(options[key], scope) for key in ("norm", "factor") if key in options]
     rest = {key: value for key, value in options.items() if key not in ("norm", "factor", "per")}
-    said = {key: setting(value, scope) for key, value in rest.items() if _is_said(name, key, value)}
-    return syntax.call(path, *operands, *limits, **said)
+    return path, limits, {key: setting(value, scope) for key, value in rest.items() if _is_said(name, key, value)}
 
 
 def _is_said(name: str, option: str, value: Setting) -> bool:

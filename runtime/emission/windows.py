@@ -46,12 +46,17 @@ def window_globals(draft: Draft) -> Iterator[Global]:
     for each in find_windows(draft.program):
         models, names = each.models, draft.names
         parameters = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
-        options = {"is_mean": each.reduce != "sum", "is_whole": each.guard == "window"}
-        unusual = {"is_mean": syntax.constant(False)} if not options["is_mean"] else {}
-        unusual |= {"is_whole": syntax.constant(True)} if options["is_whole"] else {}
-        kind = "Window" if each.guard == "none" else "GuardedWindow"
-        made = syntax.call(kind, syntax.name(parameters), **unusual)
+        options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
+        options |= {"is_whole": syntax.constant(True)} if each.guard == "window" else {}
+        made = syntax.call(_kind(each), syntax.name(parameters), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
+
+
+def _kind(instruction: Gather) -> str:
+    """Return the class of a window."""
+    if instruction.guard != "none":
+        return "GuardedWindow"
+    return "OpenWindow" if instruction.gaps else "Window"
 
 
 def window_registration(draft: Draft) -> Iterator[Line]:

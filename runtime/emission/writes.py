@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from compiler.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.projection import Projection
 from runtime.emission import syntax
+from runtime.emission.gaps import apply_present
 from runtime.emission.needs import are_tied, find_needs, follows_buffers
 from runtime.emission.patterns import chosen_list
-from runtime.emission.scope import Lowered, Scope, line_of, setting, with_notes
+from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
 from runtime.emission.versions import write_comment
 
 
@@ -20,12 +21,26 @@ def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
         line_of(instruction, syntax.perform(_apply(part, scope)), comment=write_comment(instruction, part.models))
         for part in instruction.parts
     ]
-    lines += [line_of(instruction, syntax.perform(_project(each, scope))) for each in instruction.projections]
+    lines += [
+        line_of(instruction, syntax.perform(_project(each, instruction, scope))) for each in instruction.projections
+    ]
     return Lowered(code=with_notes(instruction, lines))
 
 
-def _project(projection: Projection, scope: Scope) -> ast.expr:
+def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.expr:
     """Return what makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
+    part = next(each for each in instruction.parts if projection.model in each.models)
+    made = _constrain(projection, scope)
+    if not (part.gaps or part.beside):
+        return made
+    (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
+    listed = scope.names.own(part.optimizer) if part.beside else parameter_list(part.models, scope)
+    stepped = syntax.name(listed), _taken(part, scope)
+    return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
+
+
+def _constrain(projection: Projection, scope: Scope) -> ast.Call:
+    """Return the call of what makes parameters satisfy a constraint."""
     chosen = chosen_list(projection.model, projection.match, scope.names)
     axis = {} if projection.axis is None else {"axis": syntax.literal(projection.axis)}
     low, high = syntax.constant(projection.low), syntax.constant(projection.high)
@@ -44,15 +59,23 @@ def _project(projection: Projection, scope: Scope) -> ast.expr:
 
 def _apply(part: ApplyPart, scope: Scope) -> ast.expr:
     """Return the step of one optimizer on its share of a gradient set."""
-    gradients = syntax.name(scope.names.value(part.gradients))
-    if part.covers == part.models:
-        share: ast.expr = gradients
-    elif are_tied(part.models, scope.program):
-        share = _share(gradients, part, " ".join(part.models), scope)
-    else:
-        shares = [_share(gradients, part, model, scope) for model in part.models]
-        share = shares[0] if len(shares) == 1 else syntax.sequence(syntax.spread(each) for each in shares)
+    share = _taken(part, scope)
+    if part.gaps:
+        return apply_present(part, share, scope)
     return syntax.method(syntax.name(scope.names.optimizer(part.optimizer)), "apply", share)
+
+
+def _taken(part: ApplyPart, scope: Scope) -> ast.expr:
+    """Return an optimizer's share of a gradient set."""
+    gradients = syntax.name(scope.names.value(part.gradients))
+    if part.beside:
+        return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer)))
+    if part.covers == part.models:
+        return gradients
+    if are_tied(part.models, scope.program):
+        return _share(gradients, part, " ".join(part.models), scope)
+    shares = [_share(gradients, part, model, scope) for model in part.models]
+    return shares[0] if len(shares) == 1 else syntax.sequence(syntax.spread(each) for each in shares)
 
 
 def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: Scope) -> ast.expr:

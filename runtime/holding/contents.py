@@ -95,10 +95,18 @@ def metric_item(mode: str, op: str, read: Callable[[], Tree], write: Callable[[T
 
 
 def window_item(
-    window: str, read: Callable[[], Tree], write: Callable[[Tree], None], shapes: Mapping[str, tuple[int, ...]]
+    window: str,
+    read: Callable[[], Tree],
+    write: Callable[[Tree], None],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    is_open: bool,
 ) -> Item:
-    """Return the gradients that an update has gathered, by parameter; without them its window begins anew."""
-    check = partial(_check_window, window, shapes)
+    """Return the gradients that an update has gathered, by parameter; without them its window begins anew.
+
+    ``is_open``: some may be absent.
+    """
+    check = partial(_check_window, window, shapes, is_open)
     return Item(path=("windows", window), read=read, write=write, optional=True, check=check)
 
 
@@ -121,12 +129,13 @@ def _check_scale(found: Plain, arrays: Mapping[str, Array]) -> Iterator[Fault]:
 
 
 def _check_window(
-    window: str, shapes: Mapping[str, tuple[int, ...]], found: Plain, arrays: Mapping[str, Array]
+    window: str, shapes: Mapping[str, tuple[int, ...]], is_open: bool, found: Plain, arrays: Mapping[str, Array]
 ) -> Iterator[Fault]:
     """Yield in what gathered gradients differ from the parameters that they are for."""
     prefix = f"windows.{window}.totals."
     held = {name.removeprefix(prefix): arrays[name].shape for name in find_arrays(found) if name in arrays}
-    for name in sorted(shapes.keys() | held.keys()) if held else ():
+    wanted = held.keys() if is_open else shapes.keys() | held.keys()
+    for name in sorted(wanted) if held else ():
         if held.get(name) != shapes.get(name):
             yield Fault(kind="shape", name=prefix + name, found=str(held.get(name)), expected=str(shapes.get(name)))
 

@@ -22,3 +22,9 @@ def places(part: Sequence[T], whole: Sequence[T]) -> list[int]:
 def taken(gradients: Sequence[T], places: Sequence[int]) -> tuple[T, ...]:
     """Return the gradients at some places of a set."""
     return tuple(gradients[place] for place in places)
+
+
+def common_places(part: Sequence[object], other: Sequence[object]) -> list[tuple[int, int]]:
+    """Return the places, in both lists, of what is in both."""
+    known = {id(each): place for place, each in enumerate(other)}
+    return [(place, known[id(each)]) for place, each in enumerate(part) if id(each) in known]

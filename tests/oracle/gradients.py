@@ -49,10 +49,29 @@ def by_complex_step(
     return {target: part.reshape(shape) for (target, shape), part in zip(targets.items(), parts, strict=True)}
 
 
+def find_reached(world: World, loss: str, targets: Mapping[Target, tuple[int, ...]], seed: str | None) -> set[Target]:
+    """Return the targets that a loss is made from: those to which some path of its graph leads."""
+    slopes = _slopes(world, loss, targets, seed)
+    return {target for target, slope in zip(targets, slopes, strict=True) if slope is not None}
+
+
 def by_graph(
     world: World, loss: str, targets: Mapping[Target, tuple[int, ...]], seed: str | None = None
 ) -> Mapping[Target, Array]:
     """Return the derivatives by PyTorch, in a world of its own above the given one, themselves differentiable."""
+    import torch
+
+    slopes = _slopes(world, loss, targets, seed)
+    return {
+        target: torch.zeros(shape, dtype=torch.float64) if slope is None else slope[0]
+        for (target, shape), slope in zip(targets.items(), slopes, strict=True)
+    }
+
+
+def _slopes(
+    world: World, loss: str, targets: Mapping[Target, tuple[int, ...]], seed: str | None
+) -> Sequence[Array | None]:
+    """Return the derivatives of a loss by every target; None for those that it is not made from."""
     import torch
 
     from tests.oracle.tensors import Tensors
@@ -66,14 +85,9 @@ def by_graph(
     if world is world.step.base and factor is not None:
         factor = Tensors().lift(factor)
     found = _scalar(World(world.step, Tensors(), shifts), loss, factor)
-    kept = list(leaves.values())
     if not found.requires_grad:
-        return {target: torch.zeros(shape, dtype=torch.float64) for target, shape in targets.items()}
-    slopes = torch.autograd.grad(found.sum(), kept, create_graph=True, allow_unused=True)
-    return {
-        target: torch.zeros(shape, dtype=torch.float64) if slope is None else slope[0]
-        for (target, shape), slope in zip(targets.items(), slopes, strict=True)
-    }
+        return [None] * len(leaves)
+    return torch.autograd.grad(found.sum(), list(leaves.values()), create_graph=True, allow_unused=True)
 
 
 def _scalar(world: World, loss: str, factor: Array | None) -> Array:

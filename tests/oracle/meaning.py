@@ -40,6 +40,8 @@ class Meaning:
         self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
         self.inputs = {name: self._find_inputs(op) for name, op in spec.ops.items()}
         self.present = [name for name in spec.ops if self._is_present(name)]
+        self.sharing = {name: self._find_givers(name) for name in spec.ops}
+        """By update: the updates whose gradients it adds to its own, for what both hold."""
         self.past = close(spec.ops, self._happens_before())
 
     # ------------------------------------------------------------ what ops are
@@ -96,7 +98,7 @@ class Meaning:
         op = self.ops[name]
         match op:
             case UpdateOp():
-                return frozenset(cell for model in op.update for cell in self.storages.cells(model))
+                return frozenset(self._holds(name) - self._left_to_others(name))
             case EmaOp() | CopyOp():
                 target = op.target(name) if isinstance(op, EmaOp) else op.into
                 return frozenset({f"{target}.params"} | ({f"{target}.buffers"} if self.moves_buffers(name) else set()))
@@ -106,6 +108,33 @@ class Meaning:
                 return frozenset({f"{op.forward}.buffers"})
             case _:
                 return frozenset()
+
+    def _holds(self, name: str) -> set[str]:
+        """Return the cells of the models that an op updates."""
+        op = self.ops[name]
+        models = op.update if isinstance(op, UpdateOp) else ()
+        return {cell for model in models for cell in self.storages.cells(model)}
+
+    def _find_givers(self, name: str) -> tuple[str, ...]:
+        if getattr(self.ops[name], "shared", None) != "sum":
+            return ()
+        return tuple(other for other in self.ops if other != name and self._holds(other) & self._owns(name))
+
+    def _owns(self, name: str) -> set[str]:
+        """Return the cells of an update that others hold with another optimizer."""
+        mine = self._stepped_by(name)
+        others = [self._stepped_by(other) for other in self.ops if other != name]
+        return {cell for cell, one in mine.items() if any(other.get(cell, one) != one for other in others)}
+
+    def _stepped_by(self, name: str) -> Mapping[str, str]:
+        """Return whose optimizer an update steps each of its cells with."""
+        op = self.ops[name]
+        models = op.update if isinstance(op, UpdateOp) else ()
+        return {cell: name if op.optimizer else model for model in models for cell in self.storages.cells(model)}
+
+    def _left_to_others(self, name: str) -> set[str]:
+        """Return the cells that another update steps for this one."""
+        return {cell for other, givers in self.sharing.items() if name in givers for cell in self._owns(other)}
 
     def moves_buffers(self, name: str) -> bool:
         """Return whether an average or copy writes the buffers of its target."""
@@ -127,6 +156,7 @@ class Meaning:
         pairs = {(other, name) for name in self.ops for other in self.inputs[name]}
         for name, op in self.ops.items():
             pairs |= {(other, name) for other in op.after or ()}
+            pairs |= {(other, name) for giver in self.sharing[name] for other in self.inputs[giver]}
             pairs |= {(op.every, name)} if isinstance(op.every, str) else set()
             if isinstance(op, EmaOp | CopyOp):
                 source = op.ema if isinstance(op, EmaOp) else op.copy_

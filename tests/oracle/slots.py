@@ -46,10 +46,12 @@ class Optimizers:
         whole = {} if op.optimizer is None else {name: op.update}
         made: dict[str, State] = {}
         for owner, models in (whole or {model: (model,) for model in op.update}).items():
+            holders = self._holders(step, name, models)
+            if not any(f"{model}.params" in step.meaning.writes(name) for model in models):
+                continue
             cell, declared = self._choose(owner, op.optimizer or self.spec.models[owner].optimizer)
             before = self._before(step, name, cell, models)
             self.is_vague |= declared.name != "sgd" and has_vague(gradients)
-            holders = step.meaning.storages.all_holders(models)
             new, made_here = _advance(step, name, holders, declared, before, gradients)
             self.after[cell, name] = new
             made |= made_here
@@ -62,12 +64,18 @@ class Optimizers:
 
     def _before(self, step: StepValues, name: str, cell: str, models: tuple[str, ...]) -> Cell:
         """Return a cell as an update finds it: as the update before it, in the order of writes, left it."""
-        writers = step.versions.writers(f"{models[0]}.params")
+        writers = step.versions.writers(f"{self._holders(step, name, models)[0]}.params")
         earlier = writers[: writers.index(name)]
         if not earlier:
             return self.cells.get(cell, Cell())
         step.apply(earlier[-1])
         return self.after[cell, earlier[-1]]
+
+    def _holders(self, step: StepValues, name: str, models: tuple[str, ...]) -> list[str]:
+        """Return who holds what an update steps of some models."""
+        return [
+            one for one in step.meaning.storages.all_holders(models) if f"{one}.params" in step.meaning.writes(name)
+        ]
 
     def applied(self, step: StepValues, name: str, op: UpdateOp) -> int:
         """Return how often the one optimizer of an update was applied before it."""
@@ -79,8 +87,9 @@ class Optimizers:
         found = dict(self.cells)
         for cell in {cell for cell, _ in self.after}:
             users = [name for other, name in self.after if other == cell]
-            model = next(model for model in self.spec.ops[users[0]].update if cell.split()[0] in (model, users[0]))
-            found[cell] = self.after[cell, max(users, key=step.versions.writers(f"{model}.params").index)]
+            models = [model for model in self.spec.ops[users[0]].update if cell.split()[0] in (model, users[0])]
+            writers = step.versions.writers(f"{self._holders(step, users[0], tuple(models))[0]}.params")
+            found[cell] = self.after[cell, max(users, key=writers.index)]
         return found
 
 
@@ -102,7 +111,8 @@ def _advance(
         made[model] = {}
         for key, w in step.parameters(model, version).items():
             if (model, key) not in gradients:
-                made[model][key] = w
+                made[model][key], begun = w, {"v": 0 * w} if declared.name == "sgd" else {}
+                slots[model, key] = before.slots.get((model, key), begun)
                 continue
             g, old = gradients[model, key], before.slots.get((model, key), {})
             own = options_of(step.meaning.spec, model, key, options)

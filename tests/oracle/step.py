@@ -21,13 +21,13 @@ from graphspec.ops import (
 from graphspec.schedules import ScheduleSpec
 from tests.oracle.clocks import decay_of
 from tests.oracle.draws import Draws
-from tests.oracle.gradients import differentiate
+from tests.oracle.gradients import differentiate, find_reached
 from tests.oracle.meaning import Meaning, Versions
 from tests.oracle.numbers import Array, Reals
 from tests.oracle.schedules import read
 from tests.oracle.slots import Optimizers
 from tests.oracle.terms import add_penalties, constrain, is_frozen
-from tests.oracle.transforms import clip, transform
+from tests.oracle.transforms import clip, complete, transform
 from tests.oracle.windows import Windows
 from tests.oracle.world import SecondOrderError, Target, World
 
@@ -60,6 +60,7 @@ class StepValues:
         self.left: dict[str, State] = {}
         self.made: dict[tuple[str, int], State] = {}
         self.stepped: dict[str, Mapping[str, State]] = {}
+        self.finals: dict[str, Gradients] = {}
         self.sets: dict[str, Gradients] = {}
         self.measured: dict[str, tuple[float, int]] = {}
 
@@ -155,7 +156,8 @@ class StepValues:
         found = differentiate(world, op.gradient, wanted, seed)
         names = op.defines(name)
         if models and world is self.base:
-            self.sets[names[0]] = {key: value for key, value in found.items() if key[0]}
+            held = find_reached(world, op.gradient, wanted, seed) if op.unconnected == "skip" else wanted
+            self.sets[names[0]] = {key: value for key, value in found.items() if key[0] and key in held}
         outputs = {out: found["", value][None] for out, value in zip(names[bool(models) :], values, strict=True)}
         return {**({names[0]: None} if models else {}), **outputs}
 
@@ -175,8 +177,10 @@ class StepValues:
     def _combine(self, op: CallOp) -> Gradients:
         """Return what ``add``, ``mul`` or ``lerp`` makes of gradient sets and numbers."""
         operands = [one for _, one in op.inputs.items()]
-        first = self.gradients(next(one for one in operands if isinstance(one, str) and self._is_set(one)))
-        parts = {key: [self._element(one, key) for one in operands] for key in first}
+        sets = [self.gradients(one) for one in operands if isinstance(one, str) and self._is_set(one)]
+        parts = {key: [self._element(one, key) for one in operands] for key in complete(sets)[0]}
+        if op.call.name("torch") == "mul":
+            parts = {key: part for key, part in parts.items() if all(key in one for one in sets)}
         match op.call.name("torch"):
             case "add":
                 return {key: sum(part) for key, part in parts.items()}
@@ -186,6 +190,14 @@ class StepValues:
                 return {key: np.prod(np.broadcast_arrays(*part), axis=0) for key, part in parts.items()}
             case _:
                 return {key: a + weight * (b - a) for key, (a, b, weight) in parts.items()}
+
+    def models_of(self, name: str) -> tuple[str, ...]:
+        """Return the models that a gradient set covers."""
+        op = self.meaning.ops[self.meaning.owner[name]]
+        if isinstance(op, GradientOp):
+            return op.split(self.start)[0]
+        named = op.inputs if isinstance(op, TransformOp) else [one for _, one in op.inputs.references()]
+        return self.models_of(next(one for one in named if self._is_set(one)))
 
     def _is_set(self, name: str) -> bool:
         """Return whether a name is that of a gradient set."""
@@ -203,12 +215,26 @@ class StepValues:
     def _element(self, operand: str | float, key: Target) -> np.ndarray | float:
         if not isinstance(operand, str):
             return operand
-        return self.gradients(operand)[key] if self._is_set(operand) else self.base.value(operand)[0]
+        return self.gradients(operand).get(key, 0.0) if self._is_set(operand) else self.base.value(operand)[0]
 
     def apply(self, name: str) -> Mapping[str, State]:
         """Return the parameters of all models of an update after it, by holder."""
         if name not in self.stepped:
             op = self.meaning.ops[name]
+            found = dict(self.final_gradients(name, op))
+            for giver in self.meaning.sharing[name]:
+                if giver in self.versions.firing:
+                    given = self.final_gradients(giver, self.meaning.ops[giver])
+                    held = self.meaning.storages.all_holders(op.update)
+                    found |= {key: g + found.get(key, 0.0) for key, g in given.items() if key[0] in held}
+            found = {key: g for key, g in found.items() if f"{key[0]}.params" in self.meaning.writes(name)}
+            made = self.optimizers.step(self, name, op, found)
+            self.stepped[name] = constrain(self.meaning.spec, op, made, found)
+        return self.stepped[name]
+
+    def final_gradients(self, name: str, op: UpdateOp) -> Gradients:
+        """Return the gradients of an update as it applies them, or gives them to another."""
+        if name not in self.finals:
             found: Gradients
             if op.window > 1:
                 found = self.windows.whole(self, name, op)
@@ -217,14 +243,19 @@ class StepValues:
             else:
                 found = {key: g for value in op.gradients for key, g in self.gradients(value).items()}
             found = {key: g for key, g in found.items() if key[0] in self.meaning.storages.all_holders(op.update)}
+            if op.missing == "zero":
+                found = {key: np.zeros(shape) for key, shape in self.targets(op.update).items()} | found
             found = add_penalties(self, name, op, found)
             found = clip(self, name, self._settle_clip(name, op), found) if op.clip is not None else found
-            self.stepped[name] = constrain(self.meaning.spec, op, self.optimizers.step(self, name, op, found))
-        return self.stepped[name]
+            self.finals[name] = found
+        return self.finals[name]
 
     def own_gradients(self, op: UpdateOp) -> Gradients:
         """Return the gradients of an update's own loss."""
-        return differentiate(self.base, op.loss, self.targets(op.update))
+        targets = self.targets(op.update)
+        found = differentiate(self.base, op.loss, targets)
+        held = find_reached(self.base, op.loss, targets, None) if op.missing == "skip" else targets
+        return {key: g for key, g in found.items() if key in held}
 
     def _settle_clip(self, name: str, op: UpdateOp) -> ClipSpec:
         """Return the clip of an update behind the updates that its optimizer has applied before."""

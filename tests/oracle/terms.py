@@ -51,33 +51,31 @@ def add_penalties(step: StepValues, name: str, op: UpdateOp, gradients: Mapping)
     found = dict(gradients)
     for model in op.update:
         terms = step.meaning.spec.models[model].regularizer or ()
-        if step.versions.writers(f"{model}.params")[0] == name:
+        if step.versions.writers(f"{model}.params")[:1] == [name]:
             for key, w in step.start[model].items():
-                if (model, key) in found:
-                    found[model, key] = found[model, key] + sum(
-                        _slope(term, key, w, moved=step.number > 1) for term in terms
-                    )
+                met = [term for term in terms if term.match is None or re.search(term.match, key)]
+                if (model, key) in found or (met and (model, key) in step.targets((model,))):
+                    slope = sum(_slope(term, key, w, moved=step.number > 1) for term in met)
+                    found[model, key] = found.get((model, key), 0.0) + slope
     return found
 
 
 def _slope(term: Any, key: str, w: np.ndarray, *, moved: bool) -> np.ndarray | float:
     """Return the derivative of l1 |w| + l2 w^2, each summed; ``moved``: the weights are not the initial ones."""
-    if term.match is not None and not re.search(term.match, key):
-        return 0.0
     if term.l1 and moved and (np.abs(w) < ROUNDING).any():
         raise DegenerateError("l1 takes the sign of what is zero but for rounding")
     return (term.l1 or 0.0) * np.sign(w) + 2 * (term.l2 or 0.0) * w
 
 
-def constrain(spec: GraphSpec, op: UpdateOp, made: Mapping[str, State]) -> Mapping[str, State]:
-    """Return what an update made of its models with their constraints, or its own, satisfied."""
+def constrain(spec: GraphSpec, op: UpdateOp, made: Mapping[str, State], gradients: Mapping) -> Mapping[str, State]:
+    """Return what an update made of its models with their constraints, or its own, satisfied by what had a gradient."""
     found = {model: dict(state) for model, state in made.items()}
     for model, state in found.items():
         own = spec.models[model].constraint if model in spec.models else ()
         for each in op.constraint or own or ():
             for key, w in state.items():
                 is_meant = each.match is None or re.search(each.match, key)
-                state[key] = _project(each, w) if is_meant and not is_frozen(spec, model, key) else w
+                state[key] = _project(each, w) if is_meant and (model, key) in gradients else w
     return found
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.oracle.step import StepValues
 
 Gradients = Mapping[tuple[str, str], np.ndarray]
+Shapes = Mapping[tuple[str, str], tuple[int, ...]]
 
 
 def transform(step: StepValues, name: str, op: TransformOp) -> Gradients:
@@ -23,16 +24,17 @@ def transform(step: StepValues, name: str, op: TransformOp) -> Gradients:
     kind = op.transform.name("torch")
     match kind:
         case "noise":
-            return add_noise(sets[0], draw(step, name, [sum(g.size for g in sets[0].values())], "normal") * o["std"])
+            shapes = step.targets(step.models_of(op.inputs[0]))
+            return add_noise(sets[0], shapes, draw(step, name, [count(shapes)], "normal") * o["std"])
         case "clip_agc":
             limits = o.get("clipping", 0.01), o.get("eps", 1e-3), o.get("axis", 0)
             return clip_agc(sets[0], weights(step, name, sets[0]), *limits)
         case "pcgrad":
             order = np.zeros((len(sets), len(sets)))
             order = order if o.get("order") == "listed" else draw(step, name, order.shape, "uniform")
-            return pcgrad(sets, order)
+            return pcgrad(complete(sets), order)
         case "project":
-            return project(*sets)
+            return project(*complete(sets))
         case _:
             return {"clip_norm": clip_lengths, "clip_value": clip_value, **PLAIN}[kind](sets[0], **o)
 
@@ -84,13 +86,26 @@ def _clip_unit(g: np.ndarray, w: np.ndarray, clipping: float, eps: float) -> np.
     return g * (longest / length) if length > longest else g
 
 
-def add_noise(gradients: Gradients, numbers: np.ndarray) -> Gradients:
-    """Return a set with one of the numbers added to each element, in the order of the parameters."""
+def count(shapes: Shapes) -> int:
+    """Return how many elements some parameters have."""
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+def add_noise(gradients: Gradients, shapes: Shapes, numbers: np.ndarray) -> Gradients:
+    """Return a set with one of the numbers added to each element, which are drawn for all parameters in order."""
     found, start = {}, 0
-    for key, g in gradients.items():
-        found[key] = g + numbers[start : start + g.size].reshape(g.shape)
-        start += g.size
+    for key, shape in shapes.items():
+        size = math.prod(shape)
+        if key in gradients:
+            found[key] = gradients[key] + numbers[start : start + size].reshape(shape)
+        start += size
     return found
+
+
+def complete(sets: Sequence[Gradients]) -> Sequence[Gradients]:
+    """Return sets with zeros for the gradients that only others have."""
+    every = {key: g for one in sets for key, g in one.items()}
+    return [{key: one.get(key, 0 * g) for key, g in every.items()} for one in sets]
 
 
 def scale(gradients: Gradients, factor: float) -> Gradients:

@@ -57,7 +57,8 @@ class Windows:
         now = step.own_gradients(op) if leaf == OWN else step.gradients(leaf)
         weight = next(iter(step.batch.values())).shape[0] if self._reduce(op) == "mean" else 1
         sums, weights = self.held.get((name, leaf), ({}, 0.0))
-        return {key: sums.get(key, 0.0) + weight * g for key, g in now.items()}, weights + weight
+        added = {key: sums.get(key, 0.0) + weight * g for key, g in now.items()}
+        return {**sums, **added}, weights + weight
 
     def _combine(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> Gradients:
         sums, weights = self._add(step, name, op, leaf)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.properties.absent import add_gaps
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.scheduled import add_schedules
+from tests.properties.shared import share_models
 from tests.properties.states import add_states
 from tests.properties.terms import add_terms
 from tests.properties.transformed import add_transforms
@@ -28,6 +30,8 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     accumulate,
     name_datasets,
     change_optimizers,
+    add_gaps,
+    share_models,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 

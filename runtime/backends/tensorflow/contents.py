@@ -61,6 +61,15 @@ class Guarded(Protocol):
     totals: Any
 
 
+@runtime_checkable
+class Open(Protocol):
+    """What a window has to which some gradients may be absent."""
+
+    totals: Sequence[Any]
+    seen: Sequence[Any]
+    """Whether some step has given a gradient, by parameter."""
+
+
 def kept_slots(cell: str, optimizer: Any, names: Mapping[int, str], applied: int) -> Iterator[tuple[str, tf.Variable]]:
     """Yield the slots of an optimizer; the momenta of SGD begin with the first update."""
     begins = not applied and isinstance(optimizer, Momentous) and not optimizer.inside
@@ -94,14 +103,16 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
         named = name_slots(held.parameters, names)
         shapes = {name: tuple(total.shape) for name, total in zip(named, held.totals, strict=True)}
         read, write = partial(_read_window, held, named), partial(_write_window, held, named)
-        yield window_item(window, read, write, shapes)
+        yield window_item(window, read, write, shapes, is_open=isinstance(held, Open))
 
 
 def _read_window(window: Any, names: Sequence[str]) -> Any:
     """Return what a window holds; None where it is empty."""
-    rows, guarded = int(window.rows.numpy()), isinstance(window, Guarded)
-    spoiled = {"spoiled": bool(window.spoiled.numpy())} if guarded else {}
-    totals = {name: to_array(total) for name, total in zip(names, window.totals, strict=True)}
+    rows = int(window.rows.numpy())
+    spoiled = {"spoiled": bool(window.spoiled.numpy())} if isinstance(window, Guarded) else {}
+    seen = [bool(each) for each in window.seen] if isinstance(window, Open) else [True] * len(names)
+    named = zip(names, window.totals, seen, strict=True)
+    totals = {name: to_array(total) for name, total, is_there in named if is_there}
     return {"rows": rows, **spoiled, "totals": totals} if rows or any(spoiled.values()) else None
 
 
@@ -110,8 +121,11 @@ def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     window.rows.assign(0 if tree is None else tree["rows"])
     if isinstance(window, Guarded):
         window.spoiled.assign(tree is not None and tree.get("spoiled", False))
+    held: Mapping[str, Any] = {} if tree is None else tree["totals"]
     for name, total in zip(names, window.totals, strict=True):
-        total.assign(tf.zeros_like(total) if tree is None else from_array(tree["totals"][name], total.dtype))
+        total.assign(from_array(held[name], total.dtype) if name in held else tf.zeros_like(total))
+    for name, seen in zip(names, window.seen, strict=True) if isinstance(window, Open) else ():
+        seen.assign(name in held)
 
 
 def scale_items(scale: Any) -> Iterator[Item]:

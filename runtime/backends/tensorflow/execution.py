@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from compiler.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.messages import clean, find_defined, interpret
-from runtime.backends.tensorflow.naming import parameters
+from runtime.backends.tensorflow.naming import parameters as parameters_of
 from runtime.building import diagnosis, loaded
 from runtime.building.attribution import find_named, find_op
 from runtime.emission.module import Emitted
@@ -43,9 +43,13 @@ class TensorFlowErrors(diagnosis.Framework):
         """Return the parameters that a loss does not reach, where that is what a gradient failed on."""
         if "the loss does not reach it" not in str(error):
             return ()
-        missed = {id(target) for target in _find_missed(error)}
-        named = ((model, parameters(made)) for model, made in models.items())
-        return tuple(f"{model}.{name}" for model, each in named for name, one in each.items() if id(one) in missed)
+        return self.name_parameters(_find_missed(error), models)
+
+    def name_parameters(self, parameters: Iterable[object], models: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of some parameters of models, as ``model.parameter``."""
+        wanted = {id(each) for each in parameters}
+        named = ((model, parameters_of(made)) for model, made in models.items())
+        return tuple(f"{model}.{name}" for model, each in named for name, one in each.items() if id(one) in wanted)
 
     def find_op(self, error: BaseException, loaded: loaded.Loaded[object]) -> str:
         """Return the op that an error comes from; empty where no line of the module tells."""

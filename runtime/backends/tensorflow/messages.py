@@ -8,7 +8,7 @@ from collections.abc import Mapping
 _MEANINGS: Mapping[str, tuple[str, str]] = {
     r"has no gradient: the loss does not reach it": (
         "the loss does not depend on every parameter it is differentiated by",
-        "take unused parameters out of the model, or write `unconnected: zero` on a gradient op",
+        "take unused parameters out of the model, or write `missing: skip` or `missing: zero` on the update",
     ),
     r"random numbers of Python or NumPy are drawn": (
         "it draws random numbers of Python or NumPy, which a graph would draw once and keep for ever",

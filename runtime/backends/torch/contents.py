@@ -73,9 +73,16 @@ class Parted(Protocol):
 class Guarded(Protocol):
     """What a window has that takes no gradients in without a verdict (emitted modules have classes of their own)."""
 
-    counted: Any
+    rows: Any
     spoiled: Any
     totals: Any
+
+
+@runtime_checkable
+class Open(Protocol):
+    """What a window has to which some gradients may be absent."""
+
+    is_open: bool
 
 
 def slot_tensors(
@@ -104,7 +111,8 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
         named = dict(zip(name_slots(held.parameters, names), held.parameters, strict=True))
         shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
         write = partial(_write_window, held, named)
-        yield window_item(window, partial(_read_window, held, tuple(named)), write, shapes)
+        read, is_open = partial(_read_window, held, tuple(named)), isinstance(held, Open)
+        yield window_item(window, read, write, shapes, is_open=is_open)
 
 
 def set_applied(optimizer: Any, applied: int) -> None:
@@ -161,17 +169,17 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     if not window.totals:
         return None
     guarded = {"spoiled": bool(window.spoiled)} if isinstance(window, Guarded) else {}
-    rows = int(window.counted) if isinstance(window, Guarded) else window.rows
-    return {"rows": rows, **guarded, "totals": encode(dict(zip(names, window.totals, strict=True)))}
+    found = {name: total for name, total in zip(names, window.totals, strict=True) if total is not None}
+    return {"rows": int(window.rows), **guarded, "totals": encode(found)}
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
     """Fill a window again, or begin it anew."""
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None else tree
-    found = [decode(held["totals"][name], each.device) for name, each in named.items() if name in held["totals"]]
-    window.totals, window.rows = found, held["rows"]
+    found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
+    window.totals, window.rows = [found.get(name) for name in named] if found else [], held["rows"]
     if isinstance(window, Guarded):
-        window.counted, window.spoiled = held["rows"], held.get("spoiled", False)
+        window.spoiled = held.get("spoiled", False)
 
 
 def scale_items(scale: Any) -> Iterator[Item]:

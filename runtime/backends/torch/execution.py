@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -34,6 +34,12 @@ class TorchErrors(diagnosis.Framework):
         """Return the parameters that a loss does not reach, where that is what a gradient failed on."""
         is_unused = "not have been used in the graph" in str(error)
         return find_unused(loss, models) if is_unused and isinstance(loss, torch.Tensor) else ()
+
+    def name_parameters(self, parameters: Iterable[object], models: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of some parameters of models, as ``model.parameter``."""
+        wanted = {id(each) for each in parameters}
+        named = ((model, name, each) for model, made in models.items() for name, each in made.named_parameters())
+        return tuple(f"{model}.{name}" for model, name, each in named if id(each) in wanted)
 
 
 ERRORS = TorchErrors()

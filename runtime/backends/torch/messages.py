@@ -10,9 +10,9 @@ import torch
 from runtime.frames import describe
 
 _MEANINGS: Mapping[str, tuple[str, str]] = {
-    r"appears to not have been used in the graph": (
+    r"appears to not have been used in the graph|has no gradient: the loss does not reach it": (
         "the loss does not depend on every parameter it is differentiated by",
-        "take unused parameters out of the model, or write `unconnected: zero` on a gradient op",
+        "take unused parameters out of the model, or write `missing: skip` or `missing: zero` on the update",
     ),
     r"element 0 of tensors does not require grad|does not require grad and does not have a grad_fn": (
         "the loss depends on no parameter: nothing between them can be differentiated",

@@ -15,7 +15,8 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     """Return ``torch.autograd.grad`` with explicit targets."""
     loss = syntax.name(scope.names.value(instruction.loss))
     targets, options = find_targets(instruction, scope), _options(instruction, scope)
-    gradients: ast.expr = syntax.call("torch.autograd.grad", loss, targets, **options)
+    path = "torch.autograd.grad" if instruction.unconnected == "error" else "reached_gradients"
+    gradients: ast.expr = syntax.call(path, loss, targets, **options)
     gradients = unscaled(gradients) if instruction.scaled else gradients
     statement = receive(instruction, gradients, scope)
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]))
@@ -34,7 +35,6 @@ def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
         options["retain_graph"] = syntax.constant(True)
     if instruction.create_graph:
         options["create_graph"] = syntax.constant(True)
-    if instruction.unconnected != "error":
-        keyword = "allow_unused" if instruction.unconnected == "skip" else "materialize_grads"
-        options[keyword] = syntax.constant(True)
+    if instruction.unconnected == "zero":
+        options["zero"] = syntax.constant(True)
     return options

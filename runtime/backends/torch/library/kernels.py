@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -259,6 +260,18 @@ def foreach_gather(totals: TensorList, gradients: TensorList, times: int) -> Ten
 def foreach_share(totals: TensorList, times: int) -> TensorList:
     """Return totals divided by a count."""
     return torch._foreach_div(totals, times)
+
+
+def begin_slots(optimizer: torch.optim.Optimizer) -> None:
+    """Make what one of PyTorch's own optimizers keeps for its parameters, where it is not there yet."""
+    for group in optimizer.param_groups:
+        kept = [parameter.grad for parameter in group["params"]]
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+        begin: Any = vars(type(optimizer))["_init_group"].__get__(optimizer)
+        begin(group, *([] for _ in range(len(inspect.signature(begin).parameters) - 1)))
+        for parameter, gradient in zip(group["params"], kept, strict=True):
+            parameter.grad = gradient
 
 
 def write_statistics(buffers: tuple[torch.Tensor, ...], values: Sequence[torch.Tensor]) -> None:

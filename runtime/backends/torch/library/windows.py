@@ -17,7 +17,7 @@ class Window:
     def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True) -> None:
         self.parameters, self.is_mean = list(parameters), is_mean
         self.totals: TensorList = []
-        self.rows = 0
+        self.rows: Any = 0
 
     @torch.no_grad()
     def add(self, gradients: Sequence[torch.Tensor], rows: int = 1) -> None:
@@ -36,12 +36,14 @@ class Window:
 
 
 class GuardedWindow(Window):
-    """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it."""
+    """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it.
+
+    How many rows it stands for only the device knows.
+    """
 
     def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True, is_whole: bool = False) -> None:
         super().__init__(parameters, is_mean)
         self.is_whole = is_whole
-        self.counted: Any = 0  # rows, where the device alone knows how many
         self.spoiled: Any = False
 
     @torch.no_grad()
@@ -49,17 +51,17 @@ class GuardedWindow(Window):
         """Add gradients where they are committed, each as often as it has rows."""
         if commits is None:
             commits = torch.ones((), dtype=torch.bool, device=gradients[0].device)
+        before: Any = self.rows
         super().add([torch.where(commits, gradient, 0) for gradient in gradients], rows)
-        self.counted = self.counted + torch.where(commits, rows, 0)
-        self.spoiled = ~commits | self.spoiled
+        self.rows = before + torch.where(commits, rows, 0)
+        self.spoiled = torch.logical_not(commits) | self.spoiled
 
     def is_filled(self) -> torch.Tensor:
         """Return whether there is something to take: the device's verdict."""
-        return ~self.spoiled if self.is_whole else self.counted > 0
+        return torch.logical_not(self.spoiled) if self.is_whole else self.rows > 0
 
     @torch.no_grad()
     def take(self) -> tuple[torch.Tensor, ...]:
         """Return the mean over the rows that were taken in, or the sum, and begin anew."""
-        shared = [total / self.counted for total in self.totals] if self.is_mean else self.totals
-        self.totals, self.rows, self.counted, self.spoiled = [], 0, 0, False
-        return tuple(total.to(p.dtype) for total, p in zip(shared, self.parameters, strict=True))
+        self.spoiled = False
+        return super().take()

@@ -1,0 +1,45 @@
+"""Windows of gradients of which some may be absent in some steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from runtime.backends.tensorflow.library.gaps import Gaps, Maybe
+from runtime.backends.tensorflow.library.optimizers import plain_name
+from runtime.backends.tensorflow.library.windows import Window
+
+
+class OpenWindow(Window):
+    """What several steps gave, in float32 at least, and for how many rows it stands.
+
+    A gradient that is absent in a step adds nothing to the sum, while its rows count: what comes out is the gradient of
+    the mean over all rows. What was absent in every step is absent: ``seen`` holds what was not.
+    """
+
+    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True) -> None:
+        super().__init__(parameters, is_mean)
+        named = [plain_name(p) for p in self.parameters]
+        self.seen = [tf.Variable(tf.constant(False), trainable=False, name=f"window/seen/{name}") for name in named]
+        self.fresh = [False] * len(named)  # which gradients the step has that is being traced
+
+    def add(self, gradients: Sequence[Any], rows: Any = 1) -> None:
+        """Add the gradients that are there, each as often as it has rows."""
+        self.fresh = [each is not None for each in gradients]
+        for total, seen, gradient in zip(self.totals, self.seen, gradients, strict=True):
+            if gradient is not None:
+                total.assign_add(tf.cast(gradient, total.dtype) * tf.cast(rows, total.dtype))
+                seen.assign(True)
+        self.rows.assign_add(tf.cast(rows, tf.int64))
+
+    def take(self) -> Gaps:
+        """Return the mean over all rows, or the sum, and begin anew."""
+        flags = [each.read_value() for each in self.seen]
+        taken = super().take()
+        for seen in self.seen:
+            seen.assign(False)
+        return tuple(
+            each if fresh else Maybe(each, flag) for each, flag, fresh in zip(taken, flags, self.fresh, strict=True)
+        )

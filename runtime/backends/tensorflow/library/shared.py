@@ -1,0 +1,19 @@
+"""Gradients of several updates for the parameters that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from runtime.backends.tensorflow.library.gaps import over_present
+from runtime.backends.tensorflow.library.gradients import add_sets
+
+
+def add_shared(gradients: Sequence[Any], *others: tuple[Sequence[Any], Sequence[tuple[int, int]]]) -> tuple[Any, ...]:
+    """Return gradients with those that other sets have for the same parameters added, by their places in both."""
+    found = list(gradients)
+    for other, places in others:
+        pairs = [found[own] for own, _ in places], [other[place] for _, place in places]
+        for (own, _), total in zip(places, over_present(add_sets, pairs) if places else (), strict=True):
+            found[own] = total
+    return tuple(found)
