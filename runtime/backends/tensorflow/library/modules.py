@@ -169,8 +169,8 @@ def read_values(result: Any) -> Any:
     return tf.convert_to_tensor(variable) if isinstance(variable, tf.Variable) else result
 
 
-def watch(model: Any, *layers: str) -> dict[str, Any]:
-    """Return a dictionary in which every call of a model leaves what its inner layers gave.
+def watch(model: Any, *layers: str, wide: bool = False) -> dict[str, Any]:
+    """Return a dictionary in which every call of a model leaves what its inner layers gave; ``wide``: as float32.
 
     Raises TypeError for a layer that is neither the library's nor Keras's.
     """
@@ -181,7 +181,7 @@ def watch(model: Any, *layers: str) -> dict[str, Any]:
         if isinstance(layer, Watched):
             layer.seen = keep
         elif isinstance(layer, KerasLayer):
-            layer.call = watched(layer.call, keep)
+            layer.call = watched(layer.call, keep, wide)
         else:
             raise TypeError(f"{path}: only the results of layers can be taken, this is a {type(layer).__name__}")
     return seen
@@ -194,17 +194,31 @@ def inner(owner: Any, name: str) -> Any:
     return owner[int(name)] if isinstance(owner, Sequence) else owner.layers[int(name)]
 
 
-def watched(call: Callable[..., Any], keep: Callable[[Any], None]) -> Callable[..., Any]:
-    """Return a call that leaves its result with ``keep``."""
+def watched(call: Callable[..., Any], keep: Callable[[Any], None], wide: bool) -> Callable[..., Any]:
+    """Return a call that leaves its result with ``keep``.
+
+    ``wide``: as float32. The model goes on with that in the type it had: gradients pass through it.
+    """
 
     @functools.wraps(call)
     def called(*args: Any, **kwargs: Any) -> Any:
         """Call, and leave the result."""
         result = call(*args, **kwargs)
-        keep(result)
-        return result
+        left = widened(result) if wide else result
+        keep(left)
+        return tf.cast(left, result.dtype) if tf.is_tensor(result) else result
 
     return called
+
+
+def widened(value: Any) -> Any:
+    """Return results of a call with those of lower precision as float32, all others as they are."""
+    if isinstance(value, Mapping):
+        return {name: widened(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(map(widened, value))
+    is_low = tf.is_tensor(value) and value.dtype in (tf.float16, tf.bfloat16)
+    return tf.cast(value, tf.float32) if is_low else value
 
 
 def results(value: Any, *names: str) -> tuple[Any, ...]:
@@ -222,11 +236,15 @@ def detached(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
 
 
 @contextmanager
-def made_in(dtype: tf.DType) -> Iterator[None]:
-    """Give the layers of Keras that are made meanwhile this type, where they do not say one."""
+def made_in(dtype: tf.DType, compute: tf.DType | None = None) -> Iterator[None]:
+    """Give the layers of Keras that are made meanwhile this type, where they do not say one.
+
+    They compute in ``compute`` where there is such a type, unless theirs is double precision.
+    """
     config = tf.keras.config
     before = config.dtype_policy()
-    config.set_dtype_policy(dtype.name)
+    is_mixed = compute is not None and dtype != tf.float64
+    config.set_dtype_policy(f"mixed_{compute.name}" if is_mixed else dtype.name)
     try:
         yield
     finally:

@@ -82,17 +82,36 @@ class MethodCall(nn.Module):
         return called(*args, **kwargs)
 
 
-def watch(model: nn.Module, *layers: str) -> dict[str, Any]:
-    """Return a dictionary in which every call of a model leaves what its inner layers gave."""
+def watch(model: nn.Module, *layers: str, wide: bool = False) -> dict[str, Any]:
+    """Return a dictionary in which every call of a model leaves what its inner layers gave; ``wide``: as float32.
+
+    The model goes on with what is left here, in the type it had: no number changes, and gradients pass through it.
+    """
     seen: dict[str, Any] = {}
 
-    def keep(layer: str) -> Callable[..., None]:
+    def keep(layer: str) -> Callable[..., Any]:
         """Return a hook that keeps what one layer gave."""
-        return lambda module, args, output: seen.__setitem__(layer, output)
+
+        def hook(module: nn.Module, args: Any, output: Any) -> Any:
+            """Keep a result, and return it."""
+            seen[layer] = widened(output) if wide else output
+            return seen[layer].to(output.dtype) if isinstance(output, torch.Tensor) else output
+
+        return hook
 
     for layer in layers:
         model.get_submodule(layer).register_forward_hook(keep(layer))
     return seen
+
+
+def widened(value: Any) -> Any:
+    """Return results of a call with those of lower precision as float32, all others as they are."""
+    if isinstance(value, Mapping):
+        return {name: widened(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(map(widened, value))
+    is_low = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+    return value.float() if is_low else value
 
 
 def results(value: Any, *names: str) -> tuple[Any, ...]:
