@@ -129,8 +129,7 @@ def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialec
         yield Global(name=names.buffers(model.name), value=dialect.buffers(model, variable))
     if model.name in needs.taps:
         layers = [syntax.constant(layer) for layer in needs.taps[model.name]]
-        widened = {"wide": syntax.constant(True)} if model.name in needs.lowered else {}
-        yield Global(name=names.taps(model.name), value=syntax.call("watch", variable, *layers, **widened))
+        yield Global(name=names.taps(model.name), value=syntax.call("watch", variable, *layers))
     if model.name in needs.drawing:
         yield from dialect.drawing(model, names)
 

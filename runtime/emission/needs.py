@@ -39,8 +39,8 @@ class Needs:
     """Some option of an optimizer, or number of an op, changes with the steps."""
     clock: bool
     """The steps are counted: something depends on their number."""
-    lowered: frozenset[str]
-    """Models that compute in another type than float32."""
+    lowered: bool
+    """Some model computes in another type than float32."""
 
 
 def find_needs(program: Program) -> Needs:
@@ -69,7 +69,7 @@ def find_needs(program: Program) -> Needs:
         paced=_is_paced(program),
         measured=bool(find_metrics(program)),
         clock=random or gates or _is_paced(program) or bool(find_metrics(program)),
-        lowered=frozenset(each.model for each in instructions if isinstance(each, Forward) and is_lowered(each)),
+        lowered=any(isinstance(each, Forward) and is_lowered(each) for each in instructions),
     )
 
 

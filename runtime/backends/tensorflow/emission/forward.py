@@ -63,6 +63,7 @@ def _tap_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
     for value, layer in instruction.taps:
         seen = syntax.name(scope.names.taps(instruction.model))
         taken: ast.expr = syntax.method(seen, "pop", syntax.constant(layer))
+        taken = syntax.call("widened", taken) if is_lowered(instruction) else taken
         taken = syntax.call("tf.stop_gradient", taken) if instruction.stop else taken
         yield line_of(instruction, syntax.assign(scope.names.value(value), taken))
 

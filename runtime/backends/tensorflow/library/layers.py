@@ -56,15 +56,9 @@ class Layer(tf.Module):
         x = tf.cast(x, tf.float32) if self.exact and x.dtype == self.compute else x
         y = self.call(turned(x, last, wanted), training, wanted)
         wanted = wanted and y.shape.rank == 4
-        return self.shown(y, wanted), wanted
-
-    def shown(self, y: tf.Tensor, last: bool) -> tf.Tensor:
-        """Leave a result for who watches, as float32 where it is of lower precision; return it as it was."""
-        if self.seen is None:
-            return y
-        wide = tf.cast(y, tf.float32) if y.dtype == self.compute else y
-        self.seen(turned(wide, last, False))
-        return tf.cast(wide, y.dtype)
+        if self.seen is not None:
+            self.seen(turned(y, wanted, False))
+        return y, wanted
 
 
 def turned(x: tf.Tensor, last: bool, wanted: bool) -> tf.Tensor:
@@ -111,9 +105,12 @@ class Residual(Stack):
         """Return x + layers(x), and its layout."""
         y, wanted = super().run(x, training, last)
         x = turned(x, last, wanted)
-        if x.dtype != y.dtype:  # one of them is of lower precision
+        if x.dtype != y.dtype:  # one of the two is of lower precision
             x, y = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
-        return self.shown(x + y, wanted), wanted
+        y = x + y
+        if self.seen is not None:
+            self.seen(turned(y, wanted, False))
+        return y, wanted
 
 
 class Sequential(Stack):

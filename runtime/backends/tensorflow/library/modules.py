@@ -169,8 +169,8 @@ def read_values(result: Any) -> Any:
     return tf.convert_to_tensor(variable) if isinstance(variable, tf.Variable) else result
 
 
-def watch(model: Any, *layers: str, wide: bool = False) -> dict[str, Any]:
-    """Return a dictionary in which every call of a model leaves what its inner layers gave; ``wide``: as float32.
+def watch(model: Any, *layers: str) -> dict[str, Any]:
+    """Return a dictionary in which every call of a model leaves what its inner layers gave.
 
     Raises TypeError for a layer that is neither the library's nor Keras's.
     """
@@ -181,7 +181,7 @@ def watch(model: Any, *layers: str, wide: bool = False) -> dict[str, Any]:
         if isinstance(layer, Watched):
             layer.seen = keep
         elif isinstance(layer, KerasLayer):
-            layer.call = watched(layer.call, keep, wide)
+            layer.call = watched(layer.call, keep)
         else:
             raise TypeError(f"{path}: only the results of layers can be taken, this is a {type(layer).__name__}")
     return seen
@@ -194,19 +194,15 @@ def inner(owner: Any, name: str) -> Any:
     return owner[int(name)] if isinstance(owner, Sequence) else owner.layers[int(name)]
 
 
-def watched(call: Callable[..., Any], keep: Callable[[Any], None], wide: bool) -> Callable[..., Any]:
-    """Return a call that leaves its result with ``keep``.
-
-    ``wide``: as float32. The model goes on with that in the type it had: gradients pass through it.
-    """
+def watched(call: Callable[..., Any], keep: Callable[[Any], None]) -> Callable[..., Any]:
+    """Return a call that leaves its result with ``keep``."""
 
     @functools.wraps(call)
     def called(*args: Any, **kwargs: Any) -> Any:
         """Call, and leave the result."""
         result = call(*args, **kwargs)
-        left = widened(result) if wide else result
-        keep(left)
-        return tf.cast(left, result.dtype) if tf.is_tensor(result) else result
+        keep(result)
+        return result
 
     return called
 

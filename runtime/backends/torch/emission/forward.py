@@ -87,7 +87,8 @@ def _tap_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
 
 def _tap(instruction: Forward, seen: ast.expr, layer: str) -> ast.expr:
     """Return what one inner layer gave; taken out, so that nothing outlives the step."""
-    taken = syntax.method(seen, "pop", syntax.constant(layer))
+    taken: ast.expr = syntax.method(seen, "pop", syntax.constant(layer))
+    taken = syntax.call("widened", taken) if is_lowered(instruction) else taken
     return syntax.method(taken, "detach") if instruction.stop and instruction.graph else taken
 
 

@@ -82,22 +82,13 @@ class MethodCall(nn.Module):
         return called(*args, **kwargs)
 
 
-def watch(model: nn.Module, *layers: str, wide: bool = False) -> dict[str, Any]:
-    """Return a dictionary in which every call of a model leaves what its inner layers gave; ``wide``: as float32.
-
-    The model goes on with what is left here, in the type it had: no number changes, and gradients pass through it.
-    """
+def watch(model: nn.Module, *layers: str) -> dict[str, Any]:
+    """Return a dictionary in which every call of a model leaves what its inner layers gave."""
     seen: dict[str, Any] = {}
 
-    def keep(layer: str) -> Callable[..., Any]:
+    def keep(layer: str) -> Callable[..., None]:
         """Return a hook that keeps what one layer gave."""
-
-        def hook(module: nn.Module, args: Any, output: Any) -> Any:
-            """Keep a result, and return it."""
-            seen[layer] = widened(output) if wide else output
-            return seen[layer].to(output.dtype) if isinstance(output, torch.Tensor) else output
-
-        return hook
+        return lambda module, args, output: seen.__setitem__(layer, output)
 
     for layer in layers:
         model.get_submodule(layer).register_forward_hook(keep(layer))
