@@ -10,6 +10,7 @@ import tensorflow as tf
 from compiler.program import Program
 from graphspec.precision import Compute
 from runtime.backends.tensorflow.library.copies import layers_of
+from runtime.backends.tensorflow.library.modules import KerasModel
 from runtime.backends.tensorflow.tensors import DTYPES
 
 
@@ -18,6 +19,7 @@ class KerasComputing(Protocol):
     """What a layer of Keras says of the type in which it computes."""
 
     compute_dtype: str
+    variables: Any
 
 
 @runtime_checkable
@@ -50,4 +52,5 @@ def _find_types(model: Any) -> frozenset[str]:
     """Return the types in which parts of a model compute, as far as they say so."""
     if isinstance(model, Computing):
         return frozenset({model.compute.name} if model.compute is not None else ())
-    return frozenset(layer.compute_dtype for layer in layers_of(model, set()) if isinstance(layer, KerasComputing))
+    layers = (each for each in layers_of(model, set()) if isinstance(each, KerasComputing) and each.variables)
+    return frozenset(each.compute_dtype for each in layers if not (isinstance(each, KerasModel) and each.layers))

@@ -67,8 +67,12 @@ def _call(
 
 
 def _making(models: Mapping[str, Any], program: Program, setting: Setting) -> Callable[..., Any]:
-    """Return the call of a user's model, in which new layers of Keras get the types of that model."""
-    types = {id(models[each.name]): computing(each.compute) for each in program.models if each.name in models}
+    """Return the call of a user's model, in which new layers of Keras get the types of that model.
+
+    A given model computes as it is written.
+    """
+    own = [each for each in program.models if each.name in models and each.name not in setting.given]
+    types = {id(models[each.name]): computing(each.compute) for each in own}
 
     def called(model: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a model."""
