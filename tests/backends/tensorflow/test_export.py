@@ -72,7 +72,8 @@ def user(name):
     return f"  net: {net}\nops:{LEARN}outputs: [loss, out]\n"
 
 
-TEXTS = {"average": layers(AVERAGE), "draws": DRAWS, "parts": PARTS}
+LOW = layers(AVERAGE).replace("optimizer:", "precision: bfloat16, optimizer:")
+TEXTS = {"average": layers(AVERAGE), "draws": DRAWS, "parts": PARTS, "low": LOW}
 
 
 def make(text, backend="tensorflow", **more):
