@@ -85,7 +85,7 @@ class GraphSpec(Declaration):
         return {} if self._document is None else self._document.texts
 
     def compute(self, model: str) -> Compute:
-        """Return the type in which a model computes: its own, that of what it is like or averages, or the document's."""
+        """Return the type in which a model computes: its own, else that of what it follows, else the document's."""
         declared, shadow = self.models.get(model), self.shadows().get(model)
         if shadow is not None:
             return self.compute(shadow.ema)

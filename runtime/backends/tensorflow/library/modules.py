@@ -239,8 +239,8 @@ def made_in(dtype: tf.DType, compute: tf.DType | None = None) -> Iterator[None]:
     """
     config = tf.keras.config
     before = config.dtype_policy()
-    is_mixed = compute is not None and dtype != tf.float64
-    config.set_dtype_policy(f"mixed_{compute.name}" if is_mixed else dtype.name)
+    is_plain = compute is None or dtype == tf.float64
+    config.set_dtype_policy(dtype.name if is_plain else f"mixed_{compute.name}")
     try:
         yield
     finally:
