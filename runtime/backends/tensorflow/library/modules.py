@@ -239,8 +239,8 @@ def made_in(dtype: tf.DType, compute: tf.DType | None = None) -> Iterator[None]:
     """
     config = tf.keras.config
     before = config.dtype_policy()
-    is_plain = compute is None or dtype == tf.float64
-    config.set_dtype_policy(dtype.name if is_plain else f"mixed_{compute.name}")
+    mixed = None if dtype == tf.float64 else compute
+    config.set_dtype_policy(dtype.name if mixed is None else f"mixed_{mixed.name}")
     try:
         yield
     finally:
