@@ -104,6 +104,7 @@ def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, bac
         trained=facts.updated,
         weights=own.weights if own is not None else None,
         groups=tuple(map(_declare_group, own.groups if own is not None else ())),
+        compute=facts.compute,
         place=_place(spec, "ops" if own is None else "models", facts.name),
     )
 

@@ -10,6 +10,7 @@ from compiler.observations import Observations
 from graphspec.graph import GraphSpec
 from graphspec.models import BufferPolicy, ModelSpec
 from graphspec.ops import UpdateOp
+from graphspec.precision import Compute
 
 STATEFUL_LAYERS = frozenset({"batch_norm"})
 RANDOM_LAYERS = frozenset({"dropout"})
@@ -33,6 +34,8 @@ class ModelFacts:
     """Some update writes it."""
     policy: BufferPolicy | None
     """Its declared EMA policy for buffers."""
+    compute: Compute
+    """The type of the operands of what it multiplies; float32 for a single parameter, which multiplies nothing."""
 
 
 def find_used_models(spec: GraphSpec) -> frozenset[str]:
@@ -92,6 +95,7 @@ def _describe(
         assumed=assumed,
         updated=updated,
         policy=own.buffers if own is not None else None,
+        compute="float32" if spec.models[root].parameter is not None else spec.compute(name),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from compiler.operands import Argument, CellVersion, FunctionRef, Operand, Scheduled, Setting, Shape
 from compiler.penalty import Penalty
 from compiler.projection import Projection
+from graphspec.precision import Compute
 
 Guard: TypeAlias = Literal["none", "drop", "window"]
 """What a gradient set that is not committed costs a window: nothing, itself, or all of it."""
@@ -50,6 +51,8 @@ class Forward(InstructionBase):
     """The model draws random numbers in this call: key them by this op."""
     stop: bool = False
     """The results are constants for every gradient."""
+    compute: Compute = "float32"
+    """The type of the operands of what multiplies matrices and convolves in it; the results are float32 again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

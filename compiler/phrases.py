@@ -126,6 +126,7 @@ def flags_of(instruction: Instruction) -> tuple[str, ...]:
                 "frozen": instruction.frozen,
                 f"snapshot {instruction.snapshot}": instruction.snapshot != "none",
                 "stop": instruction.stop,
+                f"computes in {instruction.compute}": instruction.compute != "float32",
             }
         case Gradient():
             named = {"retain_graph": instruction.retain_graph, "create_graph": instruction.create_graph}

@@ -171,6 +171,7 @@ def _export_forward(instruction: Forward) -> Object:
         "graph": instruction.graph,
         "frozen": instruction.frozen,
         "snapshot": instruction.snapshot,
+        "compute": instruction.compute,
         "detached": _detached(instruction),
     }
 

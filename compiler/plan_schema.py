@@ -11,6 +11,7 @@ from compiler.ir import Hazard
 from compiler.plan_json import Json, Object
 from compiler.policies import POLICIES
 from graphspec.curves import ScheduleKind
+from graphspec.precision import Compute
 from graphspec.schedules import Clock
 
 TEXT: Object = {"type": "string"}
@@ -41,6 +42,7 @@ KINDS: dict[str, Object] = {
         "graph": FLAG,
         "frozen": FLAG,
         "snapshot": {"enum": ["none", "buffers", "all"]},
+        "compute": {"enum": [*get_args(Compute)]},
         "detached": NAMES,
     },
     "evaluate": {"function": TEXT, "inputs": INPUTS, "outputs": NAMES, "graph": FLAG, "detached": NAMES},

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from compiler.group import GroupDecl
 from compiler.instructions import Instruction
 from compiler.operands import Plain, ScheduleDecl, Shape
+from graphspec.precision import Compute
 
 Mode: TypeAlias = Literal["train", "eval", "test", "infer"]
 
@@ -95,6 +96,8 @@ class ModelDecl:
     """A safetensors file that its parameters and buffers start from, relative to the spec's folder."""
     groups: tuple[GroupDecl, ...] = ()
     """Parameters for which something is different when it is updated; each is in one group at most."""
+    compute: Compute = "float32"
+    """The type of the operands of what multiplies matrices and convolves in it; parameters are float32."""
     place: str = ""
 
 

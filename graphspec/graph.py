@@ -85,8 +85,10 @@ class GraphSpec(Declaration):
         return {} if self._document is None else self._document.texts
 
     def compute(self, model: str) -> Compute:
-        """Return the type in which a model computes: its own, that of what it is like, or the document's."""
-        declared = self.models.get(model)
+        """Return the type in which a model computes: its own, else that of what it follows, else the document's."""
+        declared, shadow = self.models.get(model), self.shadows().get(model)
+        if shadow is not None:
+            return self.compute(shadow.ema)
         if declared is not None and declared.precision is not None:
             return declared.precision
         if declared is not None and declared.like is not None:

@@ -45,6 +45,15 @@ def _read_type(value: object) -> object:
     return _TYPES.get(plain, plain)
 
 
+def _read_params(value: object) -> object:
+    """Return the type of parameters; raise for another than float32, which belongs to `compute`."""
+    found = _read_type(value)
+    if found in ("float16", "bfloat16"):
+        help = f"write `compute: {found}`; what is added to a parameter in a step is often too little for {found}"
+        raise problem("GS043", f"parameters are float32 in every step, not {found}", help=help)
+    return found
+
+
 ComputeField = Annotated[Compute, BeforeValidator(_read_type)]
 
 
@@ -111,7 +120,7 @@ class PrecisionSpec(Declaration):
 
     compute: ComputeField = "float32"
     """The type of the operands of layers that multiply matrices and convolve; all other numbers are float32."""
-    params: Annotated[Literal["float32"], BeforeValidator(_read_type)] = "float32"
+    params: Annotated[Literal["float32"], BeforeValidator(_read_params)] = "float32"
     """The type of parameters, of what optimizers keep, and of gradients."""
     loss_scale: LossScaleSpec | None = None
     """How losses are scaled; without a word `dynamic` where something is computed in float16, else `none`."""

@@ -143,6 +143,11 @@ def _find_sizes(function: Function) -> Iterator[str]:
             yield from (size for size in instruction.shape or () if isinstance(size, str))
 
 
+def is_lowered(forward: Forward) -> bool:
+    """Return whether a model computes in another type than float32."""
+    return forward.compute != "float32"
+
+
 def is_drawing(instruction: Instruction) -> bool:
     """Return whether an instruction draws random numbers: a draw, a model's layers, a transform."""
     match instruction:

@@ -43,8 +43,8 @@ def check_open_windows(scene: Scene) -> Iterator[Diagnostic]:
         if isinstance(gather, Gather) and gather.gaps and gather.guard != "none":
             yield Diagnostic(
                 code="GS045",
-                message=f"'{node.op}' accumulates gradients that may be absent, and skips those that are not finite: both "
-                "together are part of the language but not built yet",
+                message=f"'{node.op}' accumulates gradients that may be absent, and skips those that are not finite: "
+                "both together are part of the language but not built yet",
                 span=span_of(scene.spec, node.op, "accumulate"),
                 help="write `missing: zero` (or `unconnected: zero` on the gradient), or `on_overflow: apply`",
             )

@@ -28,6 +28,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         snapshot="all" if op.snapshot else "none",
         draws=model.rng and (train or context.spec.models[model.root].class_ is not None),
         stop=op.stop,
+        compute=model.compute,
     )
     node = Node(
         id=name,

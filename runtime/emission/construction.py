@@ -62,6 +62,10 @@ def _make_lines(model: ModelDecl, draft: Draft) -> Iterator[Code]:
     if model.like is not None and model.initial == "copy":
         original = syntax.item(syntax.name(MADE), syntax.constant(model.like))
         yield _line(model, draft.dialect.copied(model, original))
+        made = syntax.item(syntax.name(MADE), syntax.constant(model.name))
+        if model.compute != draft.program.model(model.like).compute:
+            for statement in draft.dialect.lowered(model, made):
+                yield Line(statement=statement, op=model.name, place=model.place)
         return
     seed = syntax.call("forked_seed", syntax.name("seed"), syntax.constant(model.name))
     seeded = syntax.within(seed, *draft.dialect.seeding(model))

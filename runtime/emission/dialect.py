@@ -214,6 +214,10 @@ class Dialect(ABC):
         """Return a copy of a model that was made before."""
         return syntax.call("copy.deepcopy", made)
 
+    def lowered(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
+        """Yield what makes a copy compute in another type than its original, where that is said when it is made."""
+        return iter(())
+
     @abstractmethod
     def finished(self, made: str) -> ast.expr:
         """Return the dictionary of all models that ``make_models`` returns."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compiler.instructions import Apply, Assign, Blend, Evaluate, Forward, Gather, Gradient, Instruction, Transform
 from compiler.operands import ScheduleDecl
 from compiler.program import Program
-from runtime.effects import find_functions, is_drawing, is_running
+from runtime.effects import find_functions, is_drawing, is_lowered, is_running
 from runtime.emission.flow import find_differentiated
 from runtime.emission.patterns import find_frozen
 from runtime.emission.scheduling import find_numbers
@@ -39,6 +39,8 @@ class Needs:
     """Some option of an optimizer, or number of an op, changes with the steps."""
     clock: bool
     """The steps are counted: something depends on their number."""
+    lowered: bool
+    """Some model computes in another type than float32."""
 
 
 def find_needs(program: Program) -> Needs:
@@ -68,6 +70,7 @@ def find_needs(program: Program) -> Needs:
         paced=_is_paced(program),
         measured=bool(find_metrics(program)),
         clock=random or gates or _is_paced(program) or bool(find_metrics(program)),
+        lowered=any(isinstance(each, Forward) and is_lowered(each) for each in instructions),
     )
 
 

@@ -66,3 +66,11 @@ def test_whole_numbers_are_no_parameters_to_train(backend: str) -> None:
         return
     with pytest.raises(SpecError, match=r"GS208.*its parameter 'second' is int64, which no step trains"):
         build_step(text, backend)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_parameters_of_lower_precision_are_refused_and_what_computes_in_it_is_offered(dtype: str) -> None:
+    text = SPEC.format("float32", "float32") + f"precision: {{params: {dtype}, loss_scale: dynamic}}\n"
+    with pytest.raises(SpecError, match=f"GS043.*parameters are float32 in every step, not {dtype}") as raised:
+        load(text)
+    assert f"write `compute: {dtype}`" in raised.value.diagnostics[0].help

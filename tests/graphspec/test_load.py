@@ -114,7 +114,7 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("«seeds»: 3", "GS040"),
         ("seed: «1.5»", "GS041"),
         ("rng: «fast»", "GS043"),
-        ("«precision»: {compute: bfloat16}", "GS045"),
+        ("precision: «float8»", "GS043"),
         ("«parallel»: {kind: replicated}", "GS045"),
         ("«micro_batches»: 2", "GS045"),
         ("«phases»: []", "GS045"),

@@ -81,7 +81,7 @@ def test_a_path_without_its_colon_is_no_class(written):
             "a schedule stands where a plain value is read once",
         ),
         ({"class": "a:B", "groups": []}, "at least 1 item"),
-        ({"class": "a:B", "precision": "float16"}, "`precision` is part of the language but not built yet"),
+        ({"class": "a:B", "precision": "float64"}, "Input should be 'float32', 'bfloat16' or 'float16'"),
     ],
 )
 def test_what_is_no_model_is_refused(written, message):

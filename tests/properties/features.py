@@ -30,7 +30,7 @@ def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:
     yield next(f"model: {kind}" for kind in ("layers", "parameter", "like", "class") if kind in model)
     if model.get("init") == "fresh":
         yield "model: like, fresh"
-    yield from (f"model: {field}" for field in ("groups", "constraint", "regularizer") if field in model)
+    yield from (f"model: {field}" for field in ("groups", "constraint", "regularizer", "precision") if field in model)
     if "class" in model:
         yield f"class: {model['class'].rpartition(':')[2]}"
     for layer in model.get("layers", ()):

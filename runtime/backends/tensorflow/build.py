@@ -20,6 +20,7 @@ from runtime.backends.tensorflow.execution import Loaded, call_checked, load_mod
 from runtime.backends.tensorflow.learning import Learned, learn
 from runtime.backends.tensorflow.making import check_given, find_other_types, find_undeclared_ties
 from runtime.backends.tensorflow.naming import parameters
+from runtime.backends.tensorflow.precision import tell_others
 from runtime.backends.tensorflow.setting import Setting
 from runtime.backends.tensorflow.tensors import DTYPES
 from runtime.building.patterns import check_parameters
@@ -46,13 +47,14 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
         raise StepError(problems, spec.texts())
     loaded = _instrument(loaded, spec, setting) if request.debug else loaded
     engine = TensorFlowEngine.over(loaded, spec, setting)
+    told = tell_others(loaded.names["MODELS"], loaded.program, setting.dtype)
     return Built(
         plan=learned.plan,
         source=loaded.emitted.text,
         models=loaded.names["MODELS"],
         optimizers=engine.module.access(),
         device=setting.device,
-        notes=(*setting.weights.notes, *learned.notes, TRACED, *_tell(request), *engine.module.notes()),
+        notes=(*setting.weights.notes, *learned.notes, TRACED, *_tell(request), *told, *engine.module.notes()),
         engine=engine,
     )
 

@@ -41,8 +41,8 @@ FREE = 8
 """The least free size of the inputs a mode is compared with; no two free sizes are the same there."""
 SIGNATURE = "serving_default"
 """Under what name TensorFlow's own tools look for the program."""
-NEAR: Mapping[str, float] = {"float64": 1e-7, "float32": 1e-5}
-"""How far numbers of a graph may be from those of the same code run eagerly."""
+NEAR: Mapping[str, float] = {"float64": 1e-7, "float32": 1e-5, "float16": 2**-8, "bfloat16": 2**-5}
+"""How far numbers of a graph may be from those of the same code run eagerly, by the type in which they are computed."""
 
 Function = Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
 
@@ -161,6 +161,11 @@ class ProgramPacker:
         if writes:
             raise SpecError([explain_writing(self.mode, writes[0])], self.spec.texts())
 
+    def _computed(self) -> Iterator[str]:
+        """Yield the types of lower precision in which models compute."""
+        if self.dtype != tf.float64:
+            yield from (each.compute for each in self.program.models if each.compute != "float32")
+
     def _compare(self, folder: str, function: Function) -> None:
         """Raise SpecError (GS265) for a program that gives other numbers than the function run eagerly."""
         program = tf.saved_model.load(folder)
@@ -170,7 +175,8 @@ class ProgramPacker:
             batch = sample_inputs(self.program, dict(zip(free, count(FREE + more), strict=False)), self.dtype) or {}
             found, expected = program(batch), function(batch)
             for name, value in expected.items():
-                difference = _differ(found[name].numpy(), value.numpy())
+                near = max(NEAR.get(each, 1e-3) for each in (value.dtype.name, *self._computed()))
+                difference = _differ(found[name].numpy(), value.numpy(), near)
                 if difference:
                     raise SpecError([explain_different(self.mode, name, difference)], self.spec.texts())
 
@@ -180,9 +186,8 @@ def _trace(function: Any, inputs: Mapping[str, tf.TensorSpec]) -> Any:
     return function.get_concrete_function(**inputs)
 
 
-def _differ(found: Any, expected: Any) -> str:
+def _differ(found: Any, expected: Any, near: float) -> str:
     """Return in what two arrays differ by more than rounding; nothing where they do not."""
-    near = NEAR.get(expected.dtype.name, 1e-3)
     try:
         np.testing.assert_allclose(found, expected, rtol=near, atol=near)
     except AssertionError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from compiler.program import Program
@@ -10,9 +10,10 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.tensorflow.execution import diagnose, load_module
-from runtime.backends.tensorflow.library.modules import made_in
+from runtime.backends.tensorflow.library.modules import call_model, made_in
 from runtime.backends.tensorflow.making import is_open, is_unbuilt
 from runtime.backends.tensorflow.observation import call
+from runtime.backends.tensorflow.precision import computing
 from runtime.backends.tensorflow.setting import Setting
 from runtime.backends.tensorflow.tensors import sample_inputs
 from runtime.backends.tensorflow.untouched import untouched
@@ -37,7 +38,7 @@ def give_variables(models: Mapping[str, Any], program: Program, spec: GraphSpec,
         return
     inputs = sample_inputs(program, {"batch": BATCH}, setting.dtype)
     if inputs is not None:
-        with untouched(setting.seed), made_in(setting.dtype):
+        with untouched(setting.seed):
             _call(models, evaluating(program), spec, setting, inputs)
     unbuilt = [name for name in waiting if is_unbuilt(models[name])] if inputs is None else []
     if unbuilt:
@@ -52,6 +53,7 @@ def _call(
 ) -> None:
     """Call every function of a program once, as Python, on the models themselves."""
     loaded = load_module(emit_module(program, TENSORFLOW, provided=models), program)
+    loaded.names["call_model"] = _making(models, program, setting)
     try:
         loaded.call("build", setting.seed, setting.device, setting.dtype, models)
         for function in find_functions(program):
@@ -62,3 +64,19 @@ def _call(
     else:
         return
     raise StepError([found], spec.texts())
+
+
+def _making(models: Mapping[str, Any], program: Program, setting: Setting) -> Callable[..., Any]:
+    """Return the call of a user's model, in which new layers of Keras get the types of that model.
+
+    A given model computes as it is written.
+    """
+    own = [each for each in program.models if each.name in models and each.name not in setting.given]
+    types = {id(models[each.name]): computing(each.compute) for each in own}
+
+    def called(model: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a model."""
+        with made_in(setting.dtype, types.get(id(model))):
+            return call_model(model, *args, **kwargs)
+
+    return called

@@ -88,6 +88,10 @@ def layers(ops=LEARN, outputs="[loss, out]"):
     return f"  net: {LAYERS}\nops:{ops}outputs: {outputs}\n"
 
 
+def in_low(text):
+    return text.replace("optimizer:", "precision: bfloat16, optimizer:")
+
+
 def user(name, ops=LEARN, outputs="[loss, out]"):
     net = f"{{class: '{USERS}:{name}', optimizer: {{name: sgd, lr: 0.1}}}}"
     return f"  net: {net}\nops:{ops}outputs: {outputs}\n"
@@ -113,7 +117,7 @@ def assert_same(folder, step, mode="eval", **tolerance):
         torch.testing.assert_close(found, {name: expected[name] for name in found}, **tolerance)
 
 
-@pytest.mark.parametrize("text", [layers(AVERAGE), user("Rich"), user("Deep"), DRAWS, PARTS])
+@pytest.mark.parametrize("text", [layers(AVERAGE), user("Rich"), user("Deep"), DRAWS, PARTS, in_low(layers(AVERAGE))])
 def test_the_program_gives_the_numbers_of_the_step_for_batches_of_any_size(tmp_path, text):
     step = make(text)
     step.export(tmp_path / "out")

@@ -181,16 +181,24 @@ class TensorFlowDialect(Dialect):
         return (Block(header=header, body=lines),)
 
     def model_options(self, model: ModelDecl) -> dict[str, ast.expr]:
-        """Return the type of the variables."""
-        return {"dtype": syntax.name("dtype")}
+        """Return the type of the variables, and that in which the model computes where it is another."""
+        return {"dtype": syntax.name("dtype"), **_compute(model)}
 
     def seeding(self, model: ModelDecl) -> tuple[ast.expr, ...]:
-        """Return the context that tells a user's class the type of its variables."""
-        return (syntax.call("made_in", syntax.name("dtype")),) if model.kind == "class" else ()
+        """Return the context that tells a user's class the type of its variables, and in which to compute."""
+        if model.kind != "class":
+            return ()
+        return (syntax.call("made_in", syntax.name("dtype"), **_compute(model)),)
 
     def copied(self, model: ModelDecl, made: ast.expr) -> ast.expr:
         """Return a copy of a model; those of Keras have no copy of their own that keeps everything."""
         return syntax.call("copied", made) if model.kind == "class" else super().copied(model, made)
+
+    def lowered(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
+        """Yield ``made["target"].compute_in(tf.float16)`` for built-in layers; those of Keras keep what they have."""
+        if model.kind == "layers":
+            compute = _compute(model).get("compute", syntax.constant(None))
+            yield syntax.perform(syntax.method(made, "compute_in", compute))
 
     def finished(self, made: str) -> ast.expr:
         """Return the dictionary of all models."""
@@ -235,6 +243,11 @@ class TensorFlowDialect(Dialect):
     def is_numbered(self, needs: Needs) -> bool:
         """Return whether the functions are given the number of the step."""
         return needs.random or needs.measured
+
+
+def _compute(model: ModelDecl) -> dict[str, ast.expr]:
+    """Return ``compute=tf.float16`` for a model that computes in it."""
+    return {} if model.compute == "float32" else {"compute": syntax.dotted(f"tf.{model.compute}")}
 
 
 def _graph(function: Function, draft: Draft) -> ast.expr:

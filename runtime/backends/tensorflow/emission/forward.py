@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from compiler.instructions import Forward
 from compiler.program import ModelDecl
+from runtime.effects import is_lowered
 from runtime.emission import syntax
 from runtime.emission.flow import is_modal
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
@@ -31,6 +32,7 @@ def _call_line(instruction: Forward, scope: Scope) -> Line:
     comment = read_comment(instruction, instruction.model)
     results, value = _results(instruction), _call(instruction, scope)
     targets = [scope.names.value(each) for each in results]
+    value = syntax.call("widened", value) if is_lowered(instruction) and targets else value
     if not targets:
         return line_of(instruction, syntax.perform(value), comment=comment)
     if len(targets) == 1:
@@ -61,6 +63,7 @@ def _tap_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
     for value, layer in instruction.taps:
         seen = syntax.name(scope.names.taps(instruction.model))
         taken: ast.expr = syntax.method(seen, "pop", syntax.constant(layer))
+        taken = syntax.call("widened", taken) if is_lowered(instruction) else taken
         taken = syntax.call("tf.stop_gradient", taken) if instruction.stop else taken
         yield line_of(instruction, syntax.assign(scope.names.value(value), taken))
 

@@ -10,6 +10,8 @@ from runtime.backends.tensorflow.library.layers import Layer
 class ReLU(Layer):
     """max(0, x)."""
 
+    exact = False
+
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
         """Return max(0, x)."""
         return tf.nn.relu(x)
@@ -17,6 +19,8 @@ class ReLU(Layer):
 
 class LeakyReLU(Layer):
     """x where it is positive, else slope x."""
+
+    exact = False
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()

@@ -44,6 +44,7 @@ class Conv2d(Layer):
     """A convolution of images [batch, channels, height, width]."""
 
     layout = "last"
+    exact = False
 
     def __init__(
         self,
@@ -69,9 +70,9 @@ class Conv2d(Layer):
 
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
         """Return the convolution of an image, channels last."""
-        kernel = dilated(tf.transpose(self.weight, (2, 3, 1, 0)), self.dilation)
-        y = self.convolve(padded(x, self.padding), kernel)
-        return tf.nn.bias_add(y, self.bias) if self.has_bias else y
+        kernel = dilated(tf.transpose(self.operand(self.weight), (2, 3, 1, 0)), self.dilation)
+        y = self.convolve(padded(self.operand(x), self.padding), kernel)
+        return tf.nn.bias_add(y, self.operand(self.bias)) if self.has_bias else y
 
     def convolve(self, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         """Return the convolution in groups, of which TensorFlow has no gradient on the CPU: one by one."""
@@ -89,6 +90,7 @@ class ConvTranspose2d(Layer):
     """The transpose of a convolution, which makes images larger."""
 
     layout = "last"
+    exact = False
 
     def __init__(
         self,
@@ -114,10 +116,10 @@ class ConvTranspose2d(Layer):
         """Return the transposed convolution of an image, channels last: whole, then without the padding."""
         out, (top, left) = self.shape[1], self.padding
         sizes = [self.whole_size(x, axis) for axis in (0, 1)]
-        kernel = tf.transpose(self.weight, (2, 3, 1, 0))
+        x, kernel = self.operand(x), tf.transpose(self.operand(self.weight), (2, 3, 1, 0))
         y = tf.nn.conv2d_transpose(x, kernel, tf.stack((tf.shape(x)[0], *sizes, out)), self.stride, "VALID")
         y = y[:, top : sizes[0] - top, left : sizes[1] - left]
-        return tf.nn.bias_add(y, self.bias) if self.has_bias else y
+        return tf.nn.bias_add(y, self.operand(self.bias)) if self.has_bias else y
 
     def whole_size(self, x: tf.Tensor, axis: int) -> tf.Tensor | int:
         """Return height (axis 0) or width of the result with its padding; where it is known, as a number."""

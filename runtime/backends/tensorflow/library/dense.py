@@ -11,6 +11,7 @@ class Linear(Layer):
     """x W^T + b along the last axis."""
 
     layout = "first"
+    exact = False
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
@@ -25,8 +26,8 @@ class Linear(Layer):
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
         """Return [..., out] of [..., in]."""
         rows = x if x.shape.rank == 2 else tf.reshape(x, (-1, self.in_features))
-        y = tf.matmul(rows, self.weight, transpose_b=True)
-        y = tf.nn.bias_add(y, self.bias) if self.has_bias else y
+        y = tf.matmul(self.operand(rows), self.operand(self.weight), transpose_b=True)
+        y = tf.nn.bias_add(y, self.operand(self.bias)) if self.has_bias else y
         return y if x.shape.rank == 2 else tf.reshape(y, tf.concat((tf.shape(x)[:-1], (self.out_features,)), axis=0))
 
 

@@ -15,6 +15,10 @@ class Layer(tf.Module):
     """How it wants images: channels ``first``, channels ``last``, or ``any`` of the two."""
     seen: Any = None
     """Where the result is left for who watches the layer."""
+    compute: tf.DType | None = None
+    """The type in which operands are multiplied; None: that of the variables."""
+    exact = True
+    """It takes numbers of lower precision as float32; else as they are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,6 +38,14 @@ class Layer(tf.Module):
         for name, variable in self.tensors:
             yield f"{path}.{name}", variable
 
+    def compute_in(self, dtype: tf.DType | None) -> None:
+        """Multiply operands in a type from now on."""
+        self.compute = dtype
+
+    def operand(self, x: tf.Tensor) -> tf.Tensor:
+        """Return an operand in the type in which it is multiplied; double precision stays."""
+        return x if self.compute is None or x.dtype == tf.float64 else tf.cast(x, self.compute)
+
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
         """Return the result; ``last`` says that images have their channels last."""
         raise TypeError(f"{type(self).__name__} has no call")
@@ -41,6 +53,7 @@ class Layer(tf.Module):
     def run(self, x: tf.Tensor, training: bool, last: bool) -> tuple[tf.Tensor, bool]:
         """Return the result for an image of either layout, and the layout it has now."""
         wanted = last if self.layout == "any" else x.shape.rank == 4 and self.layout == "last"
+        x = tf.cast(x, tf.float32) if self.exact and x.dtype == self.compute else x
         y = self.call(turned(x, last, wanted), training, wanted)
         wanted = wanted and y.shape.rank == 4
         if self.seen is not None:
@@ -67,6 +80,12 @@ class Stack(Layer):
         for index, layer in enumerate(self.layers):
             layer.make(f"{path}.{index}" if path else str(index), dtype)
 
+    def compute_in(self, dtype: tf.DType | None) -> None:
+        """Let all layers multiply operands in a type from now on."""
+        self.compute = dtype
+        for layer in self.layers:
+            layer.compute_in(dtype)
+
     def named(self, path: str) -> Iterator[tuple[str, tf.Variable]]:
         """Yield the variables of all layers with their names."""
         for index, layer in enumerate(self.layers):
@@ -85,7 +104,10 @@ class Residual(Stack):
     def run(self, x: tf.Tensor, training: bool, last: bool) -> tuple[tf.Tensor, bool]:
         """Return x + layers(x), and its layout."""
         y, wanted = super().run(x, training, last)
-        y = turned(x, last, wanted) + y
+        x = turned(x, last, wanted)
+        if x.dtype != y.dtype:  # one of the two is of lower precision
+            x, y = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
+        y = x + y
         if self.seen is not None:
             self.seen(turned(y, wanted, False))
         return y, wanted
@@ -94,9 +116,10 @@ class Residual(Stack):
 class Sequential(Stack):
     """A model: layers one after the other, with their variables; images are channels first for who calls it."""
 
-    def __init__(self, *layers: Layer, dtype: tf.DType = tf.float32) -> None:
+    def __init__(self, *layers: Layer, dtype: tf.DType = tf.float32, compute: tf.DType | None = None) -> None:
         super().__init__(*layers)
         self.make("", dtype)
+        self.compute_in(compute)
 
     def __call__(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the result of the last layer."""
@@ -139,6 +162,7 @@ class ParameterModel(Sequential):
 class Dropout(Layer):
     """Dropout that draws keyed numbers where a source of them is attached as ``random``."""
 
+    exact = False
     random: Any = None
 
     def __init__(self, p: float) -> None:
@@ -161,6 +185,7 @@ class Dropout(Layer):
 class Flatten(Layer):
     """All axes but the batch as one."""
 
+    exact = False
     layout = "first"
 
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
@@ -174,6 +199,7 @@ class Flatten(Layer):
 class Reshape(Layer):
     """The same elements in another shape, the batch left as it is."""
 
+    exact = False
     layout = "first"
 
     def __init__(self, shape: Sequence[int]) -> None:
@@ -187,6 +213,8 @@ class Reshape(Layer):
 
 class Identity(Layer):
     """What comes in."""
+
+    exact = False
 
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
         """Return x."""

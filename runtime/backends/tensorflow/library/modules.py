@@ -207,6 +207,16 @@ def watched(call: Callable[..., Any], keep: Callable[[Any], None]) -> Callable[.
     return called
 
 
+def widened(value: Any) -> Any:
+    """Return results of a call with those of lower precision as float32, all others as they are."""
+    if isinstance(value, Mapping):
+        return {name: widened(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(map(widened, value))
+    is_low = tf.is_tensor(value) and value.dtype in (tf.float16, tf.bfloat16)
+    return tf.cast(value, tf.float32) if is_low else value
+
+
 def results(value: Any, *names: str) -> tuple[Any, ...]:
     """Return several results of a call in order; a dictionary gives them by name."""
     if isinstance(value, Mapping):
@@ -222,11 +232,15 @@ def detached(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
 
 
 @contextmanager
-def made_in(dtype: tf.DType) -> Iterator[None]:
-    """Give the layers of Keras that are made meanwhile this type, where they do not say one."""
+def made_in(dtype: tf.DType, compute: tf.DType | None = None) -> Iterator[None]:
+    """Give the layers of Keras that are made meanwhile this type, where they do not say one.
+
+    They compute in ``compute`` where there is such a type, unless theirs is double precision.
+    """
     config = tf.keras.config
     before = config.dtype_policy()
-    config.set_dtype_policy(dtype.name)
+    mixed = None if dtype == tf.float64 else compute
+    config.set_dtype_policy(dtype.name if mixed is None else f"mixed_{mixed.name}")
     try:
         yield
     finally:

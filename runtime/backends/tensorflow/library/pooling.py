@@ -30,6 +30,8 @@ class AvgPool(Pool):
 class MaxPool(Pool):
     """The greatest element of each window; padding is never it."""
 
+    exact = False
+
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
         """Return the greatest elements, channels last."""
         return tf.nn.max_pool2d(padded(x, self.padding, x.dtype.min), self.kernel, self.stride, "VALID")

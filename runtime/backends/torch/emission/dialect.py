@@ -16,7 +16,7 @@ from runtime.backends.torch.library.table import resolve_function, resolve_layer
 from runtime.emission import syntax
 from runtime.emission.callee import Resolved
 from runtime.emission.callees import options_of
-from runtime.emission.dialect import Dialect, Draft
+from runtime.emission.dialect import Dialect, Draft, Global
 from runtime.emission.dispatch import function_table
 from runtime.emission.needs import Needs
 from runtime.emission.scheduling import Form
@@ -40,7 +40,7 @@ class TorchDialect(Dialect):
         "nn": ("torch", "nn", None),
         "torch": ("torch", None, None),
     }
-    reserved = ("F", "nn", "p", "torch")
+    reserved = ("F", "device_type", "nn", "p", "torch")
     stack = "nn.Sequential"
     direct: Mapping[str, str] = {
         "sgd": "SGD",
@@ -175,6 +175,12 @@ class TorchDialect(Dialect):
         target = ast.Tuple(elts=[ast.Name(id=each, ctx=ast.Store()) for each in ("name", "model")], ctx=ast.Store())
         each = ast.comprehension(target=target, iter=syntax.method(syntax.name(made), "items"), ifs=[], is_async=0)
         return ast.DictComp(key=syntax.name("name"), value=moved, generators=[each])
+
+    def first_globals(self, needs: Needs) -> Iterator[Global]:
+        """Yield the kind of the device, by which autocast finds its rules."""
+        if needs.lowered:
+            kind = syntax.attribute(syntax.call("torch.device", syntax.name("device")), "type")
+            yield Global(name="device_type", value=kind)
 
     def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
         """Yield the lines that free models from gradients nobody takes, where any is taken at all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from compiler.instructions import Forward
+from runtime.effects import is_lowered
 from runtime.emission import syntax
 from runtime.emission.patterns import find_frozen
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
@@ -14,7 +15,8 @@ from runtime.emission.versions import read_comment
 
 def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
     """Return the call of a model with what it needs around it: frozen weights, keyed randomness, its mode."""
-    code = (*with_notes(instruction, _call_lines(instruction, scope)), *_tap_lines(instruction, scope))
+    call = _lowered(instruction, with_notes(instruction, _call_lines(instruction, scope)))
+    code = (*call, *_tap_lines(instruction, scope))
     contexts = _contexts(instruction, scope)
     if contexts:
         code = (Block(header=line_of(instruction, syntax.within(*contexts)), body=code),)
@@ -23,6 +25,15 @@ def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
         code=(*_switch_lines(instruction, scope), *_seek_lines(instruction, scope), *code),
         graph="with" if recorded else "without",
     )
+
+
+def _lowered(instruction: Forward, call: tuple[Line, ...]) -> tuple[Code, ...]:
+    """Return the call in the precision of its model: no such stretch holds more than one call, let alone a write."""
+    if not is_lowered(instruction):
+        return call
+    dtype = syntax.dotted(f"torch.{instruction.compute}")
+    region = syntax.call("torch.autocast", syntax.name("device_type"), dtype)
+    return (Block(header=line_of(instruction, syntax.within(region)), body=call),)
 
 
 def _results(instruction: Forward) -> tuple[str, ...]:
@@ -36,6 +47,7 @@ def _call_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
     comment = read_comment(instruction, instruction.model)
     targets = [scope.names.value(value) for value in _results(instruction)]
     value = _call(instruction, scope)
+    value = syntax.call("widened", value) if is_lowered(instruction) and targets else value
     if not targets:
         return (line_of(instruction, syntax.perform(value), comment=comment),)
     if len(targets) == 1:
@@ -75,7 +87,8 @@ def _tap_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
 
 def _tap(instruction: Forward, seen: ast.expr, layer: str) -> ast.expr:
     """Return what one inner layer gave; taken out, so that nothing outlives the step."""
-    taken = syntax.method(seen, "pop", syntax.constant(layer))
+    taken: ast.expr = syntax.method(seen, "pop", syntax.constant(layer))
+    taken = syntax.call("widened", taken) if is_lowered(instruction) else taken
     return syntax.method(taken, "detach") if instruction.stop and instruction.graph else taken
 
 

@@ -95,6 +95,16 @@ def watch(model: nn.Module, *layers: str) -> dict[str, Any]:
     return seen
 
 
+def widened(value: Any) -> Any:
+    """Return results of a call with those of lower precision as float32, all others as they are."""
+    if isinstance(value, Mapping):
+        return {name: widened(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(map(widened, value))
+    is_low = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+    return value.float() if is_low else value
+
+
 def results(value: Any, *names: str) -> tuple[Any, ...]:
     """Return several results of a call in order; a dictionary gives them by name."""
     if isinstance(value, Mapping):
