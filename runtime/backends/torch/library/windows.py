@@ -51,9 +51,9 @@ class GuardedWindow(Window):
         """Add gradients where they are committed, each as often as it has rows."""
         if commits is None:
             commits = torch.ones((), dtype=torch.bool, device=gradients[0].device)
-        before: Any = self.rows
+        counted = self.rows + torch.where(commits, rows, 0)
         super().add([torch.where(commits, gradient, 0) for gradient in gradients], rows)
-        self.rows = before + torch.where(commits, rows, 0)
+        self.rows = counted
         self.spoiled = torch.logical_not(commits) | self.spoiled
 
     def is_filled(self) -> torch.Tensor:
