@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from runtime.cli import execute
 
-pytestmark = pytest.mark.skipif(find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+pytestmark = pytest.mark.needs("tensorflow")
 SPEC = """graphspec: 1
 name: kinds
 rng: portable
