@@ -78,9 +78,11 @@ def test_mean_teacher_and_distillation_choose_the_same_fifty():
     np.testing.assert_array_equal(partly["unlabelled"], given["image"])
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("path", ["byol/views.py", "mean-teacher/partly.py"])
 def test_a_shift_moves_each_image_by_its_own_offset(path):
-    torch = pytest.importorskip("torch")
+    import torch
+
     shift = runpy.run_path(str(EXAMPLES / path))["shift"]
     image = torch.arange(12.0).reshape(1, 1, 3, 4).repeat(2, 1, 1, 1)
     moved = shift(image, torch.tensor([[0, 0], [1, -1]]))

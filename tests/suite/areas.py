@@ -77,7 +77,7 @@ def make_table(areas: Mapping[str, Area], budgets: Mapping[str, int]) -> Iterato
 
 def _tell(name: str, area: Area, budget: int) -> str:
     verdict = "over budget" if area.processor > budget else ""
-    return ROW.format(name, area.tests, f"{area.clock:.1f}", f"{area.processor:.1f}", budget, verdict).rstrip()
+    return ROW.format(name, f"{area.tests:,}", f"{area.clock:.1f}", f"{area.processor:.1f}", budget, verdict).rstrip()
 
 
 def _add(areas: Mapping[str, Area]) -> Area:

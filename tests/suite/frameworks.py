@@ -1,9 +1,9 @@
-"""Where a framework is missing, its cases are deselected, and the last lines say so: a plugin of pytest."""
+"""Where a framework is missing, its cases are deselected, and the end of a run says so: a plugin of pytest."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -57,9 +57,13 @@ class Missing:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was left out, and why."""
+        for line in self.lines():
+            terminalreporter.write_line(line, yellow=True)
+
+    def lines(self) -> list[str]:
+        """Return a line for every framework that is missing."""
         modules = Counter(self.modules.values())
-        for name in sorted(self.missing):
-            terminalreporter.write_line(tell(name, modules[name], self.cases[name]), yellow=True)
+        return [tell(name, modules[name], self.cases[name]) for name in sorted(self.missing)]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,4 +91,5 @@ def _find_texts(item: pytest.Item) -> Iterator[str]:
 
 def tell(name: str, modules: int, cases: int) -> str:
     """Return the line about one framework."""
-    return f"{modules:,} modules and {cases:,} cases of {name} deselected: {name} is not installed"
+    left_out = f"{modules:,} module{'s' * (modules != 1)} and {cases:,} case{'s' * (cases != 1)}"
+    return f"{left_out} deselected: {name} is not installed"
