@@ -46,6 +46,7 @@ def train(out: str, *options: str) -> list[dict[str, float]]:
     return [json.loads(line) for line in (Path(out) / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.needs("torch")
 def test_a_run_learns_as_it_does_on_pytorch_and_is_evaluated(spec, capsys):
     ours, theirs = train("ours", "--backend", "tensorflow"), train("theirs")
     for one, other in zip(ours, theirs, strict=True):

@@ -1,4 +1,4 @@
-"""How many seconds of a processor the tests of each area may take: more is no failure, but the table of times says so."""
+"""How many seconds of a processor the tests of each area may take: more is no failure, but is said in a word."""
 
 from __future__ import annotations
 

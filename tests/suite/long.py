@@ -66,7 +66,8 @@ def _run_each(parts: Mapping[str, Sequence[str]]) -> Iterator[str]:
         print(f"\n[{number}/{len(parts)}] {name}: python {shlex.join(words)}", flush=True)
         begun = time.monotonic()
         code = subprocess.run([sys.executable, *words], cwd=ROOT, env={**os.environ, **ENVIRONMENT}).returncode
-        line = f"{name:<22}{time.monotonic() - begun:>7.0f} s  {'passed' if code == 0 else f'FAILED with exit code {code}'}"
+        verdict = "passed" if code == 0 else f"FAILED with exit code {code}"
+        line = f"{name:<22}{time.monotonic() - begun:>7.0f} s  {verdict}"
         print(line, flush=True)
         yield line
 

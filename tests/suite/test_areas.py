@@ -29,7 +29,11 @@ def test_the_budgets_keep_to_what_the_suite_may_take() -> None:
 
 @pytest.mark.parametrize(
     ("nodeid", "area"),
-    [("tests/cli/test_run.py::test_a[b/c::d]", "cli"), ("tests/a/b/test_c.py::test", "a"), ("test_c.py::test", "test_c.py")],
+    [
+        ("tests/cli/test_run.py::test_a[b/c::d]", "cli"),
+        ("tests/a/b/test_c.py::test", "a"),
+        ("test_c.py::test", "test_c.py"),
+    ],
 )
 def test_an_area_is_a_folder_of_tests(nodeid: str, area: str) -> None:
     assert find_area(nodeid) == area

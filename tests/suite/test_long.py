@@ -10,10 +10,17 @@ from tests.suite.long import ROOT, main, make_parts, run_all
 
 
 def test_a_part_that_fails_is_told_and_the_others_run(capfd: pytest.CaptureFixture[str]) -> None:
-    code = run_all({"one": ("-c", "print('did one')"), "two": ("-c", "raise SystemExit(3)"), "three": ("-c", "print('did three')")})
+    code = run_all(
+        {"one": ("-c", "print('did one')"), "two": ("-c", "raise SystemExit(3)"), "three": ("-c", "print('did three')")}
+    )
     told = capfd.readouterr().out
     assert code == 1
-    assert told.index("[1/3] one: python -c ") < told.index("did one") < told.index("[2/3] two: ") < told.index("did three")
+    assert (
+        told.index("[1/3] one: python -c ")
+        < told.index("did one")
+        < told.index("[2/3] two: ")
+        < told.index("did three")
+    )
     assert [line.split()[0::3] for line in told.partition("the long set:\n")[2].splitlines()] == [
         ["one", "passed"],
         ["two", "FAILED", "code"],
