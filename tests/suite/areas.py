@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -25,19 +25,19 @@ class Area:
 class Areas:
     """Measures every phase of a test where it runs, and adds up where the reports arrive."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[], float]) -> None:
         self.by_name: dict[str, Area] = {}
-        self._since = 0.0
+        self._read, self._since = read, 0.0
 
     def pytest_runtest_logstart(self) -> None:
         """Begin to count, so that what lies between two tests counts for none."""
-        self._since = read_processor()
+        self._since = self._read()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Iterator[None]:
         """Write into the report what the phase took; pytest-xdist carries it along."""
         report = yield
-        now = read_processor()
+        now = self._read()
         report.processor, self._since = now - self._since, now
         return report
 
@@ -58,7 +58,7 @@ class Areas:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Measure this run."""
-    config.pluginmanager.register(Areas(), "areas")
+    config.pluginmanager.register(Areas(read_processor), "areas")
 
 
 def find_area(nodeid: str) -> str:

@@ -12,10 +12,10 @@ from tests.suite.budgets import BUDGETS, CORES, MINUTES
 TESTS = Path(__file__).parents[1]
 CONFTEST = """
 import itertools
-from tests.suite import areas
+from tests.suite.areas import Areas
 
-areas.read_processor = itertools.count().__next__  # every phase takes a second
-pytest_plugins = "tests.suite.areas"
+def pytest_configure(config):
+    config.pluginmanager.register(Areas(itertools.count().__next__))  # every phase takes a second
 """
 
 
