@@ -76,7 +76,7 @@ def make_table(areas: Mapping[str, Area], budgets: Mapping[str, int]) -> Iterato
 
 
 def _tell(name: str, area: Area, budget: int) -> str:
-    verdict = "over budget" if area.processor > budget else ""
+    verdict = "over budget" if area.clock > budget else ""
     return ROW.format(name, f"{area.tests:,}", f"{area.clock:.1f}", f"{area.processor:.1f}", budget, verdict).rstrip()
 
 

@@ -1,4 +1,4 @@
-"""How many seconds of a processor the tests of each area may take: more is no failure, but is said in a word."""
+"""How many seconds the tests of each area may take: more is no failure, but is said in a word."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ BUDGETS: Mapping[str, int] = {
     "runtime": 120,
     "suite": 20,
 }
-"""Seconds by folder of tests/."""
+"""Seconds by the clock, by folder of tests/, where nothing else keeps the machine busy."""

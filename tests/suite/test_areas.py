@@ -40,12 +40,12 @@ def test_an_area_is_a_folder_of_tests(nodeid: str, area: str) -> None:
 
 
 def test_the_table_says_in_a_word_which_area_is_over_its_budget() -> None:
-    areas = {"cli": Area(tests=1200, clock=61.25, processor=30.5), "docs": Area(tests=7, clock=1, processor=2)}
-    assert list(make_table(areas, {"cli": 30, "docs": 2, "golden": 9})) == [
+    areas = {"cli": Area(tests=1200, clock=61.25, processor=30.5), "docs": Area(tests=7, clock=2, processor=2)}
+    assert list(make_table(areas, {"cli": 50, "docs": 2, "golden": 9})) == [
         "area             tests   seconds    of CPU    budget",
-        "cli              1,200      61.2      30.5        30  over budget",
-        "docs                 7       1.0       2.0         2",
-        "all              1,207      62.2      32.5        32  over budget",
+        "cli              1,200      61.2      30.5        50  over budget",
+        "docs                 7       2.0       2.0         2",
+        "all              1,207      63.2      32.5        52  over budget",
     ]
 
 
