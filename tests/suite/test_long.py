@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,14 @@ def test_every_part_is_a_command_of_the_project(tmp_path: Path) -> None:
         place = words[1].replace(".", "/") if words[0] == "-m" else words[0]
         candidates = (ROOT / place, ROOT / f"{place}.py", ROOT / place / "__main__.py")
         assert any(one.is_file() for one in candidates), words
+
+
+def test_the_page_tells_every_part_and_its_command(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "correctness.md").read_text(encoding="utf-8")
+    for name, words in make_parts(tmp_path).items():
+        told = list(takewhile(lambda word: word not in ("--from", "--out", "--backend"), words))
+        assert f"`{name}`" in page
+        assert f"`python {shlex.join(told)}`" in page
 
 
 def test_an_unknown_part_is_a_mistake_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
