@@ -15,6 +15,14 @@ NAMES = frozenset(FRAMEWORKS.values())
 ROOT = Path(__file__).parents[2]
 
 
+class LeftOut(pytest.Module):
+    """A module that is not imported, as that would be an error."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        """Return nothing."""
+        return []
+
+
 class Missing:
     """Leaves out what needs a framework that is not installed, and counts it."""
 
@@ -25,14 +33,13 @@ class Missing:
         self.cases: Counter[str] = Counter()
         """How many cases of the other modules lack a framework."""
 
-    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Leave a module alone that imports what is missing: to import it would be an error."""
-        if not self.missing or not collection_path.match("test_*.py"):
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+        """Leave a module empty that imports what is missing, also one that was asked for by name."""
+        lacking = self.missing & find_needed(module_path, ROOT) if self.missing else frozenset[str]()
+        if not lacking:
             return None
-        lacking = self.missing & find_needed(collection_path, ROOT)
-        if lacking:
-            self.modules[str(collection_path)] = min(lacking)
-        return True if lacking else None
+        self.modules[str(module_path)] = min(lacking)
+        return LeftOut.from_parent(parent, path=module_path)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Deselect the cases that are marked with, or whose parameters name, what is missing."""

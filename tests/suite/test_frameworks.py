@@ -52,6 +52,12 @@ def test_cases_and_modules_of_a_missing_framework_are_deselected(project: pytest
     result.stdout.fnmatch_lines("1 module and 3 cases deselected: tensorflow is not installed")
 
 
+def test_a_module_that_is_asked_for_by_name_is_left_out_too(project: pytest.Pytester) -> None:
+    result = project.runpytest_inprocess("-n", "0", "test_other.py")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines("1 module and 0 cases deselected: tensorflow is not installed")
+
+
 def test_a_mark_that_names_no_framework_is_an_error(project: pytest.Pytester) -> None:
     project.makepyfile(test_cases="import pytest\n@pytest.mark.needs('jax')\ndef test():\n    pass")
     result = project.runpytest_inprocess("-n", "0")
