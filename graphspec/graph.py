@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-from pydantic import BeforeValidator, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr, Strict
 
 from graphspec.data import DataField, DataSource, TrainingSets
 from graphspec.declaration import Declaration, NotBuilt, not_built
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 else:
     Ops = Annotated[dict[str, OpField], at_least_one("op", help="add one, as in `y: {forward: net, inputs: x}`")]
 
+MOST_MICRO_BATCHES = 64
+"""Every part is written out in the code of a step."""
 _NEUTRAL = {"compute": "float32", "params": "float32", "loss_scale": "none"}
 
 
@@ -64,7 +66,8 @@ class GraphSpec(Declaration):
     """Whose random numbers: the backend's own, or the same on every backend."""
     precision: Annotated[None, BeforeValidator(_only_float32)] = None
     parallel: NotBuilt = None
-    micro_batches: NotBuilt = None
+    micro_batches: Annotated[int, Strict(), Field(ge=1, le=MOST_MICRO_BATCHES)] = 1
+    """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""
     phases: NotBuilt = None
     compat: NotBuilt = None
 
