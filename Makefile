@@ -8,10 +8,10 @@ DEV := .venv
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test check kills soak schemas clean
+.PHONY: help demo examples test test-all check kills soak schemas clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(DEMO)/installed  ## plan, explain and train a GAN on real digits, from nothing (PyTorch only)
 	$(DEMO)/bin/python examples/demo.py
@@ -20,8 +20,12 @@ examples: $(DEMO)/examples  ## train five more examples and judge what they reac
 	$(DEMO)/bin/python examples/judge.py
 
 # loadgroup keeps tests that share a costly fixture on one worker. tests/conftest.py gives each process one thread.
+# At its end, a table tells what each folder of tests/ took beside its budget.
 test: $(DEV)/installed  ## run every test, with both frameworks
 	$(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup
+
+test-all: test  ## run every test, then the long set: more random specs, kills, demo and examples (docs/correctness.md)
+	$(DEV)/bin/python -m tests.suite.long
 
 check: $(DEV)/installed  ## check format, lint, types and layers
 	$(DEV)/bin/ruff format --check .

@@ -97,7 +97,7 @@ def find_firing(
         node = nodes[name]
         if node.eager or (node.writes and not consumed.intersection(node.defines)):
             roots.append(name)
-    return _reach(roots, nodes, producers, absent)
+    return reach(roots, nodes, producers, absent)
 
 
 def find_absent_problems(
@@ -124,7 +124,7 @@ def _uses_any(user: Node, node: Node) -> bool:
     return any(use.value in node.defines and not use.optional for use in user.uses)
 
 
-def _reach(
+def reach(
     roots: list[str], nodes: Mapping[str, Node], producers: Mapping[str, str], absent: Container[str] = ()
 ) -> frozenset[str]:
     """Return the roots and everything their values are made from; what is absent is left out where it may be."""
@@ -143,7 +143,7 @@ def _reach(
 def _find_fed(nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozenset[str]:
     """Return the ops whose values some update of the mode is made from."""
     writes = [name for name, node in nodes.items() if is_update(node)]
-    return frozenset(nodes[name].op for name in _reach(writes, nodes, producers))
+    return frozenset(nodes[name].op for name in reach(writes, nodes, producers))
 
 
 def _gates(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -37,10 +37,10 @@ SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 
 def assemble(graph: StepGraph, name: str) -> Function:
     """Return the straight-line function of a scheduled graph."""
-    releases = find_releases(graph)
+    releases, parts = find_releases(graph), _tell_parts(graph)
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
-        instructions.append(_finish(node, graph))
+        instructions.append(_finish(node, graph, parts.get(node.id, ())))
         values = releases.get(node.id, ())
         if values:
             instructions.append(Release(op=node.op, values=values))
@@ -58,7 +58,16 @@ def assemble(graph: StepGraph, name: str) -> Function:
     )
 
 
-def _finish(node: Node, graph: StepGraph) -> Instruction:
+def _tell_parts(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
+    """Return, by the nodes that begin a stretch of a micro-batch, which one it is."""
+    parted = [graph.nodes[name] for name in graph.sequence if graph.nodes[name].part]
+    count = max((node.part for node in parted), default=0)
+    numbers = [0, *(node.part for node in parted)]
+    pairs = zip(numbers, parted, strict=False)
+    return {node.id: (f"micro-batch {node.part} of {count}",) for before, node in pairs if node.part != before}
+
+
+def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction:
     """Return a node's instruction with what the passes found out about it."""
     flags = graph.flags
     recorded = node.id in flags.recorded
@@ -66,7 +75,7 @@ def _finish(node: Node, graph: StepGraph) -> Instruction:
         node.instruction,
         reads=_versions(node, graph, "read"),
         writes=_versions(node, graph, "write"),
-        notes=tuple(_notes(node, graph)),
+        notes=(*notes, *_notes(node, graph)),
         commits=graph.commits.get(node.id, ()),
     )
     match base:

@@ -28,6 +28,12 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...
     return tuple(edges)
 
 
+def find_data_ordering(nodes: Mapping[str, Node]) -> tuple[Edge, ...]:
+    """Return the happens-before edges between the nodes that values give alone."""
+    producers = find_producers(nodes.values())
+    return tuple(edge for node in nodes.values() for edge in _data_edges(node, producers))
+
+
 def find_producers(nodes: Iterable[Node]) -> dict[str, str]:
     """Return the node that defines each value."""
     return {value: node.id for node in nodes for value in node.defines}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 
-from compiler.absence import drop_absent, find_lazy
+from compiler.absence import drop_absent, find_absent, find_lazy
 from compiler.activity import Outputs, find_absent_problems, find_firing
 from compiler.assemble import assemble
 from compiler.backends import TABLES
@@ -15,6 +16,7 @@ from compiler.checks import GRAPH_CHECKS, OWNERSHIP_CHECKS, SCENE_CHECKS
 from compiler.checks.availability import check_backend
 from compiler.checks.context import Scene
 from compiler.checks.effects import check_dead, check_defer_never
+from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.checks.order import find_unordered_problems
 from compiler.checks.overflow import check_skip_scope
 from compiler.checks.terms import check_terms, find_idle
@@ -31,6 +33,7 @@ from compiler.ops.context import Lowering
 from compiler.ops.regularization import penalize_once
 from compiler.ops.verdict import find_judged, is_scaled
 from compiler.pace import Pace, complete_pace
+from compiler.parts.scene import Parted, part_scene
 from compiler.patterns import check_patterns, find_known_names
 from compiler.phases import check_phases, find_phase_gates, map_cells
 from compiler.pipeline import ANALYSES, DECISIONS, Context, Hook, run_passes
@@ -76,13 +79,14 @@ def compile_step(
     known = complete_pace(spec, pace)
     timed = apply_pace(spec, known)
     context = Context(spec=timed.spec, table=TABLES[backend], policy=POLICIES[order])
-    compilation = _Compilation(context=context, models=describe_models(spec, observed), hook=hook, pace=known)
+    compilation = _Compilation(context=context, observed=observed, hook=hook, pace=known)
     compilation.report((*check_backend(spec, backend), *check_terms(spec, backend)))
     compilation.stop_on_errors()
     compilation.check_document()
     modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
-    structure = compilation.find_structure(observed)
-    compilation.report((*check_dead(spec, compilation.live), *timed.problems, *_check_pace(timed.spec, known)))
+    structure = compilation.structure
+    compilation.report((*structure.problems, *check_dead(spec, compilation.live)))
+    compilation.report((*timed.problems, *_check_pace(timed.spec, known)))
     compilation.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
     compilation.stop_on_errors()
     compilation.report(find_uncalled(spec, compilation.lowered, compilation.models))
@@ -106,18 +110,23 @@ def _check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Compilation:
     """The state of one compilation: what was found so far, and every problem."""
 
     context: Context
-    models: Mapping[str, ModelFacts]
     hook: Hook | None
     pace: Pace
+    observed: Observations | None
     problems: dict[Diagnostic, None] = field(default_factory=dict[Diagnostic, None])
     graphs: dict[str, StepGraph] = field(default_factory=dict[str, StepGraph])
     live: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     lowered: Mapping[str, Node] = field(default_factory=dict[str, Node])
+
+    @cached_property
+    def models(self) -> Mapping[str, ModelFacts]:
+        """Return what is known about each model."""
+        return describe_models(self.context.spec, self.observed)
 
     def report(self, found: Iterable[Diagnostic]) -> None:
         """Remember problems, each once."""
@@ -207,18 +216,50 @@ class _Compilation:
         """Yield the scheduled graph of every set of ops of a mode that fire together, each once."""
         scenes: dict[tuple[tuple[str, str], ...], Scene] = {} if averages else {(): scene}
         found: dict[tuple[object, ...], StepGraph] = {}
+        looks: dict[tuple[object, ...], tuple[Scene, frozenset[str], Outputs]] = {}
         for dataset, fired in patterns:
             cells = map_cells(fired)
             whole = scenes.get(tuple(cells.items())) or self.lower(mode, averages, cells)
             scenes[tuple(cells.items())] = whole
-            graph = self._find_graph(turns.look(whole, dataset), mode, turns, fired, turns.outputs[dataset])
+            look = turns.look(whole, dataset), fired, turns.outputs[dataset]
+            graph = self._find_graph(look[0], mode, turns, fired, look[2])
             key = graph.gated, tuple(graph.nodes), graph.outputs
             before = found.get(key, graph).datasets
             found[key] = replace(graph, datasets=(*before, dataset) if turns.are_told else ())
-        for graph in found.values():
-            scheduled = self._compile_graph(graph)
+            looks.setdefault(key, look)
+        for key, graph in found.items():
+            analysed = self._analyse(graph)
+            split = None if analysed is None else self._split(analysed, turns, *looks[key])
+            scheduled = None if split is None else self._compile_graph(split)
             if scheduled is not None:
                 yield scheduled
+
+    def _split(
+        self, graph: StepGraph, turns: Turns, scene: Scene, fired: frozenset[str], outputs: Outputs
+    ) -> StepGraph:
+        """Return a graph as micro-batches split it; other modes than train are not split."""
+        parted = self._part(scene, graph.mode, outputs)
+        if parted is None:
+            return graph
+        absent = find_absent(parted.scene.nodes, {gate.op for gate in turns.gates} - fired)
+        copies = parted.find_firing(graph.nodes, outputs.values, absent)
+        split = _select(parted.scene, graph.mode, copies, fired, turns.gates, outputs)
+        merges = tuple(decision for name, decision in parted.merges.items() if name in graph.nodes)
+        split = replace(split, decisions=merges, datasets=graph.datasets)
+        return run_passes(split, ANALYSES[:2], self.context, self.hook)
+
+    def _part(self, scene: Scene, mode: Mode, outputs: Outputs) -> Parted | None:
+        """Return a scene as micro-batches split it; None where it is not split, and where it cannot be."""
+        if mode != "train" or scene.spec.micro_batches == 1:
+            return None
+        reaches = find_reaches(scene.spec.ops)
+        problems = tuple(check_batch(scene))
+        self.report(problems)
+        if problems:
+            return None
+        parted = part_scene(scene, self.structure.types, outputs.values, lambda node: _runs_in(mode, node, reaches))
+        self.report(check_coupled(scene, parted.coupled))
+        return parted
 
     def _find_graph(self, scene: Scene, mode: Mode, turns: Turns, fired: frozenset[str], outputs: Outputs) -> StepGraph:
         """Return the graph of the ops that fire together, as nothing but what it consists of."""
@@ -243,18 +284,22 @@ class _Compilation:
             self.report([Diagnostic(code="E-CLOCKS", message=str(error), span=span, help=help)])
             return tuple((dataset, frozenset(gate.op for gate in turns.gates)) for dataset in turns.outputs)
 
-    def _compile_graph(self, graph: StepGraph) -> StepGraph | None:
-        """Return a scheduled graph, or None where it has errors (which are reported)."""
+    def _analyse(self, graph: StepGraph) -> StepGraph | None:
+        """Return a graph with versions and paths, or None where it has errors (which are reported)."""
         spec = self.context.spec
-        first, rest = ANALYSES[:2], ANALYSES[2:]
-        graph = run_passes(graph, first, self.context, self.hook)
+        graph = run_passes(graph, ANALYSES[:2], self.context, self.hook)
         contradictions = (*find_unordered_problems(spec, graph), *check_skip_scope(spec, graph))
         self.report(contradictions)
         if contradictions:
             return None
         for check in GRAPH_CHECKS:
             self.report(check(spec, graph))
-        graph = run_passes(graph, rest, self.context, self.hook)
+        return graph
+
+    def _compile_graph(self, graph: StepGraph) -> StepGraph | None:
+        """Return a scheduled graph, or None where it has errors (which are reported)."""
+        spec = self.context.spec
+        graph = run_passes(graph, ANALYSES[2:], self.context, self.hook)
         self.report(graph.problems)
         if graph.problems:
             return None
@@ -264,27 +309,26 @@ class _Compilation:
 
     def declare(self, modes: tuple[ModeProgram, ...], structure: Structure, order: str) -> Program:
         """Return the program: what it declares, and its modes."""
-        spec, context = self.context.spec, self.context
+        spec, backend = self.context.spec, self.context.table.backend
         return Program(
             name=spec.name,
-            backend=context.table.backend,
+            backend=backend,
             order=order,
             seed=spec.seed,
             rng=spec.rng,
             inputs=declare_inputs(spec),
-            models=declare_models(spec, self.models, structure, context.table.backend),
-            optimizers=declare_optimizers(spec, context.table.backend, self.pace),
+            models=declare_models(spec, self.models, structure, backend),
+            optimizers=declare_optimizers(spec, backend, self.pace),
             modes=modes,
             states=declare_states(spec),
             loss_scale=declare_loss_scale(spec),
             datasets=find_datasets(spec),
         )
 
-    def find_structure(self, observed: Observations | None) -> Structure:
-        """Return types and layers; shapes that are certainly wrong are reported."""
-        structure = find_structure(self.context.spec, self.lowered, self.models, observed)
-        self.report(structure.problems)
-        return structure
+    @cached_property
+    def structure(self) -> Structure:
+        """Return types and layers, and the shapes that are certainly wrong."""
+        return find_structure(self.context.spec, self.lowered, self.models, self.observed)
 
 
 def _runs_in(mode: Mode, node: Node, reaches: Mapping[str, Reach]) -> bool:

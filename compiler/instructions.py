@@ -29,6 +29,13 @@ class InstructionBase:
     """Short sentences a backend prints as comments, e.g. why an update stands where it stands."""
     commits: Commit = ()
     """The verdicts under which a write takes place; where they are not given it leaves everything as it is."""
+    part: int = 0
+    """The micro-batch that it is about, from 1; 0 for all of them, or none."""
+
+    @property
+    def key(self) -> str:
+        """Return what tells it from the same op's of other micro-batches, by which draws are keyed, too: ``fake#2``."""
+        return f"{self.op}#{self.part}" if self.part else self.op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +66,8 @@ class Forward(InstructionBase):
 class Evaluate(InstructionBase):
     """Evaluate a pure function: a call, a loss, a metric."""
 
-    family: Literal["call", "loss", "metric"]
+    family: Literal["call", "loss", "metric", "part"]
+    """``part``: what micro-batches need beside the functions of the language: parts, shares, weigh."""
     function: FunctionRef
     arguments: tuple[Argument, ...]
     options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
@@ -88,6 +96,8 @@ class Random(InstructionBase):
     shape: Shape | None = None
     like: str | None = None
     options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
+    gathered: bool = False
+    """``like`` is one micro-batch of what is meant: it has another number of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,10 @@ class Node:
     follows: frozenset[str] = frozenset()
     """Cells after all of whose writers the node comes, whether it reads them or not (an average and its source)."""
     place: str = ""
+    part: int = 0
+    """The micro-batch it belongs to, from 1; 0 for what runs once."""
+    prompt: bool = False
+    """It runs as soon as its operands are there, so that these can be forgotten."""
     gate: str = ""
     """The gate that admits it, where that is another than its op's."""
     verdict: str = ""

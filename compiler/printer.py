@@ -15,7 +15,7 @@ from compiler.turns import is_particular, tell_datasets
 if TYPE_CHECKING:
     from compiler.plan import Plan
 
-SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "FREEZE", "NO_GRAD")
+SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "FREEZE", "NO_GRAD", "MERGE")
 """Decisions that the text lists; `explain` tells the others too."""
 WIDEST = 60
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr, Strict
 
 from graphspec.data import DataField, DataSource, TrainingSets
 from graphspec.declaration import Declaration, NotBuilt
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Ops = dict[str, Op]
 else:
     Ops = Annotated[dict[str, OpField], at_least_one("op", help="add one, as in `y: {forward: net, inputs: x}`")]
+
+MOST_MICRO_BATCHES = 64
+"""Every part is written out in the code of a step."""
 
 
 class GraphSpec(Declaration):
@@ -57,7 +60,8 @@ class GraphSpec(Declaration):
     precision: PrecisionSpec | None = None
     """In which type models compute, and how losses are scaled (default: float32, not scaled)."""
     parallel: NotBuilt = None
-    micro_batches: NotBuilt = None
+    micro_batches: Annotated[int, Strict(), Field(ge=1, le=MOST_MICRO_BATCHES)] = 1
+    """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""
     phases: NotBuilt = None
     compat: NotBuilt = None
 

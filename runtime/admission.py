@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeGuard, final
 
 from compiler.program import InputDecl, Program
 from graphspec.diagnostics import Diagnostic
@@ -39,6 +41,27 @@ def refuse_dataset(dataset: str | None, mode: str, program: Program) -> Diagnost
     meant = f"; did you mean {near[0]!r}?" if near else ""
     has = f"it has {known}" if known else "its ops name none"
     return Diagnostic(code="GS281", message=f"the spec has no data set {dataset!r}: {has}{meant}")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """What a step of a mode takes on a data set: none where no op depends on it."""
+
+    mode: str
+    dataset: str | None
+    inputs: tuple[InputDecl, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, mode: str, dataset: str | None, inputs: tuple[InputDecl, ...]) -> Intake:
+        """Return what a step takes that reads some inputs."""
+        return cls(mode=mode, dataset=dataset, inputs=inputs, names=tuple(entry.name for entry in inputs))
+
+
+def is_batch(batch: object) -> TypeGuard[Mapping[str, object]]:
+    """Return whether a batch is a mapping; nearly all are dictionaries, which is found out much faster."""
+    return type(batch) is dict or isinstance(batch, Mapping)
 
 
 def refuse_batch(batch: object) -> Diagnostic:

@@ -141,6 +141,12 @@ def _find_sizes(function: Function) -> Iterator[str]:
             yield "batch"
         if isinstance(instruction, Random):
             yield from (size for size in instruction.shape or () if isinstance(size, str))
+            yield from ("batch",) if instruction.gathered else ()
+
+
+def count_parts(program: Program) -> int:
+    """Return how many micro-batches a step has."""
+    return max((each.part for function in find_functions(program) for each in function.instructions), default=0) or 1
 
 
 def is_lowered(forward: Forward) -> bool:

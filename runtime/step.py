@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
 from compiler import Plan
 from compiler.instructions import Settle
-from compiler.program import Function, InputDecl
+from compiler.program import Function
 from graphspec.datasets import find_declared
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
-from runtime.admission import check_batch, find_needed, refuse_batch, refuse_dataset
+from runtime.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
 from runtime.backend import Built
 from runtime.hyperparameters import SECTION, describe_optimizers, find_differences
 from runtime.optimizer import Optimizer
@@ -45,6 +45,9 @@ class Step:
         self._built = built
         self._needed = find_needed(built.plan.program)
         """By mode and data set."""
+        self._intakes: dict[tuple[str, str | None], Intake] = {}
+        """What steps take, by mode and data set as they were asked for."""
+        self._fingerprint, self._run = built.engine.fingerprint, built.engine.run
         self._datasets = frozenset(built.plan.program.datasets)
         self._modes = {mode.mode: mode for mode in built.plan.program.modes}
         self._admitted: dict[tuple[object, ...], bool] = {}
@@ -113,9 +116,10 @@ class Step:
         that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219 an unknown mode, GS281 an
         unknown data set.
         """
-        ready = self._admit(batch, mode, dataset)
+        intake = self._intakes.get((mode, dataset)) or self._find_intake(mode, dataset)
+        ready = self._admit(batch, intake)
         try:
-            outputs = self._built.engine.run(ready, mode, self._told(dataset))
+            outputs = self._run(ready, mode, intake.dataset)
         except StepError as error:
             failed = self._dated(error, mode)
         else:
@@ -222,38 +226,43 @@ class Step:
         """Return a copy of an output on the host."""
         return self._built.engine.numpy(value)
 
-    def _told(self, dataset: str | None) -> str | None:
-        """Return the data set as the engine is told it: not at all where no op depends on it."""
-        return dataset if self._datasets else None
+    def _find_intake(self, mode: str, dataset: str | None) -> Intake:
+        """Return what steps of a mode take on a data set, found out once.
 
-    def _admit(self, batch: object, mode: str, dataset: str | None) -> Mapping[str, object]:
-        """Return the inputs on the device; what a batch is like is checked when it is seen for the first time."""
+        Raises StepError: GS219 an unknown mode, GS281 an unknown data set.
+        """
         if (mode, dataset or "") not in self._needed:
             self._require(mode)
             self._require_dataset(mode, dataset)
-        engine, needed = self._built.engine, self._needed[mode, self._told(dataset) or ""]
-        if not isinstance(batch, Mapping):
+        told = dataset if self._datasets else None
+        found = Intake.of(mode, told, self._needed[mode, told or ""])
+        self._intakes[mode, dataset] = found
+        return found
+
+    def _admit(self, batch: object, intake: Intake) -> Mapping[str, object]:
+        """Return the inputs on the device; what a batch is like is checked when it is seen for the first time."""
+        if not is_batch(batch):
             raise StepError([refuse_batch(batch)], self.spec.texts())
-        given = cast("Mapping[str, object]", batch)
-        seen = (mode, self._told(dataset), *[engine.fingerprint(given.get(entry.name)) for entry in needed])
+        seen = (intake.mode, intake.dataset, *map(self._fingerprint, map(batch.get, intake.names)))
         is_ready = self._admitted.get(seen)
-        if is_ready:
-            return given
+        if is_ready:  # the common case: nothing else is done in a step that only takes what it took before
+            return batch
+        engine = self._built.engine
         if is_ready is None:
-            self._check(given, mode, needed)
-        ready = {entry.name: engine.admit(given[entry.name], entry) for entry in needed}
+            self._check(batch, intake)
+        ready = {entry.name: engine.admit(batch[entry.name], entry) for entry in intake.inputs}
         if is_ready is None:
-            engine.check(ready, mode, self._told(dataset))
-            self._admitted[seen] = all(ready[name] is given[name] for name in ready)
+            engine.check(ready, intake.mode, intake.dataset)
+            self._admitted[seen] = all(ready[name] is batch[name] for name in ready)
         return ready
 
-    def _check(self, batch: Mapping[str, object], mode: str, needed: tuple[InputDecl, ...]) -> None:
+    def _check(self, batch: Mapping[str, object], intake: Intake) -> None:
         """Raise StepError (GS209) for a batch that does not fit."""
         engine = self._built.engine
         given = {name: engine.describe(each) for name, each in batch.items()}
-        problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in needed}, self.spec))
+        problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in intake.inputs}, self.spec))
         if problems:
-            raise self._dated(StepError(problems, self.spec.texts()), mode)
+            raise self._dated(StepError(problems, self.spec.texts()), intake.mode)
 
     def _require(self, mode: str) -> None:
         """Raise StepError (GS219) for a mode that the spec has no ops for."""

@@ -23,6 +23,8 @@ os.environ.update(
 settings.register_profile("repository", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("repository")
 
+pytest_plugins = ("pytester", "tests.suite.areas", "tests.suite.frameworks")
+
 
 @pytest.fixture
 def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

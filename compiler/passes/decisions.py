@@ -12,6 +12,8 @@ from compiler.passes.hazards import place_of
 
 MOST = 4
 """How many reasons of one kind a sentence tells."""
+ALIKE = ("NO_GRAD", "FREEZE", "DETACH", "CREATE_GRAPH")
+"""Decisions that are the same for every micro-batch, and told of the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ def explain_decisions(graph: StepGraph) -> StepGraph:
         masks=path_masks(graph),
     )
     found = tuple(decision for name in graph.sequence for find in DECISIONS for decision in find(view, name))
+    found = tuple(each for each in found if graph.nodes[each.node].part <= 1 or each.code not in ALIKE)
     return replace(graph, decisions=(*graph.decisions, *found))
 
 

@@ -5,7 +5,7 @@ The only freedom is the order of the updates' gradients, which an order policy c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from compiler.chains import Chain, find_chains
@@ -88,13 +88,39 @@ class _Scheduler:
         for name in (name for name in self._writes if not self._before[name]):
             if self._is_immediate(self._graph.nodes[name]):
                 self._append(name)
-        for update in chosen:
-            self._prepare(update, remaining)
-            for anchor in remaining.pop(update):
-                self._demand(anchor)
+        for together in self._group(tuple(chosen), order):
+            self._take(together, remaining)
         for name in (*(name for name in self._before if name not in self._writes), *self._writes):
             self._demand(name)
         return tuple(self._done)
+
+    def _group(self, chosen: tuple[str, ...], order: UpdateOrder) -> Iterator[tuple[str, ...]]:
+        """Yield the updates one by one; under micro-batches together those of which none needs another's write."""
+        group: tuple[str, ...] = ()
+        for update in chosen:
+            anchors = order.anchors[update]
+            needs = any(self._closure.precedes(other, anchor) for other in group for anchor in anchors)
+            if group and (needs or not self._is_parted(anchors)):
+                yield group
+                group = ()
+            group += (update,)
+        yield from (group,) if group else ()
+
+    def _is_parted(self, anchors: Iterable[str]) -> bool:
+        """Return whether some gradient is one of a micro-batch."""
+        return any(self._graph.nodes[anchor].part for anchor in anchors)
+
+    def _take(self, updates: tuple[str, ...], remaining: dict[str, tuple[str, ...]]) -> None:
+        """Demand the gradients of updates, micro-batch by micro-batch: the graph of one is gone before the next."""
+        nodes = self._graph.nodes
+        anchors = [(nodes[anchor].part, anchor, update) for update in updates for anchor in remaining[update]]
+        last = {update: anchor for _, anchor, update in sorted(anchors, key=lambda each: each[0])}
+        for _, anchor, update in sorted(anchors, key=lambda each: each[0]):
+            first_of_last = nodes[anchor].part == nodes[last[update]].part and update in remaining
+            if first_of_last:
+                self._prepare(update, remaining)
+                remaining.pop(update)
+            self._demand(anchor)
 
     def _prepare(self, update: str, remaining: Mapping[str, tuple[str, ...]]) -> None:
         """Demand what the update's write waits for and no gradient still to come leads to, so that it need not wait."""
@@ -132,5 +158,7 @@ class _Scheduler:
 
     def _is_immediate(self, node: Node) -> bool:
         """Return whether a node is put into the sequence as soon as nothing holds it back: writes, and their chains."""
+        if node.prompt:
+            return True
         is_free = node.defer == "never" or (self._eager and node.defer == "auto")
         return is_free and (node.eager or node.id in self._transforms)

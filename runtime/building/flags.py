@@ -20,7 +20,7 @@ class Flags:
 
     spec: GraphSpec
     modes: frozenset[str]
-    """The modes in which something is trained; in others nothing hangs on flags."""
+    """The modes in which something is trained that has a flag; in others nothing hangs on flags."""
     parts: Mapping[tuple[str, str], object]
     """What has a flag, by model and name."""
     read: Callable[[object], bool]
@@ -32,7 +32,8 @@ class Flags:
     ) -> Flags:
         """Return the flags of a step that was just built; ``read`` tells that of a part."""
         first = [read(part) for part in parts.values()]
-        return cls(spec=spec, modes=find_training_modes(program), parts=parts, read=read, first=first)
+        modes = find_training_modes(program) if parts else frozenset[str]()
+        return cls(spec=spec, modes=modes, parts=parts, read=read, first=first)
 
     def check(self, mode: str) -> None:
         """Raise StepError (GS269) where a flag was set otherwise since then, in a mode that trains."""

@@ -66,6 +66,7 @@ class Learned(Generic[M]):
     traits: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
     seen: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
     notes: tuple[str, ...] = ()
+    observed: Observations | None = None
 
 
 def learn(plan: Plan, given: Mapping[str, M], observer: Observer[M]) -> Learned[M]:
@@ -96,7 +97,7 @@ def _is_unresolved(model: ModelDecl) -> bool:
 
 def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> Learned[M]:
     """Run the forwards of the known models, and compile again with what was seen."""
-    plan = learned.plan
+    plan = _join_parts(learned)
     models = observer.make(plan, known, learned.models)
     sight = observer.look(plan, find_forwards(plan.program, known), models)
     kin = {name: _find_kin(plan, name, models) for name in _find_classes(plan, known)}
@@ -112,8 +113,18 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> 
     false = [problem for name, each in traits.items() for problem in _find_false_traits(plan, name, each)]
     if false:
         raise SpecError(false, plan.spec.texts())
-    again = _compile_again(plan, Observations(models=traits, outputs=dict(sight.types)))
-    return Learned(plan=again, models=models, traits=traits, seen=seen, notes=sight.notes)
+    observed = Observations(models=traits, outputs=dict(sight.types))
+    again = _compile_again(learned.plan, observed)
+    return Learned(plan=again, models=models, traits=traits, seen=seen, notes=sight.notes, observed=observed)
+
+
+def _join_parts(learned: Learned[M]) -> Plan:
+    """Return the plan of a step that is not split into micro-batches: its values have the names of the spec."""
+    plan, spec = learned.plan, learned.plan.spec
+    if spec.micro_batches == 1:
+        return plan
+    whole = spec.model_copy(update={"micro_batches": 1})
+    return compile_step(whole, plan.program.backend, plan.program.order, learned.observed, pace=plan.pace)
 
 
 def _find_classes(plan: Plan, known: frozenset[str]) -> tuple[str, ...]:

@@ -119,6 +119,10 @@ class Dialect(ABC):
         """Return the sizes of a value."""
 
     @abstractmethod
+    def with_rows(self, shape: ast.expr, rows: ast.expr) -> ast.expr:
+        """Return sizes with another number of rows in the first place."""
+
+    @abstractmethod
     def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
         """Return how a built-in function is called."""
 

@@ -31,6 +31,7 @@ def _extent(instruction: Random, scope: Scope) -> ast.expr:
     """Return the shape of a draw, for a permutation its length."""
     if instruction.like is not None:
         shape = scope.dialect.shape(read(instruction.like, scope))
+        shape = scope.dialect.with_rows(shape, syntax.name("batch_size")) if instruction.gathered else shape
         return syntax.item(shape, syntax.constant(0)) if instruction.distribution == "permutation" else shape
     sizes = [size_of(dimension, scope) for dimension in instruction.shape or ()]
     return sizes[0] if instruction.distribution == "permutation" else syntax.sequence(sizes)
@@ -57,7 +58,7 @@ def batch_size_lines(function: Function, scope: Scope) -> tuple[Line, ...]:
     """Return ``batch_size = image.shape[0]`` where some draw needs it, or a window counts it."""
     draws = (each for each in function.instructions if isinstance(each, Random))
     is_counted = any(isinstance(each, Gather) and each.reduce == "mean" for each in function.instructions)
-    if not is_counted and not any(BATCH in (draw.shape or ()) for draw in draws):
+    if not is_counted and not any(BATCH in (draw.shape or ()) or draw.gathered for draw in draws):
         return ()
     entry = find_sized_input(scope.program, BATCH, function)
     size = syntax.assign("batch_size", _size(entry, BATCH, scope))

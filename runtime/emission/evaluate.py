@@ -20,6 +20,7 @@ OPERATORS: Mapping[str, ast.operator] = {
     "mul": ast.Mult(),
     "div": ast.Div(),
     "matmul": ast.MatMult(),
+    "weigh": ast.Mult(),
 }
 """Calls that are Python operators on tensors."""
 
@@ -48,7 +49,7 @@ def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
     if not function.builtin:
         return _user_call(instruction, scope)
     operands = positional(instruction.arguments, scope)
-    if instruction.family == "call":
+    if instruction.family in ("call", "part"):
         if function.name == "stop":
             return scope.dialect.detach(operands[0]) if _has_graph(instruction, scope) else operands[0]
         if scope.dialect.has_operators(instruction, scope):

@@ -76,7 +76,7 @@ class Names:
         return self.table["optimizer", name]
 
     def tape(self, op: str) -> str:
-        """Return the local variable of the tape for the gradient of an op."""
+        """Return the local variable of the tape for the gradient of an op, or of its micro-batch ``op#2``."""
         return self.table["tape", op]
 
     def window(self, window: str) -> str:

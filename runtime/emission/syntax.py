@@ -44,6 +44,11 @@ def item(value: ast.expr, index: ast.expr) -> ast.Subscript:
     return ast.Subscript(value=value, slice=index, ctx=ast.Load())
 
 
+def rest(value: ast.expr) -> ast.Subscript:
+    """Return ``value[1:]``."""
+    return ast.Subscript(value=value, slice=ast.Slice(lower=ast.Constant(value=1)), ctx=ast.Load())
+
+
 def constant(value: bool | int | float | str | None) -> ast.expr:
     """Return a literal; non-finite floats become ``float("inf")``, which no literal can spell."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):

@@ -68,7 +68,7 @@ def project_texts() -> Iterator[tuple[Path, str]]:
     """Yield every text file of the project."""
     inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts]
     for path in sorted([*inside, *ROOT.iterdir()]):
-        if path.is_file() and path.suffix in TEXTS:
+        if path.is_file() and path.suffix in TEXTS and path.name != ".git":
             yield path.relative_to(ROOT), path.read_bytes().decode("utf-8", errors="replace")
 
 

@@ -137,6 +137,34 @@ def test_an_average_rests_with_its_source(backend):
     assert trial.error_of_loop(AverageInEveryStep) > WRONG
 
 
+class AverageInEveryMicroBatch(Loop):
+    """The mistake: the average goes on in every micro-batch, whether the model moves or not."""
+
+    def prepare(self):
+        self.net = self.sgd("net")
+
+    def step(self, x, y):
+        self.net.zero_grad()
+        for part, aim in zip(x.tensor_split(4), y.tensor_split(4), strict=True):
+            (mse(self.nets["net"](part), aim) * len(part) / len(x)).backward()
+            follow(self.nets["slow"], self.nets["net"])
+        self.net.step()
+
+
+def averaged_once(world: World, x: torch.Tensor, y: torch.Tensor) -> World:
+    """Move a model by its whole batch, then its average."""
+    net = descend(lambda w: mse(mlp(w, x), y), world["net"])
+    return {"net": net, "slow": lerp(world["slow"], net, 0.1)}
+
+
+@each_backend
+def test_an_average_follows_the_update_of_all_micro_batches_once(backend):
+    trial = train("average-per-update", backend=backend)
+    assert [line for line in order_of(trial.plan) if line.startswith("blend")] == ["blend follow"]
+    assert trial.error_of(averaged_once) <= SAME
+    assert trial.error_of_loop(AverageInEveryMicroBatch) > WRONG
+
+
 def halved_by_updates(world: World, x: torch.Tensor, y: torch.Tensor) -> World:
     """Move a model in every second step, with a rate that is halved by every move."""
     count = world.get("count", 1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import torch
 
 from runtime import build
@@ -11,9 +13,6 @@ from tests.catalogue.mathematics import World, descend, mlp, moved, mse, normed
 from tests.catalogue.test_graphs import by_one_loss
 from tests.catalogue.test_owners import one_step_for_all
 from tests.catalogue.trial import SAME, WRONG, Trial, batches, plan_of, world_of
-
-keras = pytest.importorskip("keras")
-tf = pytest.importorskip("tensorflow")
 
 
 def train(name: str, order: str = "fewest") -> Trial:

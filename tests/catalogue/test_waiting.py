@@ -12,7 +12,6 @@ from graphspec import SpecError
 from tests.catalogue.trial import SPECS, plan_of
 
 WAITING = {
-    "average-per-update": "`micro_batches`",
     "inner-step": "the op kind `adapt`",
     "one-scale-two-updates": "a precision other than float32",
     "replicated-gan": "`parallel`",

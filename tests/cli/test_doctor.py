@@ -33,6 +33,7 @@ def in_this_process(monkeypatch):
         monkeypatch.setattr(module, "run_apart", lambda arguments: Report(found=dict(child.find(arguments))))
 
 
+@pytest.mark.needs("torch")
 def test_it_says_where_a_spec_would_run(workdir, capsys):
     Path("spec.yaml").write_text(SPEC)
     assert execute(["doctor", "spec.yaml"]) == 0
@@ -41,6 +42,7 @@ def test_it_says_where_a_spec_would_run(workdir, capsys):
     assert out.endswith("spec.yaml: can be built: 15 parameters on cpu (torch)\n")
 
 
+@pytest.mark.needs("torch")
 def test_code_of_the_users_is_built_only_where_it_is_allowed(workdir, capsys):
     Path("spec.yaml").write_text(USERS)
     Path("mine.py").write_text(f"open('imported', 'w').close()\n{MODELS}")
@@ -51,6 +53,7 @@ def test_code_of_the_users_is_built_only_where_it_is_allowed(workdir, capsys):
     assert json.loads(capsys.readouterr().out)["trial"]["parameters"] == 15
 
 
+@pytest.mark.needs("torch")
 def test_a_spec_that_cannot_be_built_fails_with_its_problems(workdir, capsys):
     Path("spec.yaml").write_text(USERS)
     Path("mine.py").write_text("class Net:\n    pass\n")

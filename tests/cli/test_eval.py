@@ -14,6 +14,8 @@ from safetensors.numpy import load_file
 
 from runtime.cli import execute
 
+pytestmark = pytest.mark.needs("torch")
+
 SPEC = """graphspec: 1
 name: kinds
 inputs: {x: {shape: [batch, 4]}, y: {shape: [batch], dtype: int64}}

@@ -12,6 +12,8 @@ import pytest
 from runtime.checkpoints import read_checkpoint
 from runtime.cli import execute
 
+pytestmark = pytest.mark.needs("torch")
+
 SPEC = """graphspec: 1
 name: line
 inputs: {x: {shape: [batch, 1]}, y: {shape: [batch, 1]}}

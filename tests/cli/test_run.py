@@ -14,6 +14,8 @@ from safetensors.numpy import load_file
 
 from runtime.cli import execute
 
+pytestmark = pytest.mark.needs("torch")
+
 SPEC = """graphspec: 1
 name: line
 inputs: {x: {shape: [batch, 1]}, y: {shape: [batch, 1]}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from runtime.cli import execute
 
-pytestmark = pytest.mark.skipif(find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+pytestmark = pytest.mark.needs("tensorflow")
 SPEC = """graphspec: 1
 name: kinds
 rng: portable
@@ -47,6 +46,7 @@ def train(out: str, *options: str) -> list[dict[str, float]]:
     return [json.loads(line) for line in (Path(out) / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.needs("torch")
 def test_a_run_learns_as_it_does_on_pytorch_and_is_evaluated(spec, capsys):
     ours, theirs = train("ours", "--backend", "tensorflow"), train("theirs")
     for one, other in zip(ours, theirs, strict=True):

@@ -10,7 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from runtime.cli import execute
+
+pytestmark = pytest.mark.needs("torch")
 
 ROOT = Path(__file__).resolve().parents[2]
 

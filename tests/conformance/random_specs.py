@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from tests.properties.agreement import (
 from tests.properties.execution import Execution
 from tests.properties.plans import PACE
 from tests.properties.specs import base_spec, random_spec
+from tests.properties.verdicts import EXPECTED
 
 STEPS, FIRST = 20, 3
 """How many steps are taken, and how many of them the oracle takes too."""
@@ -53,6 +55,12 @@ class Tally:
     degenerate: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     mismatches: list[str] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[str]:
+        """Return what must not be: numbers that differ, and specs rejected for what they do not have."""
+        refused = [f"{count} specs rejected: {codes}" for codes, count in self.rejected.items() if codes != EXPECTED]
+        return [*self.mismatches, *refused]
 
 
 def try_specs(seeds: Iterable[int], graphs: int = 10, make: Make = random_spec) -> Tally:
@@ -179,8 +187,8 @@ def flat(record: Sequence[tuple[Values, Mapping[str, Values]]]) -> Iterator[tupl
         )
 
 
-def main() -> None:
-    """Compare as many as wished, and print what came of it."""
+def main() -> int:
+    """Compare as many as wished, and print what came of it; return 1 where something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int)
     parser.add_argument("--first", type=int, default=0)
@@ -196,7 +204,9 @@ def main() -> None:
         tally.mismatches += one.mismatches
         print(*one.mismatches, sep="\n", end="\n" * bool(one.mismatches), flush=True)
     print(tally)
+    print(*tally.failures, sep="\n", end="\n" * bool(tally.failures))
+    return int(bool(tally.failures))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -78,6 +78,7 @@ def specs() -> tuple[Scenario, ...]:
     return tuple(
         Scenario(
             name=path.stem,
+            rows=11 if path.stem == "micro-batches" else ROWS,
             source=path,
             allow=("tests",),
             classes=CLASSES.get(path.stem, {}),

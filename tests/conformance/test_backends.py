@@ -10,6 +10,7 @@ from tests.conformance.scenario import BACKENDS, Scenario
 from tests.conformance.scenarios import catalogue, examples, programs, specs
 from tests.conformance.training import train
 
+pytestmark = pytest.mark.needs("torch", "tensorflow")
 SCENARIOS = (*examples(), *specs(), *catalogue(), *programs())
 FLOOR = 1e-6
 """Eight units in the last place of a float32 of size 1: sums are added up in another order, a few at a time."""

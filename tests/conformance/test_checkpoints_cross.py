@@ -19,6 +19,7 @@ from runtime.runs.crossing import compare_backends
 from runtime.state import State
 from tests.conformance.scenario import BACKENDS, Scenario
 
+pytestmark = pytest.mark.needs("torch", "tensorflow")
 CLOSE = 1e-10
 HEAD = """graphspec: 1
 name: crossing

@@ -80,8 +80,10 @@ def test_penalties_of_both_models_are_added_to_what_they_share(backend: str) -> 
     assert np.allclose(found[1], found[0] - 0.1 * 2 * weight, rtol=1e-12)
 
 
+@pytest.mark.needs("torch")
 def test_a_class_of_pytorch_takes_groups_as_param_groups() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     text = SPEC.replace("READER", "groups: [{match: bias, lr_scale: 2, weight_decay: 0.5}]").replace(", WRITER", "")
     text = text.replace("OPTIMIZER", "{class: 'torch.optim:SGD', lr: 0.1}")
     step = build(compile_step(load(text)), device="cpu", models=tied_torch(), allow=("torch",), dtype="float64")
@@ -93,8 +95,8 @@ def test_a_class_of_pytorch_takes_groups_as_param_groups() -> None:
     ]
 
 
+@pytest.mark.needs("torch")
 def test_a_class_without_what_a_group_changes_is_refused() -> None:
-    pytest.importorskip("torch")
     text = SPEC.replace("READER", "groups: [{match: bias, weight_decay: 0.5}]").replace(", WRITER", "")
     text = text.replace("OPTIMIZER", "{class: 'torch.optim:LBFGS', lr: 0.1}")
     with pytest.raises(SpecError, match="LBFGS"):

@@ -119,6 +119,7 @@ def weights_of(step: Any, model: ModelDecl) -> list[np.ndarray]:
     return [parameters[each.name].detach().double().numpy().copy() for each in model.parameters]
 
 
+@pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("backend", ["torch", "tensorflow"])
 def test_ten_dcgan_steps_on_tensorflow_equal_the_pytorch_backend(backend: str) -> None:
     spec = load(SPEC)
@@ -135,6 +136,7 @@ def test_ten_dcgan_steps_on_tensorflow_equal_the_pytorch_backend(backend: str) -
             assert np.abs(ours.numpy() - theirs).max() < 1e-12
 
 
+@pytest.mark.needs("torch", "tensorflow")
 def test_the_spike_would_notice_a_generator_judged_before_the_discriminators_update() -> None:
     before = load(SPEC.replace("after: step_d", "after: []"))
     step = build(compile_step(before), device="cpu", seed=3, dtype="float64")

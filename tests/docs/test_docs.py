@@ -44,6 +44,7 @@ TEXTS += sorted((ROOT / "docs" / "errors").glob("*.md"))
 FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+RUNNING = re.compile(r"\bstepgraph (?:run|eval|export|doctor)\b|\bbuild\(")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)(?P<path>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
 
 
@@ -174,7 +175,16 @@ def find_file(block):
     return found[1] if found else None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def is_run(page):
+    """Return whether a page shows what a step does, on PyTorch: not only what is planned."""
+    shown = [block.body for name, block in BLOCKS if name == page and block.language != "yaml"]
+    return any(RUNNING.search(body) for body in shown)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.name, marks=pytest.mark.needs("torch") if is_run(page) else ()) for page in PAGES],
+)
 def test_what_a_page_shows_is_what_happens(page, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for name, block in BLOCKS:

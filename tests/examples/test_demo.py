@@ -35,6 +35,7 @@ def images(count, value=0.0):
     return np.full((count, 1, 8, 8), value, np.float32)
 
 
+@pytest.mark.needs("torch")
 def test_the_demo_trains_a_gan_that_passes_and_tells_why_an_update_waits(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--seed", "1"]
@@ -47,6 +48,7 @@ def test_the_demo_trains_a_gan_that_passes_and_tells_why_an_update_waits(tmp_pat
     assert {"samples.png", "curves.png", "checkpoints", "metrics.jsonl"} <= {path.name for path in run.iterdir()}
 
 
+@pytest.mark.needs("torch")
 def test_an_untrained_gan_does_not_pass():
     gan, classifier = (build(compile_step(load(spec)), device="cpu") for spec in (demo.GAN, demo.CLASSIFIER))
     assert demo.draw_samples(gan).shape == (500, 1, 8, 8)

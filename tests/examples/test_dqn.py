@@ -69,6 +69,7 @@ def test_a_game_ends_where_the_pole_falls_or_time_is_up():
     assert 20 < leaning.mean() < LONGEST
 
 
+@pytest.mark.needs("torch")
 def test_a_run_that_goes_on_has_the_weights_and_the_memory_of_one_that_never_stopped(tmp_path):
     run(tmp_path / "whole", "--steps", "40")
     run(tmp_path / "parts", "--steps", "15")

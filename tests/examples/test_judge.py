@@ -31,6 +31,7 @@ def digits():
         return held["image"], held["label"], held["is_test"]
 
 
+@pytest.mark.needs("torch")
 def test_an_example_that_was_hardly_trained_does_not_pass(tmp_path):
     done = judge(tmp_path, *NAMES, "--steps", "2", "--seed", "3")
     assert done.returncode == 1, done.stdout[-3000:] + done.stderr[-3000:]
@@ -78,9 +79,11 @@ def test_mean_teacher_and_distillation_choose_the_same_fifty():
     np.testing.assert_array_equal(partly["unlabelled"], given["image"])
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("path", ["byol/views.py", "mean-teacher/partly.py"])
 def test_a_shift_moves_each_image_by_its_own_offset(path):
-    torch = pytest.importorskip("torch")
+    import torch
+
     shift = runpy.run_path(str(EXAMPLES / path))["shift"]
     image = torch.arange(12.0).reshape(1, 1, 3, 4).repeat(2, 1, 1, 1)
     moved = shift(image, torch.tensor([[0, 0], [1, -1]]))

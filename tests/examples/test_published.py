@@ -59,6 +59,7 @@ def end_of(path: Path, steps: int = 17) -> dict[str, np.ndarray]:
     return dict(step.state().arrays)
 
 
+@pytest.mark.needs("torch")
 def test_factors_that_are_written_out_give_the_same_weights_bit_for_bit() -> None:
     folder = EXAMPLES / "stylegan2-lazy"
     one, other = (end_of(folder / f"stylegan2-{kind}.yaml") for kind in ("lazy", "factors"))

@@ -115,6 +115,7 @@ def test_a_spec_names_no_python_code_but_the_module_beside_it(path):
     assert all((path.parent / f"{name}.py").exists() for name in named)
 
 
+@pytest.mark.needs("torch")
 @each_spec
 def test_the_example_trains(path, tmp_path, monkeypatch):
     home = shutil.copytree(EXAMPLES, tmp_path / "examples")
@@ -168,6 +169,7 @@ def test_explain_names_what_the_deferred_translator_waits_for():
     assert f"DEFER: {verdict}: {reason}" in plan.explain("step_to_negative")
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("order", ["fewest", "listed", "latest"])
 def test_an_autoencoder_ends_with_the_same_weights_whichever_update_is_listed_first(order):
     path = EXAMPLES / "autoencoder" / "autoencoder.yaml"
@@ -178,6 +180,7 @@ def test_an_autoencoder_ends_with_the_same_weights_whichever_update_is_listed_fi
     assert all(np.array_equal(one.numpy(left[name]), other.numpy(right[name])) for name in left)
 
 
+@pytest.mark.needs("torch")
 def test_two_updates_move_cyclegans_translators_as_one_update_does():
     path = EXAMPLES / "cyclegan" / "cyclegan.yaml"
     one, _ = trained(plan_of("cyclegan"), path, 5)

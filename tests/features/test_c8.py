@@ -36,7 +36,8 @@ X = np.array([[0.3, -0.2], [0.1, 0.7], [-0.4, 0.5]])
 
 def train_by_hand(rule: str, start: dict[str, np.ndarray], steps: int) -> dict[str, np.ndarray]:
     """Return the weights after some steps of torch.optim with `param_groups`."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     named = {name.removeprefix("net."): torch.tensor(value, requires_grad=True) for name, value in start.items()}
     plain, biases = [named["0.weight"]], [named["0.bias"], named["2.bias"]]
     groups = [{"params": plain}, {"params": biases, "weight_decay": 0.0}]
@@ -51,6 +52,7 @@ def train_by_hand(rule: str, start: dict[str, np.ndarray], steps: int) -> dict[s
     return {f"net.{name}": value.detach().numpy() for name, value in named.items()}
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("rule", RULES)
 def test_they_are_those_of_param_groups(rule: str, backend: str) -> None:
     options = ", ".join(f"{key}: {value}" for key, value in {"name": rule, "lr": 0.01, **RULES[rule]}.items())

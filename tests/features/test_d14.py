@@ -70,8 +70,8 @@ def test_a_state_begins_as_declared_the_same_on_every_backend(backend: str) -> N
     assert np.abs(found["drawn"] - begin("drawn", StateSpec(shape=(3,), init="normal"), seed=7)).max() <= 1e-15
 
 
+@pytest.mark.needs("torch", "tensorflow")
 def test_drawn_states_are_equal_to_the_last_bit_on_both_backends() -> None:
-    pytest.importorskip("tensorflow")
     for dtype in ("float32", "float64"):
         one, other = (states(build_step(SPEC, name, dtype=dtype)) for name in ("torch", "tensorflow"))
         assert one.keys() == other.keys()
@@ -108,9 +108,9 @@ def test_a_checkpoint_is_restored_bit_for_bit_before_the_first_step(backend: str
     assert all(np.array_equal(value, saved[name]) for name, value in fresh.state().arrays.items())
 
 
+@pytest.mark.needs("torch", "tensorflow")
 def test_a_checkpoint_crosses_to_the_other_backend_bit_for_bit(backend: str, tmp_path: Path) -> None:
     other = {"torch": "tensorflow", "tensorflow": "torch"}[backend]
-    pytest.importorskip(other)
     step, there = build_step(SPEC, backend), build_step(SPEC, other, ["seed=99"])
     go(step, 0, 3)
     step.save(tmp_path / "there")

@@ -114,8 +114,10 @@ def test_an_axis_and_a_pattern_choose_what_is_projected(backend: str) -> None:
     assert np.array_equal(weights(step)["net.0.bias"], B)
 
 
+@pytest.mark.needs("tensorflow")
 def test_norms_are_taken_as_keras_takes_them_of_its_transposed_kernels() -> None:
-    keras = pytest.importorskip("tensorflow").keras
+    import keras
+
     step = build_step(MATRIX.replace("CONSTRAINT", "{max_norm: 1, match: weight}"), "tensorflow")
     set_weights(step, {"net.0.weight": W})
     step({"x": np.ones((2, 3))})

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,6 +46,7 @@ ops:
 data: {train: {source: digits, batch: 8}}
 run: {steps: 100, images: {value: y}}
 """
+BY_NAME = {case.name: case for case in CASES}
 IN_A_PROCESS_OF_THEIR_OWN = (
     "empty", "binary", "too_large", "deep", "alias_bomb", "unknown_keys", "override", "cycle", "two_versions",
     "defer_never", "overlap", "raises_in_forward",
@@ -86,7 +87,13 @@ def compile_without_command(case: Case) -> str:
     return f"{raised.value}\n"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def parameters(cases: Iterable[Case]) -> list[object]:
+    """Return cases as parameters; a run needs PyTorch, by which it is told what is wrong."""
+    needed = pytest.mark.needs("torch")
+    return [pytest.param(case, id=case.name, marks=needed if case.command[0] == "run" else ()) for case in cases]
+
+
+@pytest.mark.parametrize("case", parameters(CASES))
 def test_the_message_reads_as_before_and_the_exit_code_is_1(there, capsys, case):
     assert execute(case.command) == 1
     captured = capsys.readouterr()
@@ -101,9 +108,8 @@ def test_every_problem_is_told_with_code_place_and_remedy(case):
     assert [words for (_, text), words in zip(told, case.told.values(), strict=True) if words not in text] == []
 
 
-@pytest.mark.parametrize("name", IN_A_PROCESS_OF_THEIR_OWN)
-def test_a_process_of_its_own_tells_the_same(there, name):
-    (case,) = [case for case in CASES if case.name == name]
+@pytest.mark.parametrize("case", parameters(BY_NAME[name] for name in IN_A_PROCESS_OF_THEIR_OWN))
+def test_a_process_of_its_own_tells_the_same(there, case):
     command = [sys.executable, "-c", "from runtime.cli import main; main()", *case.command]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)

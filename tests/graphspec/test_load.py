@@ -116,7 +116,7 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("rng: «fast»", "GS043"),
         ("precision: «float8»", "GS043"),
         ("«parallel»: {kind: replicated}", "GS045"),
-        ("«micro_batches»: 2", "GS045"),
+        ("micro_batches: «0»", "GS044"),
         ("«phases»: []", "GS045"),
         ("«compat»: torch", "GS045"),
         ("run: {steps: 3, «epochs»: 3}", "GS053"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tests.oracle.numbers import Array, Reals
+from tests.oracle.parts import share
 from tests.oracle.world import SecondOrderError, Target, World
 
 STEP = 1e-30
@@ -21,7 +22,7 @@ def differentiate(
 
     In the base world it is a NumPy array; in another, where the result is differentiated again, a tensor.
     """
-    if world is not world.step.base:
+    if world is not world.base:
         return by_graph(world, loss, targets, seed)
     try:
         return by_complex_step(world, loss, targets, seed)
@@ -42,7 +43,7 @@ def by_complex_step(
         shift[begin : begin + size] = np.eye(size) * (1j * STEP)
         shifts[target] = [shift.reshape((count, *shape))]
         begin += size
-    shifted = World(world.step, Reals(), shifts)
+    shifted = World(world.step, Reals(), shifts).at(world.part)
     found = _scalar(shifted, loss, None if seed is None else world.operand(seed))
     slopes = np.broadcast_to(found.imag / STEP, (count,))
     parts = np.split(slopes, np.cumsum(sizes)[:-1])
@@ -79,12 +80,12 @@ def _slopes(
     leaves = {
         target: torch.zeros((1, *shape), dtype=torch.float64, requires_grad=True) for target, shape in targets.items()
     }
-    above = {} if world is world.step.base else world.shifts
+    above = {} if world is world.base else world.shifts
     shifts = {key: [*above.get(key, ()), *([leaves[key]] if key in leaves else [])] for key in {**above, **leaves}}
     factor = None if seed is None else world.operand(seed)
-    if world is world.step.base and factor is not None:
+    if world is world.base and factor is not None:
         factor = Tensors().lift(factor)
-    found = _scalar(World(world.step, Tensors(), shifts), loss, factor)
+    found = _scalar(World(world.step, Tensors(), shifts).at(world.part), loss, factor)
     if not found.requires_grad:
         return [None] * len(leaves)
     return torch.autograd.grad(found.sum(), list(leaves.values()), create_graph=True, allow_unused=True)
@@ -92,6 +93,6 @@ def _slopes(
 
 def _scalar(world: World, loss: str, factor: Array | None) -> Array:
     """Return one number per copy: the loss, or its product with a constant that the derivative is multiplied with."""
-    found = world.value(loss)
+    found = share(world, loss) if world.part else world.value(loss)
     found = found if factor is None else found * factor
     return found.reshape((found.shape[0], -1)).sum(1)

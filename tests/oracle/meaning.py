@@ -153,7 +153,12 @@ class Meaning:
 
     def _happens_before(self) -> set[tuple[str, str]]:
         """Return data edges, declared edges, and every writer of an average's source before the average."""
-        pairs = {(other, name) for name in self.ops for other in self.inputs[name]}
+        return {(other, name) for name in self.ops for other in self.inputs[name]} | self.declared
+
+    @cached_property
+    def declared(self) -> set[tuple[str, str]]:
+        """Return the edges that no value gives."""
+        pairs: set[tuple[str, str]] = set()
         for name, op in self.ops.items():
             pairs |= {(other, name) for other in op.after or ()}
             pairs |= {(other, name) for giver in self.sharing[name] for other in self.inputs[giver]}
@@ -256,15 +261,25 @@ class Meaning:
 class Versions:
     """The versions of cells among the ops that fire together in one step."""
 
-    def __init__(self, meaning: Meaning, firing: Iterable[str], gathering: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        meaning: Meaning,
+        firing: Iterable[str],
+        gathering: Iterable[str] = (),
+        *,
+        runs: Iterable[str] | None = None,
+        past: Past | None = None,
+    ) -> None:
         self.meaning, self.firing, self.gathering = meaning, list(firing), list(gathering)
-        self.past = {name: meaning.past[name] & frozenset(self.firing) for name in self.firing}
+        self.runs, past = self.firing if runs is None else list(runs), meaning.past if past is None else past
+        """What runs: every op once, or for every micro-batch."""
+        self.past = {name: past[name] & frozenset(self.runs) for name in self.runs}
         self.training = self._order_training()
         self.ordered: dict[str, list[str]] = {}
 
     def _order_training(self) -> list[str]:
         """Return the train-mode forwards: repeatedly the first listed of which all before it are done."""
-        pending, ordered = [name for name in self.firing if name in self.meaning.training], []
+        pending, ordered = [name for name in self.runs if op_of(name) in self.meaning.training], []
         while pending:
             ordered.append(next(name for name in pending if not self.past[name] & set(pending)))
             pending.remove(ordered[-1])
@@ -277,7 +292,7 @@ class Versions:
         return self.ordered[cell]
 
     def _order(self, cell: str) -> list[str]:
-        found = [name for name in self.firing if cell in self.meaning.writes(name)]
+        found = [name for name in self.runs if cell in self.meaning.writes(op_of(name))]
         others = [name for name in found if name not in self.training]
         return [n for n in self.training if n in found] + sorted(others, key=lambda n: len(self.past[n] & set(found)))
 
@@ -285,6 +300,11 @@ class Versions:
         """Return the version of a cell that an op sees: that of the newest write in its causal past."""
         writers = self.writers(cell)
         return max((writers.index(writer) + 1 for writer in writers if writer in self.past[name]), default=0)
+
+
+def op_of(run: str) -> str:
+    """Return the op of one of its runs: ``fake`` of ``fake#2``."""
+    return run.partition("#")[0]
 
 
 def close(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> Past:

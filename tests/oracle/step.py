@@ -24,6 +24,7 @@ from tests.oracle.draws import Draws
 from tests.oracle.gradients import differentiate, find_reached
 from tests.oracle.meaning import Meaning, Versions
 from tests.oracle.numbers import Array, Reals
+from tests.oracle.parts import Parts
 from tests.oracle.schedules import read
 from tests.oracle.slots import Optimizers
 from tests.oracle.terms import add_penalties, constrain, is_frozen
@@ -52,7 +53,8 @@ class StepValues:
         states: State,
         windows: Windows,
     ) -> None:
-        self.meaning, self.versions = meaning, Versions(meaning, firing)
+        self.meaning, self.parts = meaning, Parts(meaning)
+        self.versions = Versions(meaning, firing, runs=self.parts.listed(firing), past=self.parts.past)
         self.batch, self.start, self.optimizers = batch, start, optimizers
         self.draws, self.number, self.standins = draws, number, standins
         self.states, self.windows = states, windows
@@ -86,10 +88,11 @@ class StepValues:
 
     def _written(self, writer: str, cell: str, model: str, before: int) -> State:
         """Return what a writer makes of the version before it."""
-        op = self.meaning.ops[writer]
+        name, _, part = writer.partition("#")
+        op = self.meaning.ops[name]
         match op:
             case ForwardOp():
-                self.base.value(op.defines(writer)[0])
+                self.base.at(int(part or 0)).value(op.defines(name)[0])
                 return self.left[writer]
             case UpdateOp():
                 return self.apply(writer)[model]
@@ -147,17 +150,18 @@ class StepValues:
 
     def gradient_values(self, world: World, name: str, op: GradientOp) -> Mapping[str, Array]:
         """Return the gradients by values that an op defines; its set over models is kept beside."""
-        if world is not self.base and not world.numbers.keeps_graph:
+        if world is not world.base and not world.numbers.keeps_graph:
             raise SecondOrderError(name)
         models, values = op.split(self.start)
-        shapes = {("", value): self.base.value(value).shape[1:] for value in values}
+        shapes = {("", value): world.base.value(value).shape[1:] for value in values}
         seed = op.grad_outputs[0] if op.grad_outputs else None
-        wanted = shapes if world is not self.base else {**self.targets(models), **shapes}
+        wanted = shapes if world is not world.base else {**self.targets(models), **shapes}
         found = differentiate(world, op.gradient, wanted, seed)
         names = op.defines(name)
-        if models and world is self.base:
+        if models and world is world.base:
             held = find_reached(world, op.gradient, wanted, seed) if op.unconnected == "skip" else wanted
-            self.sets[names[0]] = {key: value for key, value in found.items() if key[0] and key in held}
+            run = world.run_of(name)
+            self.sets[run] = {key: value for key, value in found.items() if key[0] and key in held}
         outputs = {out: found["", value][None] for out, value in zip(names[bool(models) :], values, strict=True)}
         return {**({names[0]: None} if models else {}), **outputs}
 
@@ -167,12 +171,18 @@ class StepValues:
             owner = self.meaning.owner[value]
             op = self.meaning.ops[owner]
             if isinstance(op, GradientOp):
-                self.base.evaluate(owner)
+                self.sets[value] = self._take(owner)
             elif isinstance(op, TransformOp):
                 self.sets[value] = transform(self, value, op)
             else:
                 self.sets[value] = self._combine(op)
         return self.sets[value]
+
+    def _take(self, name: str) -> Gradients:
+        """Return the gradient set of an op: the sum over the micro-batches, where it is taken for each."""
+        for world in self.base.parts if name in self.parts.split else [self.base]:
+            world.evaluate(name)
+        return add([self.sets[run] for run in self.parts.names(name)])
 
     def _combine(self, op: CallOp) -> Gradients:
         """Return what ``add``, ``mul`` or ``lerp`` makes of gradient sets and numbers."""
@@ -252,9 +262,14 @@ class StepValues:
 
     def own_gradients(self, op: UpdateOp) -> Gradients:
         """Return the gradients of an update's own loss."""
+        worlds = self.base.parts if self.parts.is_batched(op.loss) and self.base.parts else [self.base]
+        return add([self._differentiate(world, op) for world in worlds])
+
+    def _differentiate(self, world: World, op: UpdateOp) -> Gradients:
+        """Return the gradients of an update's own loss, or of what a micro-batch adds to it."""
         targets = self.targets(op.update)
-        found = differentiate(self.base, op.loss, targets)
-        held = find_reached(self.base, op.loss, targets, None) if op.missing == "skip" else targets
+        found = differentiate(world, op.loss, targets)
+        held = find_reached(world, op.loss, targets, None) if op.missing == "skip" else targets
         return {key: g for key, g in found.items() if key in held}
 
     def _settle_clip(self, name: str, op: UpdateOp) -> ClipSpec:
@@ -309,6 +324,11 @@ class StepValues:
             found = (operands[0].argmax(axis=2) == operands[1]).mean()
         self.measured[name] = (float(found), operands[0].shape[1] if operands[0].ndim > 1 else 1)
         return np.asarray(found)
+
+
+def add(sets: list[Gradients]) -> Gradients:
+    """Return the sum of gradient sets: of what is there in some of them."""
+    return {key: sum(each[key] for each in sets if key in each) for one in sets for key in one}
 
 
 def is_buffer(name: str) -> bool:

@@ -13,6 +13,8 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.step import StepValues
 from tests.oracle.world import SecondOrderError
 
+pytestmark = pytest.mark.needs("torch")
+
 SHAPES = {
     "0.weight": (4, 4),
     "0.bias": (4,),

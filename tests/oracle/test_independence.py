@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).parent
 FOREIGN = {"compiler", "runtime"}
 
@@ -24,6 +26,7 @@ def test_the_oracle_shares_no_code_with_what_it_judges():
     assert not any(found.values()), found
 
 
+@pytest.mark.needs("torch")
 def test_importing_the_oracle_loads_neither_the_compiler_nor_the_runtime():
     code = "import sys, tests.oracle.oracle, tests.oracle.order, tests.oracle.tensors; print(*sys.modules)"
     done = subprocess.run(

@@ -80,6 +80,7 @@ def test_two_updates_of_a_model_share_its_momentum_and_its_clock():
     assert weights(text)["d"] == pytest.approx(2.2)
 
 
+@pytest.mark.needs("torch")
 def test_a_slope_is_differentiated_again():
     # slope of sum(g0 * d0) by g0 is d; (d - 1)^2 by d is 2 (d - 1).
     text = (

@@ -16,6 +16,7 @@ from tests.oracle.functions import CALLS, loss
 from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.numbers import Array, Numbers
+from tests.oracle.parts import join
 from tests.oracle.users import CLASSES
 
 if TYPE_CHECKING:
@@ -33,12 +34,31 @@ class SecondOrderError(Exception):
 class World:
     """The values of one step with some targets shifted."""
 
-    def __init__(self, step: StepValues, numbers: Numbers, shifts: Shifts) -> None:
+    def __init__(
+        self, step: StepValues, numbers: Numbers, shifts: Shifts, part: int = 0, whole: World | None = None
+    ) -> None:
         self.step, self.numbers, self.shifts = step, numbers, shifts
+        self.part, self.whole = part, whole or self
+        """The number of the micro-batch, 0 for the whole batch; and the world of that."""
+        count = 0 if part or step.parts.count == 1 else step.parts.count
+        self.parts = [World(step, numbers, shifts, one, self) for one in range(1, count + 1)]
         self.models = {model for model, _ in shifts if model}
         self.values = {name for model, name in shifts if not model}
         self.known: dict[str, Array] = {}
         self.moved: dict[str, bool] = {}
+
+    @property
+    def base(self) -> World:
+        """Return the world without shifts of the same micro-batch."""
+        return self.step.base.at(self.part)
+
+    def at(self, part: int) -> World:
+        """Return the world of a micro-batch."""
+        return self.whole.parts[part - 1] if part else self.whole
+
+    def run_of(self, name: str) -> str:
+        """Return what an op is called in this micro-batch."""
+        return f"{name}#{self.part}" if self.part and name in self.step.parts.split else name
 
     # ------------------------------------------------------------ what depends on the targets
 
@@ -77,18 +97,24 @@ class World:
         """Return a value; literal numbers are values too."""
         if name not in self.known:
             found = self._find(name)
-            for shift in self.shifts.get(("", name), ()):
+            is_own = self.step.parts.count == 1 or self.step.parts.is_batched(name) == bool(self.part)
+            for shift in self.shifts.get(("", name), ()) if is_own else ():
                 found = found + shift
             self.known[name] = found
         return self.known[name]
 
     def _find(self, name: str) -> Array:
-        base = self.step.base
+        base, parts = self.base, self.step.parts
         if self is not base and (name not in self.step.meaning.owner or not self._touched_before(name)):
             return self.numbers.lift(base.value(name))
+        owner = self.step.meaning.owner.get(name)
+        if self.part and owner not in parts.split:
+            whole = self.whole.value(name)
+            return parts.cut(whole, self.part) if parts.is_batched(name) else whole
+        if self.parts and owner in parts.split:
+            return join(self, name)
         if name in self.step.batch:
             return self.step.batch[name][None]
-        owner = self.step.meaning.owner[name]
         found = self.evaluate(owner)
         if self is base:
             for other, value in found.items():
@@ -104,7 +130,7 @@ class World:
     def operand(self, operand: str | float, reader: str = "") -> Array:
         """Return the value of a name, a state as its reader sees it, or a number."""
         if operand in self.step.meaning.spec.state:
-            return self.numbers.lift(self.step.seen_state(operand, reader)[None])
+            return self.numbers.lift(self.step.seen_state(operand, self.run_of(reader))[None])
         return self.value(operand) if isinstance(operand, str) else self.numbers.lift(np.array([float(operand)]))
 
     def evaluate(self, name: str) -> Mapping[str, Array]:
@@ -131,7 +157,7 @@ class World:
 
     def _call(self, reader: str, op: CallOp) -> Array | list[Array]:
         name = op.call.name("torch")
-        present = [one for _, one in op.inputs.items() if not (name == "add" and self._is_absent(one))]
+        present = [one for _, one in op.inputs.items() if not (name == "add" and self.is_absent(one))]
         operands = [self.operand(one, reader) for one in present]
         if name == "argmax":
             axis = op.args.get("axis", 1)
@@ -142,7 +168,7 @@ class World:
             return np.eye(op.args["classes"])[operands[0].astype(np.int64)]
         return CALLS[name](self.numbers, *operands, **op.args)
 
-    def _is_absent(self, operand: str | float) -> bool:
+    def is_absent(self, operand: str | float) -> bool:
         """Return whether a term of a sum is not computed in this step."""
         owner = self.step.meaning.owner.get(operand)
         return owner is not None and owner not in self.step.versions.firing
@@ -165,10 +191,16 @@ class World:
         if declared.class_ is not None:
             return {op.defines(name)[0]: CLASSES[declared.class_path("torch")](self.numbers, parameters, given)}
         buffers = {key: self.numbers.lift(one[None]) for key, one in self._statistics(name, model, train).items()}
-        call = Call(numbers=self.numbers, parameters=parameters, buffers=buffers, train=train, mask=step.masks(name))
+        call = Call(
+            numbers=self.numbers,
+            parameters=parameters,
+            buffers=buffers,
+            train=train,
+            mask=step.masks(self.run_of(name)),
+        )
         found = call.run(declared.layers, given)
-        if self is step.base:
-            step.left[name] = {key: value[0] for key, value in call.written.items()}
+        if self is self.base:
+            step.left[self.run_of(name)] = {key: value[0] for key, value in call.written.items()}
         if op.outputs is None:
             return {name: found}
         return {output.name: found if output.tap is None else call.taps[output.tap] for output in op.outputs}
@@ -179,7 +211,8 @@ class World:
         if not has_buffers(step.meaning.spec.models[self._root(model)].layers or ()):
             return {}
         cell = f"{model}.buffers"
-        turn = step.versions.writers(cell).index(name) if train else step.versions.seen(name, cell)
+        run = self.run_of(name)
+        turn = step.versions.writers(cell).index(run) if train else step.versions.seen(run, cell)
         return step.buffers(model, turn)
 
     def _root(self, model: str) -> str:
@@ -189,7 +222,7 @@ class World:
         """Return the parameters of a model as an op sees them, shifted where they are targets."""
         found = {}
         for holder in self.step.meaning.storages.holders(model):
-            version = self.step.versions.seen(op, f"{holder}.params")
+            version = self.step.versions.seen(self.run_of(op), f"{holder}.params")
             for name, value in self.step.parameters(holder, version).items():
                 array = self.numbers.lift(value[None])
                 for shift in self.shifts.get((holder, name), ()):

@@ -19,6 +19,7 @@ from graphspec.load import load
 from graphspec.ops import MetricOp
 from tests.oracle.optimizers import DegenerateError
 from tests.oracle.oracle import Oracle
+from tests.properties import micro_batches
 from tests.properties.execution import Execution
 from tests.properties.plans import PACE, ROWS
 from tests.properties.specs import random_spec
@@ -176,9 +177,10 @@ def run_oracle(
 def batches(spec: GraphSpec) -> Iterator[Values]:
     """Yield batches of normal numbers, and of classes."""
     generator, size = np.random.default_rng(5), spec.inputs["x"].shape[1]
+    rows = ROWS if spec.micro_batches == 1 else micro_batches.ROWS
     while True:
         yield {
-            name: generator.integers(0, size, ROWS) if one.dtype == "int64" else generator.normal(size=(ROWS, size))
+            name: generator.integers(0, size, rows) if one.dtype == "int64" else generator.normal(size=(rows, size))
             for name, one in spec.inputs.items()
         }
 

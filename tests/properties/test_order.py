@@ -32,9 +32,9 @@ def orders(seed: int, policy: str) -> tuple[Known, ...]:
 
 
 def orders_of(document: Mapping, policy: str) -> tuple[Known, ...]:
-    """Return the functions of a spec's train plan, with what the definition says of their order."""
+    """Return the functions of a spec's train plan, with what the definition says of their order; of the whole batch."""
     try:
-        return tuple(_describe(plan_of(document, policy)))
+        return tuple(_describe(plan_of({**document, "micro_batches": 1}, policy)))
     except SpecError:
         return ()
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.resilience.conditions import differences, go_on, make, refuse, steps
 
-pytestmark = pytest.mark.xdist_group("conditions")
+pytestmark = [pytest.mark.xdist_group("conditions"), pytest.mark.needs("torch")]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.resilience import processes
 from tests.resilience.conditions import ALLOWED, differences, go_on, make, refuse, steps, strike_in_write
 from tests.resilience.conftest import STREAM
 
-pytestmark = pytest.mark.xdist_group("conditions")
+pytestmark = [pytest.mark.xdist_group("conditions"), pytest.mark.needs("torch")]
 
 WRONG = {
     "missing": ("GS223", "the source has no 'y' for the input 'y'"),

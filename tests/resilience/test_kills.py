@@ -6,6 +6,8 @@ import pytest
 
 from tests.resilience.trials import NAMES, make_trial
 
+pytestmark = pytest.mark.needs("torch")
+
 KILLS = 3
 """For each spec; `make kills` does 50 of them."""
 

@@ -10,7 +10,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from tests.resilience.conditions import differences, go_on, make, read_rows, refuse, strike_in_write
 
-pytestmark = pytest.mark.xdist_group("conditions")
+pytestmark = [pytest.mark.xdist_group("conditions"), pytest.mark.needs("torch")]
 
 KILLED = -9
 

@@ -13,6 +13,8 @@ from graphspec.load import load
 from runtime import build
 from tests.resilience.trials import SPECS
 
+pytestmark = pytest.mark.needs("torch")
+
 STEPS = 12
 WHOLE = {name: (SPECS / f"{name}.yaml").read_text() for name in ("td3", "gan")}
 TEXTS = {

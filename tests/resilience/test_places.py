@@ -28,7 +28,7 @@ from tests.resilience.conditions import (
     steps,
 )
 
-pytestmark = pytest.mark.xdist_group("conditions")
+pytestmark = [pytest.mark.xdist_group("conditions"), pytest.mark.needs("torch")]
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 

@@ -99,6 +99,7 @@ def test_an_error_names_the_set(folder: Path) -> None:
         feed_of(folder)
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("mix", ["", "mix: {one: 2, two: 1}"])
 def test_a_run_goes_on_exactly_in_sets_and_optimizers(folder: Path, mix: str) -> None:
     (folder / "spec.yaml").write_text(SPEC.replace("MIX", mix))

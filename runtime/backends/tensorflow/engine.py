@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import final
@@ -15,7 +15,7 @@ from compiler.program import InputDecl, Program
 from graphspec.graph import GraphSpec
 from runtime.backend import Signature
 from runtime.backends.tensorflow import tensors
-from runtime.backends.tensorflow.execution import Loaded, call_checked
+from runtime.backends.tensorflow.execution import Loaded, diagnose
 from runtime.backends.tensorflow.exporting import ProgramPacker, pack_model
 from runtime.backends.tensorflow.module import Module
 from runtime.backends.tensorflow.naming import flagged
@@ -26,6 +26,7 @@ from runtime.holding.state import read_state, restore_state
 from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
+from runtime.step import StepError
 
 
 @final
@@ -40,6 +41,8 @@ class TensorFlowEngine(ModuleEngine[Module]):
     module: Module
     counts: bool
     flags: Flags
+    step: Callable[..., dict[str, object]]
+    """The module's own function."""
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting) -> TensorFlowEngine:
@@ -52,6 +55,7 @@ class TensorFlowEngine(ModuleEngine[Module]):
             module=Module.of(loaded),
             counts="clock" not in loaded.names,
             flags=Flags.of(loaded.program, spec, _find_variables(loaded), attrgetter("trainable")),
+            step=loaded.names["step"],
         )
 
     def fingerprint(self, value: object) -> object:
@@ -76,9 +80,14 @@ class TensorFlowEngine(ModuleEngine[Module]):
     def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
         self.flags.check(mode)
-        outputs = call_checked(self.loaded, self.spec, "step", batch, mode, *self.told(dataset))
-        self.count(mode)
-        return outputs
+        try:
+            outputs = self.step(batch, mode) if dataset is None else self.step(batch, mode, dataset)
+        except Exception as error:
+            found = diagnose(error, self.loaded, self.spec)
+        else:
+            self.count(mode)
+            return outputs
+        raise StepError([found], self.spec.texts())
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""

@@ -45,7 +45,8 @@ def fingerprint(value: object) -> object:
     """Return what tells tensors and arrays apart of different shape, type or place; None for anything else."""
     match value:
         case tf.Tensor():
-            return *value.shape.as_list(), value.dtype.name, value.device  # hashed in C: types and shapes are in Python
+            # TensorFlow hashes types and shapes in Python, which takes long; of every type there is one object.
+            return *value.shape.as_list(), id(value.dtype), value.device
         case tf.Variable():
             return tuple(value.shape), value.dtype.name
         case np.ndarray():

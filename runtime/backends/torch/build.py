@@ -25,6 +25,7 @@ from runtime.backends.torch.tensors import DTYPES, sample_inputs
 from runtime.building.patterns import check_parameters
 from runtime.building.users import import_users
 from runtime.building.weights import find_files, place_files
+from runtime.effects import count_parts
 from runtime.emission.module import Emitted, emit_module
 from runtime.problems import problem
 from runtime.step import StepError
@@ -98,7 +99,8 @@ def _instrument(loaded: Loaded, setting: Setting) -> Loaded:
 
 def _check(trial: Trial) -> tuple[Check | None, tuple[str, ...]]:
     """Make the dry run; return what checks later where sizes are not known yet, and what there is to tell."""
-    inputs = sample_inputs(trial.program, {"batch": BATCH}, trial.setting.device, trial.setting.dtype)
+    rows = BATCH * count_parts(trial.program)
+    inputs = sample_inputs(trial.program, {"batch": rows}, trial.setting.device, trial.setting.dtype)
     if inputs is not None:
         return None, _examine(replace(trial, inputs=inputs))
 

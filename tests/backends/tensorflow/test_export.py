@@ -123,8 +123,8 @@ def test_without_stepgraph_the_program_gives_the_numbers_of_the_step_for_batches
             np.testing.assert_allclose(each, expected[key], rtol=near, atol=near, err_msg=key)
 
 
+@pytest.mark.needs("torch")
 def test_the_weights_of_layers_have_the_same_names_and_shapes_on_both_backends(tmp_path):
-    pytest.importorskip("torch")
     for backend in ("torch", "tensorflow"):
         make(layers(AVERAGE), backend).export(tmp_path / backend, format="weights")
     for name in ("net", "average"):

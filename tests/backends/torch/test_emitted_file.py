@@ -14,6 +14,8 @@ from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
 
+pytestmark = pytest.mark.needs("torch")
+
 ROOT = Path(__file__).resolve().parents[3]
 
 SPEC = """

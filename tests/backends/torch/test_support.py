@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from runtime.emission.imports import unite
 from runtime.emission.support import ROOT, SHARED, read_library, select_support
 
@@ -86,6 +88,7 @@ def test_names_are_unique_over_the_library():
     assert [name for name, count in defined.items() if count > 1] == []
 
 
+@pytest.mark.needs("torch")
 def test_every_definition_of_the_library_runs_on_its_own():
     known = read_library(LIBRARY)
     for name in known.definitions:

@@ -125,7 +125,6 @@ FIELDS = (
             "GS045 4:1": "remove it",
             "GS045 11:37": "remove it",
             "GS045 13:5": "exactly one of the keys assign, call",
-            "GS045 16:1": "remove it",
         },
     ),
     check("unknown_variable.yaml", {"GS030 4:30": "did you mean 'latent'?", "GS032 6:60": "no expressions"}),

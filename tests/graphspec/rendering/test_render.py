@@ -172,6 +172,7 @@ def test_variables_and_overrides_are_written_out():
         "run": {"log_every": 50, "log": ["jsonl", "csv"], "check_data": False},
         "seed": 0,
         "rng": "native",
+        "micro_batches": 1,
     }
 
 

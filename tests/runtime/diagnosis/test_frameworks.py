@@ -28,6 +28,7 @@ def probe():
     return next(each for each in find_frameworks(known) if each.name == "torch")
 
 
+@pytest.mark.needs("torch")
 def test_a_framework_that_works_tells_its_devices_and_a_file_in_this_folder_takes_no_modules_place(
     workdir, monkeypatch
 ):
@@ -43,6 +44,7 @@ def test_a_framework_that_works_tells_its_devices_and_a_file_in_this_folder_take
     assert "adam" in found.probe.devices[0].fused
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize(
     ("code", "told"),
     [

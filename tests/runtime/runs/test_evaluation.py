@@ -102,6 +102,7 @@ def draw(size, seed):
     return {"x": drawn.normal(size=(size, 4)).astype("float32"), "y": drawn.integers(0, 3, size)}
 
 
+@pytest.mark.needs("torch")
 def test_every_pass_is_the_same_whatever_was_done_between(step):
     feed = SimpleNamespace(one_pass=lambda: map(draw, (8, 8, 5), (1, 2, 3)), rows=lambda batch: len(batch["x"]))
     evaluation = Evaluation.of(step.spec, step, feed, "eval")

@@ -62,7 +62,7 @@ class TensorFlowDialect(Dialect):
         """Yield the wishes for tapes, and for the generators of users' models."""
         for function in find_functions(program):
             gradients = (each for each in function.instructions if isinstance(each, Gradient))
-            yield from (("tape", each.op, f"{each.op}_tape") for each in gradients)
+            yield from (("tape", each.key, f"{each.key}_tape") for each in gradients)
         for model in program.models:
             yield "generators", model.name, f"{model.name}_generators"
 
@@ -101,6 +101,11 @@ class TensorFlowDialect(Dialect):
     def shape(self, value: ast.expr) -> ast.expr:
         """Return ``tf.shape(value)``."""
         return syntax.call("tf.shape", value)
+
+    def with_rows(self, shape: ast.expr, rows: ast.expr) -> ast.expr:
+        """Return ``tf.concat([[batch_size], tf.shape(x)[1:]], 0)``."""
+        sizes = syntax.listing([syntax.listing([rows]), syntax.rest(shape)])
+        return syntax.call("tf.concat", sizes, syntax.constant(0))
 
     def read_state(self, held: ast.expr) -> ast.expr:
         """Return ``STATE["queue"].read_value()``."""

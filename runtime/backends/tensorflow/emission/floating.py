@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule
 from compiler.operands import Ref
@@ -12,7 +13,7 @@ from runtime.effects import find_inputs
 FLOATING_TYPES = frozenset({"float32", "float64"})
 """Declared types that become the type of the step."""
 FLOATING_DRAWS = frozenset({"normal", "uniform"})
-OTHER_TYPES = frozenset({"argmax", "one_hot", "where", "gather"})
+OTHER_TYPES = frozenset({"argmax", "one_hot", "where", "gather", "shares"})
 """Calls whose result or operands are of other types."""
 
 
@@ -37,13 +38,19 @@ def _find_results(instruction: Instruction, program: Program, floating: set[str]
             if instruction.distribution in FLOATING_DRAWS:
                 yield instruction.output
         case Evaluate():
-            if _keeps_type(instruction) and takes_floating(instruction, floating):
+            if _keeps_type(instruction) and takes_floating(_without_share(instruction), floating):
                 yield from instruction.outputs
         case Gradient():
             pairs = zip(instruction.values, instruction.value_outputs, strict=True)
             yield from (output for value, output in pairs if value in floating)
         case _:
             return
+
+
+def _without_share(instruction: Evaluate) -> Evaluate:
+    """Return an instruction without the share that it multiplies by, which takes the type of what it multiplies."""
+    is_weighed = instruction.family == "part" and instruction.function.name == "weigh"
+    return replace(instruction, arguments=instruction.arguments[:1]) if is_weighed else instruction
 
 
 def _keeps_type(instruction: Evaluate) -> bool:

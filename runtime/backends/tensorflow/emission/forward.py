@@ -72,7 +72,7 @@ def _key_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
     """Yield the line that keys what a model draws by the op."""
     if not instruction.draws:
         return
-    op = syntax.constant(instruction.op)
+    op = syntax.constant(instruction.key)
     if scope.program.model(instruction.model).kind == "class":
         states = syntax.name(scope.names.generators(instruction.model))
         yield line_of(instruction, syntax.perform(syntax.call("random.rekey", op, states)))

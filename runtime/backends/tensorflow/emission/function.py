@@ -54,7 +54,7 @@ def name_tapes(tapes: Sequence[Tape], instructions: Sequence[Instruction], names
     """Return the variable of every tape: ``tape``, or the name of its first gradient where there are several."""
     if len(tapes) == 1:
         return {tapes[0]: ONLY}
-    return {tape: names.tape(instructions[tape.gradients[0]].op) for tape in tapes}
+    return {tape: names.tape(instructions[tape.gradients[0]].key) for tape in tapes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

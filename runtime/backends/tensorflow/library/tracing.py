@@ -37,7 +37,7 @@ class Compiled:
     def __call__(self, batch: Mapping[str, Any], *number: tf.Tensor) -> dict[str, tf.Tensor]:
         """Run the graph on the inputs that it takes out of a batch."""
         graph = self.graph = self.graph or self.find_graph()
-        return graph(*(batch[name] for name in self.inputs), *number)
+        return graph(*[batch[name] for name in self.inputs], *number)
 
     def find_graph(self) -> Callable[..., Any]:
         """Return the one graph: to choose among several takes as long as a small step."""

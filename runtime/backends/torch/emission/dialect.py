@@ -94,6 +94,10 @@ class TorchDialect(Dialect):
         """Return ``value.shape``."""
         return syntax.attribute(value, "shape")
 
+    def with_rows(self, shape: ast.expr, rows: ast.expr) -> ast.expr:
+        """Return ``(batch_size, *x.shape[1:])``."""
+        return syntax.sequence([rows, syntax.spread(syntax.rest(shape))])
+
     def read_state(self, held: ast.expr) -> ast.expr:
         """Return the tensor, which nobody writes over."""
         return held

@@ -101,7 +101,7 @@ def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
     if instruction.graph and find_frozen(model) and not model.tied and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
-        contexts.append(syntax.call("random.forked", syntax.constant(instruction.op)))
+        contexts.append(syntax.call("random.forked", syntax.constant(instruction.key)))
     return contexts
 
 
@@ -109,7 +109,7 @@ def _seek_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
     """Return the line that keys what built-in layers draw by the op."""
     if not instruction.draws or not _draws_by_layers(instruction, scope):
         return ()
-    return (line_of(instruction, syntax.perform(syntax.call("random.seek", syntax.constant(instruction.op)))),)
+    return (line_of(instruction, syntax.perform(syntax.call("random.seek", syntax.constant(instruction.key)))),)
 
 
 def _draws_by_layers(instruction: Forward, scope: Scope) -> bool:
@@ -119,8 +119,8 @@ def _draws_by_layers(instruction: Forward, scope: Scope) -> bool:
 
 def _switch_lines(instruction: Forward, scope: Scope) -> tuple[Code, ...]:
     """Return the line that switches the model between training and evaluation, where it must be right before."""
-    if instruction.op not in scope.switches:
+    if instruction.key not in scope.switches:
         return ()
     model = syntax.name(scope.names.model(instruction.model))
-    switch = syntax.method(model, "train" if scope.switches[instruction.op] else "eval")
+    switch = syntax.method(model, "train" if scope.switches[instruction.key] else "eval")
     return (line_of(instruction, syntax.perform(switch)),)

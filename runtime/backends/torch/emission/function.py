@@ -123,7 +123,12 @@ def gather_releases(instructions: Sequence[Instruction]) -> Iterator[Instruction
     that two never live at once for one update. Only what models and gradients gave is worth a name in such a line, and
     what is left when the function returns needs none.
     """
-    heavy = {value for each in instructions if not isinstance(each, Evaluate) for value in find_definitions(each)}
+    heavy = {
+        value
+        for each in instructions
+        if each.part or not isinstance(each, Evaluate)  # of a micro-batch nothing may hold a graph
+        for value in find_definitions(each)
+    }
     sets = {
         value for each in instructions if isinstance(each, (Gradient, Transform)) for value in find_definitions(each)
     }
@@ -154,7 +159,7 @@ def find_switches(function: Function) -> dict[str, bool]:
     for instruction in function.instructions:
         if isinstance(instruction, Forward):
             if current.get(instruction.model, instruction.train) != instruction.train:
-                switches[instruction.op] = instruction.train
+                switches[instruction.key] = instruction.train
             current[instruction.model] = instruction.train
     return switches
 

@@ -141,7 +141,8 @@ def mean_of(loss: torch.Tensor | tuple[torch.Tensor, torch.Tensor | float]) -> t
 
 
 def uncounted(loss: torch.Tensor) -> torch.Tensor:
-    """Return a user's loss whose count would be needed over several steps; raise ValueError where it brings its own."""
+    """Return a user's loss whose count would be needed beyond its batch; raise ValueError where it brings its own."""
     if isinstance(loss, tuple):
-        raise ValueError("it returns (sum, count): over several steps let it return the mean, or write `reduce: steps`")
+        found = "it returns (sum, count): over several steps or micro-batches"
+        raise ValueError(f"{found} let it return the mean; of steps, `reduce: steps` does as well")
     return loss

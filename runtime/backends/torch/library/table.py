@@ -74,7 +74,14 @@ CALLS: Mapping[str, Callee] = {
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="torch.mean")}
 
-FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS}
+PARTS: Mapping[str, Callee] = {
+    "parts": Callee(path="parts", positional=("count",), implied={"axis": 0}),
+    "shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
+    "weigh": Callee(path="weigh"),
+}
+"""What micro-batches need."""
+
+FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "part": PARTS}
 """How each built-in function is called, by family and name."""
 
 WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}

@@ -1,0 +1,98 @@
+"""The kind of what a built-in call returns, from the kinds of its operands; and where a call couples the samples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.operands import Plain, Setting, Shape
+from compiler.parts.kind import Kind, combine
+from compiler.shapes import TensorType
+
+BATCH = "batch"
+LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
+"""Calls of one value that are the same for a sum as for its terms."""
+COUPLING = frozenset({"max", "min", "norm"})
+"""Calls over axes of which a number for the batch is no mean or sum of those of its parts."""
+ALONG = frozenset(
+    {"softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather", "max", "min", "norm"}
+)
+"""Calls that couple the samples where they go along the axis of the batch."""
+DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "softmax": -1, "normalize": -1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A built-in call: its operands' kinds and types, and what is known of its result."""
+
+    name: str
+    kinds: Sequence[Kind]
+    types: Sequence[TensorType]
+    options: Mapping[str, Setting]
+    result: TensorType
+
+    def find_kind(self) -> Kind:
+        """Return the kind of the results."""
+        if Kind.ROWS not in self.kinds:
+            return self._find_reduced()
+        if self._keeps_rows():
+            return Kind.ROWS
+        return Kind.SUM if self.name == "sum" else Kind.MEAN
+
+    def is_coupling(self) -> bool:
+        """Return whether the parts of the result are not those of the result for the whole batch."""
+        batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
+        if Kind.ROWS not in batched:
+            return bool(batched) and not self._is_linear()
+        if any(kind is not Kind.ROWS for kind in batched):
+            return True
+        return self._goes_along_batch() or (self.name in COUPLING and not self._keeps_rows())
+
+    def _find_reduced(self) -> Kind:
+        """Return the kind of what numbers for the batch are made into: linear calls keep terms apart."""
+        batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
+        if not batched:
+            return Kind.WHOLE
+        if not self._is_linear():
+            return Kind.MEAN
+        return combine(self.kinds) if self.name in ("add", "sub") else batched[0]
+
+    def _is_linear(self) -> bool:
+        """Return whether the result for a sum is the sum of the results."""
+        match self.name:
+            case "add" | "sub":
+                return True
+            case "mul":
+                return sum(kind is not Kind.WHOLE for kind in self.kinds) == 1
+            case "div":
+                return all(kind is Kind.WHOLE for kind in self.kinds[1:])
+            case _:
+                return self.name in LINEAR and all(kind is Kind.WHOLE for kind in self.kinds[1:])
+
+    def _keeps_rows(self) -> bool:
+        """Return whether the result has an axis of the batch: known, or as the axes say."""
+        if self.result.shape is not None:
+            return has_batch(self.result.shape)
+        over = self.name in ("mean", "sum", *COUPLING)
+        return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
+
+    def _goes_along_batch(self) -> bool:
+        """Return whether a call goes along the axis of the batch: the leading one."""
+        if self.name not in ALONG or (self.name in COUPLING and not self._keeps_rows()):
+            return False
+        rank = next((len(each.shape) for each in self.types if each.shape is not None), None)
+        axes = _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
+        return any(axis == 0 or (rank is not None and axis + rank + (self.name == "stack") == 0) for axis in axes)
+
+
+def has_batch(shape: Shape) -> bool:
+    """Return whether some size of a shape depends on that of the batch."""
+    return any(isinstance(size, str) and BATCH in re.findall(r"\w+", size) for size in shape)
+
+
+def _axes(option: Setting | Plain) -> tuple[int, ...]:
+    """Return the axes that an option names."""
+    if isinstance(option, tuple):
+        return tuple(axis for axis in option if isinstance(axis, int))
+    return (option,) if isinstance(option, int) else ()
