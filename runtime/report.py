@@ -24,7 +24,7 @@ class UpdateReport:
     """The first parameter whose gradient is not finite: `net.0.weight`; None where all are, or nobody looked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StepReport:
     """What the last step did: its number in its mode (from 1), the mode, and the updates and averages that fired."""
 
@@ -39,5 +39,13 @@ class StepReport:
     """The loss scale that the step left."""
     dataset: str | None = None
     """The data set of its batch, where the step was told one."""
-    updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False, repr=False)
+    updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False)
     """Every update of the spec by name, in the order of the spec; not shown, for it is long."""
+
+    def __repr__(self) -> str:
+        """Return what there is to tell, updates left out, for they are long."""
+        always = {"step": self.step, "mode": self.mode, "fired": self.fired}
+        scales = {"scale_before": self.scale_before, "scale_after": self.scale_after}
+        told = {"held": self.held or None, **scales, "dataset": self.dataset}
+        shown = {**always, **{name: each for name, each in told.items() if each is not None}}
+        return f"StepReport({', '.join(f'{name}={each!r}' for name, each in shown.items())})"

@@ -172,7 +172,6 @@ def test_a_malformed_op_is_reported_where_it_is_malformed(small, find, line, cod
         "a: {«sometimes»: 0.5}",
         "a: {forward: net, inputs: x, «checkpoint»: true}",
         "a: {call: «all_gather», inputs: x}",
-        "a: {update: net, loss: err, «missing»: zero}",
         "a: {ema: net, «decay»: {kind: power}}",
         "a: {ema: net, decay: 0.9, «init»: zeros}",
         "a: {ema: net, decay: 0.9, «start»: {at: 100, before: hold}}",

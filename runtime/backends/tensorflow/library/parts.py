@@ -9,7 +9,8 @@ def parts(x: tf.Tensor, count: int, axis: int = 0) -> tuple[tf.Tensor, ...]:
     """Return near-equal parts along the axis of the batch, the larger ones first; their sizes follow those of x."""
     split = tf.split(x, part_sizes(tf.shape(x)[axis], count), axis, num=count)
     sizes = x.shape.as_list()
-    sizes[axis] = None if sizes[axis] is None else sizes[axis] // count if sizes[axis] % count == 0 else None
+    rows = sizes[axis]
+    sizes[axis] = None if rows is None or rows % count else rows // count
     return tuple(tf.ensure_shape(each, sizes) for each in split)
 
 
