@@ -49,7 +49,8 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     chain = view.chains[name]
     last = max(view.position[gradient] for gradient in chain.gradients)
     late = _find_late_edges(view, name, chain, last)
-    between = set(graph.sequence[last + 1 : view.position[name]]).difference(chain.transforms)
+    passed = (each for other in view.chains.values() for each in other.transforms)  # of other updates, at once too
+    between = set(graph.sequence[last + 1 : view.position[name]]).difference(passed)
     if late:
         behind = graph.nodes[late[-1].before].label
         reasons = "; ".join(dict.fromkeys(edge.why for edge in late))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.lazy import add_lazy_terms
+from tests.properties.overflow import add_overflow
 from tests.properties.scheduled import add_schedules
 from tests.properties.states import add_states
 from tests.properties.terms import add_terms
@@ -28,6 +29,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     accumulate,
     name_datasets,
     change_optimizers,
+    add_overflow,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 
