@@ -1,4 +1,4 @@
-"""Which writes may turn out not to take place, and what that leaves undecided: no clock tells when averages of these fire."""
+"""Which writes may turn out not to take place, and what that leaves undecided: when averages of these are due."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Clocks:
         """Count a step for an op; with a start the first that counts is the 0th."""
         key = (meaning.mode, name)
         self.counts[key] = self.counts.get(key, 0) + 1
-        self.counted.append(name)
+        self.counted += [name] if isinstance(op, EmaOp | CopyOp) else []
         return self.counts[key] - (1 if op.start else 0)
 
     def _find_writers(self, name: str, meaning: Meaning, admitted: set[str]) -> list[str]:

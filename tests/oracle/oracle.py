@@ -55,7 +55,10 @@ class Oracle:
         """Return how often every optimizer was applied, and the loss scale, if there is one."""
         updates = {name: op for name, op in self.spec.ops.items() if isinstance(op, UpdateOp)}
         cells = {cell for name, op in updates.items() for cell in ((name,) if op.optimizer is not None else op.update)}
-        found = {cell: np.array(self.cells.get(cell, Cell()).applied) for cell in cells}
+        found = dict.fromkeys(cells, np.array(0))
+        for cell, one in self.cells.items():
+            owner, _, epoch = cell.partition(" ")
+            found[owner if epoch in ("", "1") else f"{owner}@{epoch}"] = np.array(one.applied)
         return found if self.spec.loss_scale is None else {**found, "loss_scale": np.array(self.scale.now)}
 
     def _read(self, model: str, name: str) -> np.ndarray:

@@ -32,7 +32,7 @@ class Cell:
 
 
 class Optimizers:
-    """All optimizer cells as a step finds them, and as its updates leave them one after another; what is held leaves none."""
+    """All optimizer cells as a step finds them, and as its updates leave them one after another, but for those held."""
 
     def __init__(self, spec: GraphSpec, cells: Mapping[str, Cell], epoch: int = 1) -> None:
         self.spec, self.cells, self.epoch = spec, dict(cells), epoch

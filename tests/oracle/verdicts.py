@@ -35,7 +35,7 @@ class Verdicts:
 
     def are_finite(self) -> bool:
         """Return whether all gradients that were taken for updates in this step are finite."""
-        return all([self.is_finite(name) for name in self.groups.taking])
+        return all(self.is_finite(name) for name in self.groups.taking)
 
     def commits(self, name: str) -> bool:
         """Return whether the gradients that an update takes in this step are used: by its optimizer, or its window."""

@@ -106,8 +106,12 @@ def _find_sources(draft: Draft, name: str) -> list[str]:
         return [name]
     inputs = op["gradients"] if "gradients" in op else op["inputs"]
     sets = [one for one in as_list(inputs) if isinstance(one, str) and one in draft.ops]
-    found = (source for one in sets if {"gradient", "transform", "call"} & draft.ops[one].keys()
-             for source in _find_sources(draft, one))
+    found = (
+        source
+        for one in sets
+        if {"gradient", "transform", "call"} & draft.ops[one].keys()
+        for source in _find_sources(draft, one)
+    )
     return [*dict.fromkeys(found)]
 
 
@@ -128,4 +132,4 @@ def _multiply(draft: Draft, source: str, fuse: str) -> bool:
 
 def _is_loss(draft: Draft, name: str) -> bool:
     op = draft.ops.get(name, {})
-    return "loss" in op and "update" not in op or op.get("call") == "add"
+    return ("loss" in op and "update" not in op) or op.get("call") == "add"

@@ -1,4 +1,4 @@
-"""Planted overflows: inputs that are 1, but in some steps not finite, by which losses of random specs are multiplied."""
+"""Planted overflows: inputs that are 1, in some steps not finite, by which losses of random specs are multiplied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from graphspec.graph import GraphSpec
 
 Kind = Literal["fuse", "late"]
-"""A fuse blows every now and then, in one row; what is late blows only in the third step, the last that is judged."""
+"""A fuse blows every now and then, in one row, or in the steps that it names: `fuse_at_2`; what is late blows only in
+the third step, the last that is judged."""
 SHARE = 0.35
 """In so many steps a fuse blows."""
 LAST = 3
@@ -34,7 +35,9 @@ def plant(batch: Values, seed: int, number: int) -> Values:
 
 def _make(name: str, shape: tuple[int, ...], seed: int, number: int) -> np.ndarray:
     generator = np.random.default_rng([seed, crc32(name.encode()), number])
-    found = np.ones(shape)
-    if number == LAST if name.startswith("late") else generator.random() < SHARE:
+    found, chosen = np.ones(shape), generator.random() < SHARE
+    if name.startswith("fuse_at"):
+        found[0] = np.inf if str(number) in name.split("_") else 1.0
+    elif number == LAST if name.startswith("late") else chosen:
         found[generator.integers(shape[0])] = generator.choice([np.inf, -np.inf, np.nan])
     return found

@@ -46,7 +46,9 @@ def find_reading(instructions: Sequence[Instruction], program: Program) -> Readi
     known = [id(each) for place, each in conditional if place > last]
     early = [(place, each) for place, each in conditional if place < last and isinstance(each, Apply)]
     asked = [id(each) for place, each in early if not _can_hold(each, instructions[place + 1 : last], program)]
-    return Reading(settle=settle, first=known[0] if known else id(settle), known=frozenset(known), asked=frozenset(asked))
+    return Reading(
+        settle=settle, first=known[0] if known else id(settle), known=frozenset(known), asked=frozenset(asked)
+    )
 
 
 def _decides(instruction: Instruction) -> bool:
