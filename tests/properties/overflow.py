@@ -85,8 +85,7 @@ def _plant(draft: Draft, updates: list[str], *, is_scaled: bool) -> None:
     for source, users in sources.items():
         is_safe = all(_is_held(draft, user, is_scaled=is_scaled) for user in users)
         fuse = draft.random.choice(fuses) if is_safe else "late0"
-        is_plain = source in users and "clip" not in draft.ops[source]  # what a clip makes of it is nobody's business
-        if draft.chance(0.65) and (is_safe or is_plain) and _multiply(draft, source, fuse):
+        if draft.chance(0.65) and (is_safe or _is_plain(draft, source)) and _multiply(draft, source, fuse):
             planted.add(fuse)
     shape = {"shape": ["batch", draft.size]}
     inputs = {"x": shape, "y": shape, "label": {"shape": ["batch"], "dtype": "int64"}}
@@ -97,6 +96,15 @@ def _is_held(draft: Draft, update: str, *, is_scaled: bool) -> bool:
     """Return whether an update does nothing where its own gradients are not finite."""
     word = draft.ops[update].get("on_overflow", "group" if is_scaled else "")
     return word in ONCE_HELD
+
+
+def _is_plain(draft: Draft, name: str) -> bool:
+    """Return whether an update makes nothing finite of what is not, as a limit does, or a sign."""
+    op = draft.ops[name]
+    if "update" not in op or "clip" in op or "constraint" in op:
+        return False
+    models = [draft.models[model] for model in as_list(op["update"])]
+    return not any("lion" in repr(one) or "constraint" in one for one in [op, *models])
 
 
 def _find_sources(draft: Draft, name: str) -> list[str]:

@@ -41,3 +41,15 @@ def _make(name: str, shape: tuple[int, ...], seed: int, number: int) -> np.ndarr
     elif number == LAST if name.startswith("late") else chosen:
         found[generator.integers(shape[0])] = generator.choice([np.inf, -np.inf, np.nan])
     return found
+
+
+def find_reached(spec: GraphSpec, batch: Values) -> frozenset[str]:
+    """Return the values, and the updates, of a step that inputs which are not finite reach, weights aside."""
+    reached = {name for name, value in batch.items() if not np.isfinite(value).all()}
+    before = -1
+    while before < len(reached):
+        before = len(reached)
+        for name, op in spec.ops.items():
+            if any(operand.name in reached for operand in op.operands()):
+                reached |= {name, *op.defines(name)}
+    return frozenset(reached)
