@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 from compiler.graph import sort
 from compiler.program import Gate
 
+BY_COUNT: Mapping[str, bool] = {}
 LONGEST_PERIOD = 100_000
 """Steps after which a pattern of gates must repeat; beyond, a spec has clocks that nobody meant."""
 
@@ -21,20 +23,26 @@ def sort_gates(gates: Iterable[Gate]) -> tuple[Gate, ...]:
 
 
 def fire(
-    gates: Sequence[Gate], step: int, counts: Mapping[str, int], always: frozenset[str], dataset: str = ""
+    gates: Sequence[Gate],
+    step: int,
+    counts: Mapping[str, int],
+    always: frozenset[str],
+    dataset: str = "",
+    due: Mapping[str, bool] = BY_COUNT,
 ) -> frozenset[str]:
     """Return the gated ops that fire in a step (1-based) on a batch of a data set.
 
     ``counts`` holds, for gates on the clock ``writes``, how many steps counted before this one; ``always`` are the ops
-    that fire in every step.
+    that fire in every step. ``due`` says of some gates whether they are due where the step counts for them.
     """
     fired: set[str] = set()
     for gate in gates:
         if gate.clock == "steps":
-            due = _is_due(gate, step) and _is_within(gate, step, dataset)
+            opens = _is_due(gate, step) and _is_within(gate, step, dataset)
         else:
-            due = counts_now(gate, step, always.union(fired), dataset) and _is_multiple(gate, counts.get(gate.op, 0))
-        if due:
+            by_count = _is_multiple(gate, counts.get(gate.op, 0))
+            opens = counts_now(gate, step, always.union(fired), dataset) and due.get(gate.op, by_count)
+        if opens:
             fired.add(gate.op)
     return frozenset(fired)
 
@@ -44,38 +52,58 @@ def counts_now(gate: Gate, step: int, fired: frozenset[str], dataset: str = "") 
     return _is_within(gate, step, dataset) and all(fired.intersection(group) for group in gate.follows)
 
 
-def enumerate_patterns(gates: Sequence[Gate], always: frozenset[str]) -> tuple[frozenset[str], ...]:
+def enumerate_patterns(
+    gates: Sequence[Gate], always: frozenset[str], undecided: frozenset[str] = frozenset()
+) -> tuple[frozenset[str], ...]:
     """Return every set of gated ops that fires in some step, in the order of first appearance.
 
     Between two starts or ends the pattern is periodic, so each such stretch is walked once and whole periods of it are
-    skipped. Raises ValueError with the period where it is longer than LONGEST_PERIOD.
+    skipped. Of gates that are ``undecided`` no clock tells when they are due: wherever a step counts for one it may be
+    due or not. Raises ValueError with the period where it is longer than LONGEST_PERIOD.
     """
-    period = find_period(gates)
+    decided, choices = _split(gates, undecided)
+    period = find_period(decided)
     if period > LONGEST_PERIOD:
         raise ValueError(f"the clocks of {', '.join(gate.op for gate in gates)} only repeat after {period} steps")
     seen: dict[frozenset[str], None] = {}
-    counts = {gate.op: 0 for gate in gates if gate.clock == "writes"}
+    counts = {gate.op: 0 for gate in decided if gate.clock == "writes"}
     for step in _walk(gates, period):
+        seen.update(dict.fromkeys(fire(gates, step, counts, always, due=due) for due in choices))
         fired = fire(gates, step, counts, always)
-        seen.setdefault(fired)
-        for gate in gates:
+        for gate in decided:
             if gate.clock == "writes" and counts_now(gate, step, fired | always):
                 counts[gate.op] = (counts[gate.op] + 1) % gate.every
     return tuple(seen)
 
 
+def _split(gates: Sequence[Gate], undecided: Container[str]) -> tuple[list[Gate], tuple[Mapping[str, bool], ...]]:
+    """Return the gates whose clocks tell when they are due, and every way in which the others can be.
+
+    Those that count the same steps are due together.
+    """
+    alike: dict[Gate, list[str]] = {}
+    for gate in gates:
+        if gate.op in undecided:
+            alike.setdefault(replace(gate, op=""), []).append(gate.op)
+    ways = (zip(alike.values(), chosen, strict=True) for chosen in product((True, False), repeat=len(alike)))
+    choices = tuple({op: is_due for ops, is_due in way for op in ops} for way in ways)
+    return [gate for gate in gates if gate.op not in undecided], choices
+
+
 def enumerate_datasets(
-    gates: Sequence[Gate], always: Mapping[str, frozenset[str]]
+    gates: Sequence[Gate], always: Mapping[str, frozenset[str]], undecided: frozenset[str] = frozenset()
 ) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return every set of gated ops that fires in some step on a batch of some data set, whatever their order.
 
-    ``always``: by data set, the ops that fire in every step on a batch of it. Raises ValueError as
-    :func:`enumerate_patterns` does.
+    ``always``: by data set, the ops that fire in every step on a batch of it. Otherwise as
+    :func:`enumerate_patterns`.
     """
-    period = find_period(gates)
+    decided, choices = _split(gates, undecided)
+    period = find_period(decided)
     if period > LONGEST_PERIOD:
         raise ValueError(f"the clocks of {', '.join(gate.op for gate in gates)} only repeat after {period} steps")
-    counted = [gate for gate in gates if gate.clock == "writes"]
+    counted = [gate for gate in decided if gate.clock == "writes"]
+    turns = [(dataset, free, due) for dataset, free in always.items() for due in choices]
     rhythm = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
     seen: dict[tuple[str, frozenset[str]], None] = {}
     states = {tuple(0 for _ in counted)}
@@ -89,7 +117,7 @@ def enumerate_datasets(
             if key in met and end is not None:
                 step = end - (end - step) % (step - met[key])  # whole rounds bring nothing new
             met[key] = step
-            states = {after for before in states for after in _branch(gates, counted, step, before, always, seen)}
+            states = {after for before in states for after in _branch(gates, counted, step, before, turns, seen)}
             step += 1
     return tuple(seen)
 
@@ -99,13 +127,16 @@ def _branch(
     counted: Sequence[Gate],
     step: int,
     before: tuple[int, ...],
-    always: Mapping[str, frozenset[str]],
+    turns: Iterable[tuple[str, frozenset[str], Mapping[str, bool]]],
     seen: dict[tuple[str, frozenset[str]], None],
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the counts after a step, one for each data set that its batch may be of; what fires in it is noted."""
+    """Yield the counts after a step, one for each of its turns; what fires in it is noted.
+
+    A turn: the data set that the batch may be of, the ops that fire on all of it, which undecided gates are due.
+    """
     counts = {gate.op: count for gate, count in zip(counted, before, strict=True)}
-    for dataset, free in always.items():
-        fired = fire(gates, step, counts, free, dataset)
+    for dataset, free, due in turns:
+        fired = fire(gates, step, counts, free, dataset, due)
         seen.setdefault((dataset, fired))
         now = fired | free
         yield tuple((counts[gate.op] + counts_now(gate, step, now, dataset)) % gate.every for gate in counted)

@@ -276,8 +276,9 @@ class _Compilation:
         """
         try:
             if turns.are_told:
-                return enumerate_datasets(turns.gates, turns.always)
-            return tuple((UNNAMED, fired) for fired in enumerate_patterns(turns.gates, turns.always[UNNAMED]))
+                return enumerate_datasets(turns.gates, turns.always, turns.undecided)
+            patterns = enumerate_patterns(turns.gates, turns.always[UNNAMED], turns.undecided)
+            return tuple((UNNAMED, fired) for fired in patterns)
         except ValueError as error:
             span = span_of(self.context.spec, turns.gates[0].op, "every")
             help = "choose intervals with a small common multiple"

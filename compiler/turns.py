@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from compiler.activity import Outputs, find_live_gates, find_outputs
 from compiler.checks.context import Scene
 from compiler.clocks import sort_gates
+from compiler.holdable import find_holdable, find_undecided
 from compiler.ir import Node
 from compiler.program import Function, Gate, Mode, Program
 from graphspec.datasets import find_datasets, find_places, find_possible
@@ -23,6 +24,8 @@ class Turns:
     """By data set; there is one without a name where the spec names none."""
     always: Mapping[str, frozenset[str]]
     """By data set: the ops without a gate."""
+    undecided: frozenset[str]
+    """Gates of which no clock tells when they are due, as they count writes that may be held."""
     places: Mapping[str, frozenset[str]]
     """By op: the data sets that it runs on."""
     are_told: bool
@@ -49,6 +52,7 @@ class Turns:
             gates=gates,
             outputs=outputs,
             always={each: found - gated for each, found in admitted.items()},
+            undecided=find_undecided(gates, find_holdable(nodes)),
             places=places,
             are_told=bool(datasets),
         )

@@ -32,7 +32,7 @@ class Windows:
         self.found: dict[str, str] = {}
         """The set that stands for each of the step's."""
         self.overflow: Overflow = find_overflow(op, context.spec)
-        self.guard: Guard = guard_of(op, name in context.judged, self.overflow)
+        self.guard: Guard = guard_of(name, op, context, self.overflow)
         self.filled: list[str] = []
         """The verdicts whether its windows have something to give, where their sets are judged."""
 
@@ -100,7 +100,7 @@ class Windows:
             place=place,
             gate=window_of(self.name),
         )
-        return node if self.guard == "none" else bind(node, verdict_of(self.name), self.overflow)
+        return bind(node, verdict_of(self.name), self.overflow) if self.name in self.context.judged else node
 
     def _collect(self, window: str, models: tuple[str, ...], gaps: bool) -> Node:
         cell, place, output = window_of(window), self.context.place(self.name), f"{window}.collected"

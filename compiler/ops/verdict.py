@@ -77,11 +77,16 @@ def _find_sources(sets: tuple[str, ...], context: Lowering) -> Iterator[str]:
             yield value
 
 
-def guard_of(op: UpdateOp, judged: bool, overflow: Overflow) -> Guard:
-    """Return what gradients that are not committed cost the window of an update."""
-    if not judged or overflow == "apply" or op.accumulate is None:
+def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> Guard:
+    """Return what gradients that are not committed cost the window of an update.
+
+    One that takes them whatever they are does without those of steps in which the update that it goes by is held.
+    """
+    if op.accumulate is None:
         return "none"
-    return op.accumulate.on_nonfinite
+    if name in context.judged and overflow != "apply":
+        return op.accumulate.on_nonfinite
+    return "drop" if op.every in context.judged else "none"
 
 
 def find_verdicts(nodes: Iterable[Node]) -> tuple[str, ...]:

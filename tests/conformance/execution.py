@@ -28,6 +28,12 @@ class TensorFlowExecution:
         held = {name: one.numpy().copy() for name, one in self.names.get("STATE", {}).items()}
         return {**self._models(), "state": held} if held else self._models()
 
+    def counters(self) -> Mapping[str, np.ndarray]:
+        """Return how often every optimizer was applied, and the loss scale, if there is one."""
+        found = {name: one.applied.numpy() for name, one in self.names.get("OPTIMIZERS", {}).items()}
+        scale = self.names.get("loss_scale")
+        return found if scale is None else {**found, "loss_scale": scale.scale.numpy()}
+
     def _models(self) -> Mapping[str, Mapping[str, np.ndarray]]:
         """Return copies of all parameters and buffers."""
         return {

@@ -30,12 +30,16 @@ class Clocks:
         """Averages that have fired."""
         self.gathering: set[str] = set()
         """Updates that accumulate and take part in this step."""
+        self.admitted: set[str] = set()
+        """The ops that may fire in this step."""
+        self.counted: list[str] = []
+        """Averages and copies whose source some op may write in this step."""
 
     def admit(self, meaning: Meaning) -> set[str]:
         """Count a step of a mode, and return the ops that may fire in it."""
         self.steps[meaning.mode] = step = self.steps.get(meaning.mode, 0) + 1
-        admitted: set[str] = set()
-        self.gathering = set()
+        self.admitted = admitted = set[str]()
+        self.gathering, self.counted = set(), []
         for name in meaning.gated():
             if self._is_inside(meaning.ops[name], step) and self._is_due(name, meaning, step, admitted):
                 admitted |= {name} if self._is_full(name, meaning) else set()
@@ -60,9 +64,7 @@ class Clocks:
             return self._count(name, meaning, op) % every == 0
         if not isinstance(op, EmaOp | CopyOp):
             return (step - (self._first(op) or every)) % every == 0
-        source = op.ema if isinstance(op, EmaOp) else op.copy_
-        writers = (n for n in meaning.past[name] & admitted if isinstance(meaning.ops[n], WRITERS))
-        if not any(meaning.writes(other).intersection(meaning.storages.cells(source)) for other in writers):
+        if not self._find_writers(name, meaning, admitted):
             return False
         return self._count(name, meaning, op) % every == 0
 
@@ -70,11 +72,23 @@ class Clocks:
         """Count a step for an op; with a start the first that counts is the 0th."""
         key = (meaning.mode, name)
         self.counts[key] = self.counts.get(key, 0) + 1
+        self.counted += [name] if isinstance(op, EmaOp | CopyOp) else []
         return self.counts[key] - (1 if op.start else 0)
 
-    def note(self, meaning: Meaning, firing: list[str]) -> None:
-        """Remember which averages there are."""
-        self.averaged |= {name for name in firing if isinstance(meaning.ops[name], EmaOp)}
+    def _find_writers(self, name: str, meaning: Meaning, admitted: set[str]) -> list[str]:
+        """Return the ops that write the source of an average or copy before it."""
+        op = meaning.ops[name]
+        cells = meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)
+        writers = (n for n in meaning.past[name] & admitted if isinstance(meaning.ops[n], WRITERS))
+        return [other for other in writers if meaning.writes(other).intersection(cells)]
+
+    def note(self, meaning: Meaning, firing: list[str], held: set[str]) -> None:
+        """Remember which averages there are, and forget the writes that did not take place."""
+        self.averaged |= {name for name in firing if isinstance(meaning.ops[name], EmaOp) and name not in held}
+        for name in self.counted:
+            writers = self._find_writers(name, meaning, self.admitted)
+            if held.issuperset(writers):
+                self.counts[meaning.mode, name] -= 1
 
     def _first(self, op: Op) -> int:
         """Return the first step that ``start`` admits; 0 where it is not written."""

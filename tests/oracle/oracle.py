@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from graphspec.graph import GraphSpec
-from graphspec.ops import EmaOp, MetricOp
+from graphspec.ops import EmaOp, MetricOp, UpdateOp
 from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.draws import Draws
 from tests.oracle.initial import Shapes, initial_state
 from tests.oracle.meaning import Meaning
+from tests.oracle.scaling import LossScale
 from tests.oracle.settling import settle
 from tests.oracle.slots import Cell, Optimizers
 from tests.oracle.states import begin
@@ -36,6 +37,7 @@ class Oracle:
         self.clocks, self.draws = Clocks(pace or Pace()), Draws(self.seed)
         self.cells: Mapping[str, Cell] = {}
         self.gathered: Held = {}
+        self.scale = LossScale(spec)
         self.meanings: dict[tuple[str, str], Meaning] = {}
         self.running: dict[tuple[str, str], tuple[float, int, int]] = {}
         self.last: StepValues | None = None
@@ -47,6 +49,17 @@ class Oracle:
         """Return the parameters and buffers of every model, by the names that it calls them, and the states."""
         found = {model: {name: self._read(model, name) for name in known} for model, known in self.shapes.items()}
         return {**found, "state": self.states} if self.states else found
+
+    @property
+    def counters(self) -> State:
+        """Return how often every optimizer was applied, and the loss scale, if there is one."""
+        updates = {name: op for name, op in self.spec.ops.items() if isinstance(op, UpdateOp)}
+        cells = {cell for name, op in updates.items() for cell in ((name,) if op.optimizer is not None else op.update)}
+        found = dict.fromkeys(cells, np.array(0))
+        for cell, one in self.cells.items():
+            owner, _, epoch = cell.partition(" ")
+            found[owner if epoch in ("", "1") else f"{owner}@{epoch}"] = np.array(one.applied)
+        return found if self.spec.loss_scale is None else {**found, "loss_scale": np.array(self.scale.now)}
 
     def _read(self, model: str, name: str) -> np.ndarray:
         holder, key = self.storages.place(model, name)
@@ -64,6 +77,7 @@ class Oracle:
         step = self.last = StepValues(
             settle(meaning, self._count_finished(mode), self.clocks.pace),
             firing,
+            gathering=self.clocks.gathering,
             batch=batch,
             start=self.held,
             optimizers=Optimizers(self.spec, self.cells, self._count_finished(mode) // self.clocks.pace.epoch + 1),
@@ -83,7 +97,9 @@ class Oracle:
         self.gathered = step.windows.final(step, self.clocks.gathering, firing)
         self.cells = step.optimizers.final(step)
         self.is_vague |= step.optimizers.is_vague
-        self.clocks.note(meaning, firing)
+        if step.verdicts.groups.taking:
+            self.scale.follow(finite=step.verdicts.are_finite())
+        self.clocks.note(meaning, firing, step.verdicts.find_held())
         return outputs
 
     def _count_finished(self, mode: str) -> int:

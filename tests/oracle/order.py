@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, permutations
 
 from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Versions, close
 from tests.oracle.paths import Paths
 
@@ -25,10 +26,13 @@ class Order:
         self.updates = [name for name in versions.firing if isinstance(self.ops[name], UpdateOp)]
         self.taking = [*self.updates, *(name for name in versions.gathering if name not in self.updates)]
         derived = [f"{name}.gradient" for name in self.taking if self.ops[name].loss is not None]
-        self.nodes = [*versions.firing, *derived]
+        gathers = [f"{name}.gather" for name in versions.gathering]
+        self.nodes = [*versions.firing, *derived, *gathers]
         taken = [name for name in versions.firing if isinstance(self.ops[name], GradientOp)]
         self.gradients = [*derived, *taken]
-        self.hard = self._happens_before() | self._reads() | self._writes() | self._kept_parameters()
+        self.groups = Groups(self.meaning, versions.firing, versions.gathering)
+        self.hard = self._happens_before() | self._reads() | self._writes() | self._kept_parameters() | self._judged()
+        self.hard |= self._gathered()
         self.soft = self._kept_buffers()
 
     def constraints(self, cloned: frozenset[str] = frozenset()) -> Pairs:
@@ -120,6 +124,30 @@ class Order:
                 found.setdefault(name, set()).update((gradient, writer) for writer in later)
         return found
 
+    def _judged(self) -> Pairs:
+        """Return verdict: every gradient of a commit group before the write of each member."""
+        return {
+            (gradient, name)
+            for name in self.updates
+            for other in self.groups.judges(name)
+            for gradient in self._find_gradients(other)
+        }
+
+    def _gathered(self) -> Pairs:
+        """Return what windows ask for: gradients before they are gathered, and that before whatever comes after."""
+        pairs: Pairs = set()
+        for name in self.versions.gathering:
+            judges = [name, *self.groups.judges(name)]
+            pairs |= {(gradient, f"{name}.gather") for other in judges for gradient in self._find_gradients(other)}
+            pairs |= {(f"{name}.gather", other) for other in (name, *self._find_behind(name)) if other in self.nodes}
+        return pairs
+
+    def _find_gradients(self, name: str) -> list[str]:
+        """Return the gradients that an update is made from."""
+        if self.ops[name].loss is not None:
+            return [f"{name}.gradient"]
+        return [self.meaning.owner[value] for value in self.meaning.gathered(name)]
+
     # ------------------------------------------------------------ questions about sequences
 
     def find_late(self, sequence: Sequence[str], pairs: Pairs) -> set[str]:
@@ -128,7 +156,8 @@ class Order:
         return {
             after
             for before, after in pairs
-            if after in self.updates and position[before] > position[f"{after}.gradient"]
+            if after in self.updates and before != f"{after}.gather"
+            if position[before] > position[f"{after}.gradient"]
         }
 
     def find_fewest(self, pairs: Pairs) -> int:
@@ -152,5 +181,5 @@ def _count(past: Mapping[str, frozenset[str]], order: Sequence[str]) -> int:
     for index, update in enumerate(order):
         own = f"{update}.gradient"
         unready = {own, *(f"{other}.gradient" for other in order[index + 1 :])}
-        waiting += any(name in unready or past[name] & unready for name in past[update] - {own})
+        waiting += any(name in unready or past[name] & unready for name in past[update] - {own, f"{update}.gather"})
     return waiting

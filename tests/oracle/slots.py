@@ -32,7 +32,7 @@ class Cell:
 
 
 class Optimizers:
-    """All optimizer cells as a step finds them, and as its updates leave them one after another."""
+    """All optimizer cells as a step finds them, and as its updates leave them one after another, but for those held."""
 
     def __init__(self, spec: GraphSpec, cells: Mapping[str, Cell], epoch: int = 1) -> None:
         self.spec, self.cells, self.epoch = spec, dict(cells), epoch
@@ -65,7 +65,7 @@ class Optimizers:
     def _before(self, step: StepValues, name: str, cell: str, models: tuple[str, ...]) -> Cell:
         """Return a cell as an update finds it: as the update before it, in the order of writes, left it."""
         writers = step.versions.writers(f"{self._holders(step, name, models)[0]}.params")
-        earlier = writers[: writers.index(name)]
+        earlier = [other for other in writers[: writers.index(name)] if not step.verdicts.is_held(other)]
         if not earlier:
             return self.cells.get(cell, Cell())
         step.apply(earlier[-1])

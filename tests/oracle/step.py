@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from tests.oracle.schedules import read
 from tests.oracle.slots import Optimizers
 from tests.oracle.terms import add_penalties, constrain, is_frozen
 from tests.oracle.transforms import clip, complete, transform
+from tests.oracle.verdicts import Verdicts
 from tests.oracle.windows import Windows
 from tests.oracle.world import SecondOrderError, Target, World
 
@@ -44,6 +45,7 @@ class StepValues:
         meaning: Meaning,
         firing: list[str],
         *,
+        gathering: Iterable[str] = (),
         batch: State,
         start: Mapping[str, State],
         optimizers: Optimizers,
@@ -58,6 +60,7 @@ class StepValues:
         self.batch, self.start, self.optimizers = batch, start, optimizers
         self.draws, self.number, self.standins = draws, number, standins
         self.states, self.windows = states, windows
+        self.verdicts = Verdicts(self, firing, gathering)
         self.base = World(self, Reals(), {})
         self.left: dict[str, State] = {}
         self.made: dict[tuple[str, int], State] = {}
@@ -91,6 +94,8 @@ class StepValues:
         name, _, part = writer.partition("#")
         op = self.meaning.ops[name]
         match op:
+            case UpdateOp() | EmaOp() | CopyOp() if self.verdicts.is_held(writer):
+                return self._cell(cell, model, before)
             case ForwardOp():
                 self.base.at(int(part or 0)).value(op.defines(name)[0])
                 return self.left[writer]
@@ -122,6 +127,8 @@ class StepValues:
         if version == 0:
             return self.states[name]
         writer = self.versions.writers(f"{name}.state")[version - 1]
+        if self.verdicts.is_held(writer):
+            return self.state(name, version - 1)
         value = self.base.operand(self.meaning.ops[writer].value, writer)[0]
         return np.broadcast_to(value, self.states[name].shape) if value.ndim == 0 else value
 

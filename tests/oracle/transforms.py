@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphspec.ops import ClipSpec, TransformOp
-from tests.oracle.optimizers import clip_norm, clip_value
+from tests.oracle.optimizers import DegenerateError, clip_norm, clip_value
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
 
 Gradients = Mapping[tuple[str, str], np.ndarray]
 Shapes = Mapping[tuple[str, str], tuple[int, ...]]
+VANISHING = 1e-14
 
 
 def transform(step: StepValues, name: str, op: TransformOp) -> Gradients:
@@ -127,6 +128,8 @@ def normalize(gradients: Gradients, per: str = "global") -> Gradients:
     if per == "parameter":
         return {key: normalize({key: g})[key] for key, g in gradients.items()}
     length = math.sqrt(product(gradients, gradients))
+    if length < VANISHING:
+        raise DegenerateError("normalize divides what is zero but for rounding by its own size")
     return {key: g / max(length, 1e-12) for key, g in gradients.items()}
 
 
@@ -140,7 +143,9 @@ def product(a: Gradients, b: Gradients) -> float:
 
 def project(a: Gradients, b: Gradients) -> Gradients:
     """Return one set without its part against another."""
-    share = min(0.0, product(a, b)) / (product(b, b) or 1.0)
+    if product(b, b) < VANISHING**2:
+        raise DegenerateError("a projection divides by what is zero but for rounding")
+    share = min(0.0, product(a, b)) / product(b, b)
     return {key: a[key] - share * b[key] for key in a}
 
 

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from tests.oracle.world import Target
 
 Gradients = Mapping["Target", np.ndarray]
-Held = Mapping[tuple[str, str], tuple[Gradients, float]]
-"""By update and gradient set: the sum of all steps so far, each with its weight, and the sum of the weights."""
+Window = tuple[Gradients, float, bool]
+"""The sum of all steps so far, each with its weight; the sum of the weights; whether some step is missing."""
+Held = Mapping[tuple[str, str], Window]
+"""By update and gradient set."""
+EMPTY: Window = ({}, 0.0, False)
+SCALING = ("mul", "div", "neg")
+"""Functions that multiply by constants where they are given one value; of a product of two the batch is the count."""
 OWN = ""
 """The set that an update takes of its own loss."""
 
@@ -52,16 +57,23 @@ class Windows:
         elif isinstance(op, GradientOp):
             yield value
 
-    def _add(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> tuple[Gradients, float]:
-        """Return a window with this step."""
+    def is_filled(self, step: StepValues, name: str, op: UpdateOp) -> bool:
+        """Return whether a window that ends has something to give: some step, or, if it is asked for, every step."""
+        _, weights, is_spoiled = self._add(step, name, op, self.leaves(op)[0])
+        return not is_spoiled if op.accumulate.on_nonfinite == "window" else weights > 0
+
+    def _add(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> Window:
+        """Return a window with this step; where its gradients are dropped, without them and their rows."""
+        sums, weights, is_spoiled = self.held.get((name, leaf), EMPTY)
+        if not step.verdicts.commits(name):
+            return sums, weights, True
         now = step.own_gradients(op) if leaf == OWN else step.gradients(leaf)
         weight = next(iter(step.batch.values())).shape[0] if self._reduce(op) == "mean" else 1
-        sums, weights = self.held.get((name, leaf), ({}, 0.0))
         added = {key: sums.get(key, 0.0) + weight * g for key, g in now.items()}
-        return {**sums, **added}, weights + weight
+        return {**sums, **added}, weights + weight, is_spoiled
 
     def _combine(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> Gradients:
-        sums, weights = self._add(step, name, op, leaf)
+        sums, weights, _ = self._add(step, name, op, leaf)
         return sums if self._reduce(op) == "sum" else {key: total / weights for key, total in sums.items()}
 
     def _reduce(self, op: UpdateOp) -> str:
@@ -75,8 +87,10 @@ class Windows:
     def _is_sum(self, value: str) -> bool:
         """Return whether some term of a loss is a sum over the batch."""
         op = self.spec.ops.get(self.owner.get(value, ""))
-        if isinstance(op, CallOp) and op.call.name("torch") in ("add", "sub", "mul", "div", "neg"):
-            return any(self._is_sum(name) for _, name in op.inputs.references())
+        if isinstance(op, CallOp):
+            names = [name for _, name in op.inputs.references()]
+            apart = op.call.name("torch") in ("add", "sub") or (op.call.name("torch") in SCALING and len(names) == 1)
+            return apart and any(map(self._is_sum, names))
         return isinstance(op, LossOp) and op.reduction == "sum"
 
     def final(self, step: StepValues, gathering: set[str], firing: list[str]) -> Held:

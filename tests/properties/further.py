@@ -12,6 +12,7 @@ from tests.properties.absent import add_gaps
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.micro_batches import split_batch
+from tests.properties.overflow import add_overflow
 from tests.properties.precise import add_precision
 from tests.properties.scheduled import add_schedules
 from tests.properties.shared import share_models
@@ -36,6 +37,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     share_models,
     add_precision,
     split_batch,
+    add_overflow,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 

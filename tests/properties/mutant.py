@@ -17,7 +17,7 @@ class Mutant:
     name: str
     says: str
     place: str
-    """``module:name`` in the compiler, where the name is looked up when it is used."""
+    """``module:name`` in the compiler, or in ``runtime.``, where the name is looked up when it is used."""
     change: Change
     killer: str = ""
     """The property that fails; nothing for a mutant that changes no step."""
@@ -29,7 +29,7 @@ class Mutant:
         """Let the compiler be wrong for a while."""
         module, _, path = self.place.partition(":")
         *owners, name = path.split(".")
-        owner = import_module(f"compiler.{module}")
+        owner = import_module(module if module.startswith("runtime.") else f"compiler.{module}")
         for one in owners:
             owner = getattr(owner, one)
         original = getattr(owner, name)

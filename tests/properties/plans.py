@@ -24,17 +24,21 @@ def find_updates(function: Mapping) -> set[str]:
 
 
 def find_sequence(function: Mapping) -> list[str]:
-    """Return the nodes of a plan's function in order: an update is its gradient, then its write."""
-    nodes, updates = [], find_updates(function)
+    """Return the nodes of a plan's function in order: an update is its gradient, its gather, its write."""
+    nodes: list[str] = []
+    updates = find_updates(function)
     for one in function["instructions"]:
         match one["kind"]:
             case "gradient" if one["op"] in updates:
                 nodes.append(f"{one['op']}.gradient")
-            case "gather" | "collect":
-                pass  # a part of the gradient, or of the write
+            case "gather":
+                name = f"{one['op']}.gather"
+                nodes = [*(other for other in nodes if other != name), name]  # the last of several
+            case "collect":
+                pass  # a part of the write
             case "transform" if one["op"] in function["active"]:
                 pass  # a clip, or the joining of sets: a part of the write
-            case "release" | "return" | "emit":
+            case "release" | "return" | "emit" | "judge" | "settle":
                 pass
             case _:
                 nodes.append(one["op"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
+from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.specs import base_spec
 
 LINEAR = [{"linear": 3}, "tanh", {"linear": 3}]
@@ -153,6 +154,7 @@ SPECIAL: Mapping[str, dict] = {
     "windows": windows(),
     "state": state(),
     "weighed": weighed(),
+    **OVERFLOWING,
 }
 
 

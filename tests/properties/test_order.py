@@ -84,6 +84,7 @@ def find_idle(plan: Plan, function: Mapping, order: Order, pairs: set[tuple[str,
     sequence = find_sequence(function)
     position = {name: index for index, name in enumerate(sequence)}
     quick = {one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE}
+    quick |= {name for name in sequence if name.endswith(".gather")}
     for write in (one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE[:-1]):
         last = max((position[before] for before, after in pairs if after == write), default=-1)
         between = set(sequence[last + 1 : position[write]]) - quick

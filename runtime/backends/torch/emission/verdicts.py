@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from compiler.instructions import Apply, Assign, Blend, Collect, Instruction, Judge, Settle, Store
+from compiler.instructions import Apply, Assign, Blend, Collect, Instruction, Judge, Settle, Store, Transform
+from compiler.operands import Scheduled
 from compiler.program import Program
 from runtime.emission import syntax
 from runtime.emission.scope import Lowered, Scope, hold, line_of
@@ -43,9 +44,11 @@ def find_reading(instructions: Sequence[Instruction], program: Program) -> Readi
     last = max((place for place, each in enumerate(instructions) if _decides(each)), default=-1)
     conditional = [(place, each) for place, each in enumerate(instructions) if _is_conditional(each)]
     known = [id(each) for place, each in conditional if place > last]
-    early = [each for place, each in conditional if place < last]
-    asked = frozenset(id(each) for each in early if isinstance(each, Apply) and not _can_hold(each, early, program))
-    return Reading(settle=settle, first=known[0] if known else id(settle), known=frozenset(known), asked=asked)
+    early = [(place, each) for place, each in conditional if place < last and isinstance(each, Apply)]
+    asked = [id(each) for place, each in early if not _can_hold(each, instructions[place + 1 : last], program)]
+    return Reading(
+        settle=settle, first=known[0] if known else id(settle), known=frozenset(known), asked=frozenset(asked)
+    )
 
 
 def _decides(instruction: Instruction) -> bool:
@@ -58,12 +61,27 @@ def _is_conditional(instruction: Instruction) -> bool:
     return isinstance(instruction, Conditional) and bool(instruction.commits)
 
 
-def _can_hold(apply: Apply, early: Sequence[Instruction], program: Program) -> bool:
-    """Return whether what an update changes can be put back: the library's own rules, each applied once."""
-    used = [part.optimizer for each in early if isinstance(each, Apply) for part in each.parts]
+def _can_hold(apply: Apply, later: Sequence[Instruction], program: Program) -> bool:
+    """Return whether what an update changes can be put back before anything ``later`` reads how often it was applied.
+
+    So it is with the library's own rules, each applied for the last time.
+    """
+    counted = frozenset(name for each in later for name in _find_counted(each))
     declared = {each.name: each for each in program.optimizers}
     mine = [part.optimizer for part in apply.parts]
-    return all(used.count(name) == 1 and declared[name].rule in HOLDABLE for name in mine)
+    return all(name not in counted and declared[name].rule in HOLDABLE for name in mine)
+
+
+def _find_counted(instruction: Instruction) -> Iterator[str]:
+    """Yield the optimizers of which an instruction reads how often they were applied."""
+    match instruction:
+        case Apply(parts=parts):
+            yield from (part.optimizer for part in parts)
+        case Transform(options=options):
+            scheduled = (each for each in options.values() if isinstance(each, Scheduled))
+            yield from (each.optimizer for each in scheduled if each.optimizer is not None)
+        case _:
+            pass
 
 
 HOLDABLE = frozenset({"sgd", "adam", "adamw", "adagrad", "lion"})

@@ -1,0 +1,178 @@
+"""Mutants of what gradients that are not finite stop: verdicts, groups, what follows them, windows, the loss scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from compiler.instructions import Commit, Settle
+from compiler.ir import Hazard, Node, StepGraph
+from compiler.passes.commits import both
+from tests.properties import mutations as to
+from tests.properties.mutant import Mutant
+
+Find = Callable[[StepGraph], Iterable[tuple[Node, ...]]]
+
+
+def stand_alone(found: Iterable[tuple[Node, ...]], *arguments: object) -> Iterator[tuple[Node, ...]]:
+    """Put every update into a group of its own."""
+    yield from ((node,) for group in found for node in group)
+
+
+def stand_together(found: Iterable[tuple[Node, ...]], *arguments: object) -> Iterator[tuple[Node, ...]]:
+    """Put all updates into one group."""
+    yield tuple(node for group in found for node in group)
+
+
+def hear_no_all(graph: StepGraph) -> tuple[StepGraph]:
+    """Take `all` for `group`."""
+    nodes = graph.nodes.items()
+    heard = {name: replace(node, overflow="group") if node.overflow == "all" else node for name, node in nodes}
+    return (replace(graph, nodes=heard),)
+
+
+def hold_where_one_is(conditions: list[Commit]) -> Commit:
+    """Hold what follows several writes where one of them is held."""
+    found: Commit = ()
+    for condition in conditions:
+        found = both(found, condition)
+    return found
+
+
+def forget_pace(found: tuple[Node, ...], *arguments: object) -> tuple[Node, ...]:
+    """Let nothing go by the steps of an update that is held."""
+    return tuple(replace(node, paced="") for node in found)
+
+
+def leave_scale(found: Iterator[Settle], *arguments: object) -> Iterator[Settle]:
+    """Leave the loss scale as it is."""
+    yield from (replace(each, scaled=False) for each in found)
+
+
+def settle_twice(found: Iterator[Settle], *arguments: object) -> Iterator[Settle]:
+    """Let the loss scale follow every step twice."""
+    yield from (each for each in found for _ in range(2))
+
+
+MUTANTS_OF_VERDICTS = (
+    Mutant(
+        name="no-verdict-edges",
+        says="A write need not wait for the verdicts of others.",
+        place="pipeline:find_hazards",
+        change=to.drop(Hazard.VERDICT),
+        killer="numbers",
+        case="skipped-together",
+    ),
+    Mutant(
+        name="groups-of-one",
+        says="Every update is skipped alone.",
+        place="passes.commits:find_groups",
+        change=to.change(stand_alone),
+        killer="numbers",
+        case="skipped-together",
+    ),
+    Mutant(
+        name="one-group",
+        says="All updates of a step are one group, even where one sees what another wrote.",
+        place="passes.commits:find_groups",
+        change=to.change(stand_together),
+        killer="versions",
+        case="in-turn",
+    ),
+    Mutant(
+        name="all-as-group",
+        says="`on_overflow: all` is `group`.",
+        place="passes.commits:find_groups",
+        change=to.change_arguments(hear_no_all),
+        killer="numbers",
+        case="all-skipped",
+    ),
+    Mutant(
+        name="own-as-group",
+        says="`on_overflow: own` is `group`.",
+        place="ops.update:find_overflow",
+        change=to.give("group"),
+        killer="numbers",
+        case="written-twice",
+    ),
+    Mutant(
+        name="held-sources-followed",
+        says="Averages and copies of what is held take place.",
+        place="passes.commits:_Finder._find_sources",
+        change=to.give(()),
+        killer="numbers",
+        case="skipped-together",
+    ),
+    Mutant(
+        name="held-if-any",
+        says="An average is held where one of the writers of its source is.",
+        place="passes.commits:either",
+        change=lambda original: hold_where_one_is,
+        killer="numbers",
+        case="written-twice",
+    ),
+    Mutant(
+        name="held-pace-followed",
+        says="An op with `every: step` takes place where the step is held.",
+        place="compilation:lower_op",
+        change=to.change(forget_pace),
+        killer="numbers",
+        case="at-its-pace",
+    ),
+    Mutant(
+        name="held-steps-expected",
+        says="What is held moves no clock of averages.",
+        place="turns:find_holdable",
+        change=to.give(frozenset()),
+        killer="numbers",
+        case="skipped-together",
+    ),
+    Mutant(
+        name="held-steps-counted",
+        says="Clocks of averages count what was held.",
+        place="runtime.emission.dispatch:hold_lines",
+        change=to.give(()),
+        killer="numbers",
+        case="skipped-together",
+    ),
+    Mutant(
+        name="windows-take-all",
+        says="A window takes gradients that are not finite.",
+        place="ops.accumulate:bind",
+        change=lambda original: lambda node, verdict, overflow: node,
+        killer="numbers",
+        case="windows-with-holes",
+    ),
+    Mutant(
+        name="windows-go-on",
+        says="`on_nonfinite: window` drops the step alone.",
+        place="ops.accumulate:guard_of",
+        change=to.give("drop"),
+        killer="numbers",
+        case="windows-with-holes",
+    ),
+    Mutant(
+        name="verdicts-behind-transforms",
+        says="A verdict looks at gradients as they are applied.",
+        place="ops.verdict:_find_sources",
+        change=lambda original: lambda sets, context: iter(sets),
+        killer="numbers",
+        case="clipped-first",
+    ),
+    Mutant(
+        name="scale-at-rest",
+        says="The loss scale stays as it is.",
+        place="assemble:_settle",
+        change=to.change(leave_scale),
+        killer="numbers",
+        case="skipped-together",
+    ),
+    Mutant(
+        name="scale-moved-twice",
+        says="The loss scale follows every step twice.",
+        place="assemble:_settle",
+        change=to.change(settle_twice),
+        killer="numbers",
+        case="in-turn",
+    ),
+)

@@ -1,0 +1,143 @@
+"""Loss scales, and what gradients that are not finite stop, with overflows planted in some of the updates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.properties.causality import as_list, find_predecessors
+
+if TYPE_CHECKING:
+    from tests.properties.specs import Draft
+
+SCALES: list[object] = [
+    "dynamic",
+    1024,
+    {"kind": "fixed", "initial": 3.0},
+    {"initial": 4, "growth_steps": 1},
+    {"initial": 32, "growth_steps": 2, "backoff_factor": 0.25},
+    {"initial": 7, "growth_steps": 1, "growth_factor": 3, "backoff_factor": 0.3},
+    {"initial": 2, "growth_steps": 2, "min_scale": 1.5},
+    {"initial": 1e38, "growth_steps": 1, "growth_factor": 16},
+]
+ONCE_HELD = ("group", "all", "own")
+"""Policies under which an update never sees a gradient of its own that is not finite."""
+
+
+def add_overflow(draft: Draft) -> None:
+    """Scale losses, or say at updates what is to happen, and plant overflows in the losses of some of them."""
+    updates = [name for name, op in draft.ops.items() if "update" in op]
+    if not updates:
+        return
+    is_scaled = draft.chance(0.6)
+    if is_scaled:
+        draft.fields["precision"] = {"loss_scale": draft.random.choice(SCALES)}
+    for name in updates:
+        _add_policies(draft, name, likely=0.35 if is_scaled else 0.6)
+    for op in (draft.ops[name] for name in updates if "accumulate" in draft.ops[name]):
+        if draft.chance(0.5):
+            _say_of_windows(draft, op)
+    _plant(draft, updates, is_scaled=is_scaled)
+
+
+def _add_policies(draft: Draft, name: str, *, likely: float) -> None:
+    words = ["group", "group", "own", "own", "apply"]
+    if not _find_ordered(draft):
+        words += ["all", "all"]
+    if draft.chance(likely):
+        draft.ops[name]["on_overflow"] = draft.random.choice(words)
+
+
+def _say_of_windows(draft: Draft, op: dict) -> None:
+    written = op["accumulate"]
+    word = {"on_nonfinite": draft.random.choice(["drop", "window", "window"])}
+    op["accumulate"] = {**(written if isinstance(written, dict) else {"steps": written}), **word}
+
+
+def _find_ordered(draft: Draft) -> bool:
+    """Return whether some update happens before the gradient of another: these could not be one group."""
+    updates = [name for name, op in draft.ops.items() if "update" in op]
+    owned = {name: as_list(draft.ops[name].get("loss") or draft.ops[name]["gradients"]) for name in updates}
+    return any("update" in draft.ops[other] for values in owned.values() for other in _find_past(draft, values))
+
+
+def _find_past(draft: Draft, names: list[str]) -> set[str]:
+    """Return some ops and all that comes before them."""
+    found, pending = set[str](), [name for name in names if name in draft.ops]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(other for other in find_predecessors(name, draft.ops) if other in draft.ops)
+    return found
+
+
+# ------------------------------------------------------------ planting
+
+
+def _plant(draft: Draft, updates: list[str], *, is_scaled: bool) -> None:
+    """Multiply the losses behind some updates by what is not always finite."""
+    fuses = [f"fuse{index}" for index in range(draft.random.randint(1, 2))]
+    sources: dict[str, list[str]] = {}
+    for name in updates:
+        for source in _find_sources(draft, name):
+            sources.setdefault(source, []).append(name)
+    planted: set[str] = set()
+    for source, users in sources.items():
+        is_safe = all(_is_held(draft, user, is_scaled=is_scaled) for user in users)
+        fuse = draft.random.choice(fuses) if is_safe else "late0"
+        if draft.chance(0.65) and (is_safe or _is_plain(draft, source)) and _multiply(draft, source, fuse):
+            planted.add(fuse)
+    shape = {"shape": ["batch", draft.size]}
+    inputs = {"x": shape, "y": shape, "label": {"shape": ["batch"], "dtype": "int64"}}
+    draft.fields["inputs"] = {**inputs, **dict.fromkeys(sorted(planted), shape)}
+
+
+def _is_held(draft: Draft, update: str, *, is_scaled: bool) -> bool:
+    """Return whether an update does nothing where its own gradients are not finite."""
+    word = draft.ops[update].get("on_overflow", "group" if is_scaled else "")
+    return word in ONCE_HELD
+
+
+def _is_plain(draft: Draft, name: str) -> bool:
+    """Return whether an update makes nothing finite of what is not, as a limit does, or a sign."""
+    op = draft.ops[name]
+    if "update" not in op or "clip" in op or "constraint" in op:
+        return False
+    models = [draft.models[model] for model in as_list(op["update"])]
+    return not any("lion" in repr(one) or "constraint" in one for one in [op, *models])
+
+
+def _find_sources(draft: Draft, name: str) -> list[str]:
+    """Return the ops that take the gradients of an update: itself, or those of its sets."""
+    op = draft.ops[name]
+    if "loss" in op or "gradient" in op:
+        return [name]
+    inputs = op["gradients"] if "gradients" in op else op["inputs"]
+    sets = [one for one in as_list(inputs) if isinstance(one, str) and one in draft.ops]
+    found = (
+        source
+        for one in sets
+        if {"gradient", "transform", "call"} & draft.ops[one].keys()
+        for source in _find_sources(draft, one)
+    )
+    return [*dict.fromkeys(found)]
+
+
+def _multiply(draft: Draft, source: str, fuse: str) -> bool:
+    """Multiply the loss of a gradient by the mean of a fuse; return whether there was a place for it."""
+    op = draft.ops[source]
+    field = "loss" if "update" in op else "gradient"
+    loss = op[field]
+    if loss not in draft.losses and loss not in draft.terms and not _is_loss(draft, loss):
+        return False
+    if field == "gradient" and "grad_outputs" in op:
+        return False
+    draft.ops[f"{fuse}_mean"] = {"call": "mean", "inputs": fuse}
+    draft.ops[f"{source}_planted"] = {"call": "mul", "inputs": [loss, f"{fuse}_mean"]}
+    draft.ops[source] = {**op, field: f"{source}_planted"}
+    return True
+
+
+def _is_loss(draft: Draft, name: str) -> bool:
+    op = draft.ops.get(name, {})
+    return ("loss" in op and "update" not in op) or op.get("call") == "add"
