@@ -54,7 +54,9 @@ class Oracle:
     def counters(self) -> State:
         """Return how often every optimizer was applied, and the loss scale, if there is one."""
         updates = {name: op for name, op in self.spec.ops.items() if isinstance(op, UpdateOp)}
-        cells = {cell for name, op in updates.items() for cell in ((name,) if op.optimizer is not None else op.update)}
+        owned = {model for op in updates.values() if op.shared is not None for model in op.update}
+        own = {name: (name,) if op.optimizer is not None else op.update for name, op in updates.items()}
+        cells = {cell for name, each in own.items() for cell in each if updates[name].shared or cell not in owned}
         found = dict.fromkeys(cells, np.array(0))
         for cell, one in self.cells.items():
             owner, _, epoch = cell.partition(" ")
