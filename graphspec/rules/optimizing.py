@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphspec.compat import adapt_options, find_defaults
 from graphspec.diagnostics import Diagnostic
 from graphspec.ops import UpdateOp
 from graphspec.optimizers import OPTIMIZERS, OptimizerSpec
@@ -17,7 +18,9 @@ def check_optimizer_options(scope: Scope) -> Iterator[Diagnostic]:
     for path, optimizer in _find_phases(scope):
         if optimizer.name is not None:
             owner = f"optimizer `{optimizer.name}`"
-            yield from check_options(scope, owner, OPTIMIZERS[optimizer.name], optimizer.options, path)
+            defaults = find_defaults(scope.spec.compat, "optimizer", optimizer.name)
+            options = adapt_options(OPTIMIZERS[optimizer.name], defaults)
+            yield from check_options(scope, owner, options, optimizer.options, path)
             yield from _check_nesterov(scope, optimizer, path)
 
 
