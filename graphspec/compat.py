@@ -99,8 +99,8 @@ def _fill_optimizer(optimizer: OptimizerSpec, compat: Compat) -> OptimizerSpec:
     if optimizer.name is None:
         return optimizer
     defaults = find_defaults(compat, "optimizer", optimizer.name)
-    if not optimizer.options.get("momentum"):
-        # Without a momentum both forms are one, and only lr_outside keeps nothing for it.
+    if not optimizer.options.get("momentum") or optimizer.options.get("dampening"):
+        # Without a momentum both forms are one, and only lr_outside keeps nothing for it; only it has a dampening.
         defaults = {name: value for name, value in defaults.items() if name != "momentum_form"}
     return optimizer.model_copy(update={"options": _fill(optimizer.options, defaults)})
 

@@ -12,6 +12,7 @@ from tests.properties.absent import add_gaps
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.micro_batches import split_batch
+from tests.properties.ported import port
 from tests.properties.scheduled import add_schedules
 from tests.properties.shared import share_models
 from tests.properties.states import add_states
@@ -34,6 +35,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     add_gaps,
     share_models,
     split_batch,
+    port,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 
