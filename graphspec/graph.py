@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, PrivateAttr, Strict
+from pydantic import Field, PrivateAttr, Strict, model_validator
 
+from graphspec.compat import Compat, fill_model, fill_op
 from graphspec.data import DataField, DataSource, TrainingSets
 from graphspec.declaration import Declaration, NotBuilt
 from graphspec.fields import NamesOrNone, Value, at_least_one
@@ -63,9 +64,21 @@ class GraphSpec(Declaration):
     micro_batches: Annotated[int, Strict(), Field(ge=1, le=MOST_MICRO_BATCHES)] = 1
     """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""
     phases: NotBuilt = None
-    compat: NotBuilt = None
+    compat: Compat | None = None
+    """Whose defaults options have that the spec leaves out, where they are not the language's own."""
 
     _document: Document | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _fill(self) -> GraphSpec:
+        """Write the defaults of `compat` where options are left out: all else sees options, and knows nothing of it."""
+        if self.compat is not None:
+            models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
+            ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
+            # Frozen for everybody else; the constructor would lose a copy.
+            object.__setattr__(self, "models", models)
+            object.__setattr__(self, "ops", ops)
+        return self
 
     @classmethod
     def read(cls, document: Document) -> GraphSpec:

@@ -28,14 +28,17 @@ from graphspec.run import RunSpec
 
 
 def resolve(spec: GraphSpec) -> GraphSpec:
-    """Return a spec that says what this one leaves to defaults that follow from its other parts; `vars` are gone."""
+    """Return a spec that says what this one leaves to defaults that follow from its other parts.
+
+    `vars` and `compat` are gone: they say nothing more.
+    """
     context = _Context(
         updated=frozenset(name for op in spec.ops.values() if isinstance(op, UpdateOp) for name in op.update),
         reaches=find_reaches(spec.ops),
     )
     ops = {name: op.model_copy(update=_find_defaults(name, op, context)) for name, op in spec.ops.items()}
     data = {name: _resolve_source(name, source) for name, source in spec.data.items()}
-    return spec.model_copy(update={"vars": {}, "ops": ops, "data": data, "run": _resolve_run(spec)})
+    return spec.model_copy(update={"vars": {}, "compat": None, "ops": ops, "data": data, "run": _resolve_run(spec)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

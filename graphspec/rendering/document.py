@@ -14,8 +14,8 @@ from graphspec.rendering.spelling import spell
 def to_plain(spec: GraphSpec) -> dict[str, Plain]:
     """Return the document that declares a spec, as plain data: what JSON holds, and numbers that are not finite.
 
-    Defaults are written out where they can be without compiling, `vars` are not; keys come in the order in which they
-    are declared, and ops, models and inputs in that of the spec.
+    Defaults are written out where they can be without compiling, `vars` and `compat` are not; keys come in the order in
+    which they are declared, and ops, models and inputs in that of the spec.
     """
     return cast("dict[str, Plain]", spell(resolve(spec)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from graphspec.compat import adapt_options, find_defaults
 from graphspec.diagnostics import Diagnostic
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
@@ -48,7 +49,8 @@ def check_functions(scope: Scope) -> Iterator[Diagnostic]:
             yield _unknown(scope, use)
         else:
             yield from _check_inputs(scope, use, signature)
-            yield from check_options(scope, use.title, signature.options, use.args, ("ops", name, "args"))
+            options = adapt_options(signature.options, find_defaults(scope.spec.compat, use.family, use.name))
+            yield from check_options(scope, use.title, options, use.args, ("ops", name, "args"))
 
 
 def _find_use(name: str, op: Op) -> Use | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphspec.compat import adapt_options, find_defaults
 from graphspec.diagnostics import Diagnostic
 from graphspec.layers import LAYERS, Layer
 from graphspec.rules.options import check_options
@@ -34,5 +35,6 @@ def _check_layer(scope: Scope, layer: Layer, path: Path) -> Iterator[Diagnostic]
         help = "write `residual: [{conv2d: {out: 32, kernel: 3, padding: 1}}, relu]`"
         yield scope.report("GS114", "layer `residual` needs a list of layers", inner, key=True, help=help)
     else:
-        yield from check_options(scope, f"layer `{layer.kind}`", LAYERS[layer.kind], layer.options, inner)
+        options = adapt_options(LAYERS[layer.kind], find_defaults(scope.spec.compat, "layer", layer.kind))
+        yield from check_options(scope, f"layer `{layer.kind}`", options, layer.options, inner)
         yield from _check_list(scope, layer.layers, inner)

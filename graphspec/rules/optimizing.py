@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphspec.compat import adapt_options, find_defaults
 from graphspec.diagnostics import Diagnostic
 from graphspec.ops import UpdateOp
 from graphspec.optimizers import OPTIMIZERS, OptimizerSpec
@@ -17,8 +18,11 @@ def check_optimizer_options(scope: Scope) -> Iterator[Diagnostic]:
     for path, optimizer in _find_phases(scope):
         if optimizer.name is not None:
             owner = f"optimizer `{optimizer.name}`"
-            yield from check_options(scope, owner, OPTIMIZERS[optimizer.name], optimizer.options, path)
+            defaults = find_defaults(scope.spec.compat, "optimizer", optimizer.name)
+            options = adapt_options(OPTIMIZERS[optimizer.name], defaults)
+            yield from check_options(scope, owner, options, optimizer.options, path)
             yield from _check_nesterov(scope, optimizer, path)
+            yield from _check_dampening(scope, optimizer, path)
 
 
 def _find_phases(scope: Scope) -> Iterator[tuple[Path, OptimizerSpec]]:
@@ -43,3 +47,12 @@ def _check_nesterov(scope: Scope, optimizer: OptimizerSpec, path: Path) -> Itera
     if options.get("nesterov") is True and (options["momentum"] == 0 or options["dampening"] != 0):
         help = "write `momentum: 0.9` beside it, and leave `dampening` out"
         yield scope.report("GS113", "`nesterov` needs a momentum and no dampening", (*path, "nesterov"), help=help)
+
+
+def _check_dampening(scope: Scope, optimizer: OptimizerSpec, path: Path) -> Iterator[Diagnostic]:
+    """Refuse a dampening of a momentum that holds steps: it takes every gradient whole."""
+    options = optimizer.resolved()
+    if options.get("momentum_form") == "lr_inside" and options["dampening"] != 0:
+        help = "leave it out, or `momentum_form`"
+        message = "`dampening` goes with `momentum_form: lr_outside`"
+        yield scope.report("GS113", message, (*path, "dampening"), help=help)

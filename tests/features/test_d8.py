@@ -132,6 +132,12 @@ def test_what_is_zero_stays_zero(backend: str) -> None:
     assert np.array_equal(weights(step)["net.0.weight"], 0 * W)
 
 
+def test_the_norm_of_a_single_number_is_its_absolute_value(backend: str) -> None:
+    text = MINIMISE.replace("clip: [-0.1, 0]", "unit_norm: true").replace("clip: [0, 1]", "max_norm: 2")
+    v0, v1 = run(text.replace("shape: [2]", "shape: []"), backend, 10.0, 1.0)  # stepped to -5 and to -8
+    assert (float(v0), float(v1)) == (-1.0, -2.0)
+
+
 def test_a_function_that_changes_the_shape_is_refused_when_the_step_is_built(backend: str) -> None:
     with pytest.raises(StepError, match="the constraint made"):
         build_step(MATRIX.replace("CONSTRAINT", "tests.features.terms:first_row"), backend)

@@ -112,6 +112,11 @@ MODELS = {
         ("m: {class: a:B, optimizer: {name: adam, fused: «maybe»}}", "expected auto, true or false", ""),
         ("m: {class: a:B, optimizer: {name: sgd, nesterov: «true»}}", "needs a momentum and no dampening", ""),
         (
+            "m: {class: a:B, optimizer: {name: sgd, momentum: 0.9, momentum_form: lr_inside, dampening: «0.1»}}",
+            "goes with `momentum_form: lr_outside`",
+            "",
+        ),
+        (
             "m: {class: a:B, optimizer: {name: adam, betas: «{schedule: constant, value: 1}»}}",
             "`betas` of optimizer `adam` takes no schedule",
             "",

@@ -13,6 +13,7 @@ from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.micro_batches import split_batch
 from tests.properties.overflow import add_overflow
+from tests.properties.ported import port
 from tests.properties.precise import add_precision
 from tests.properties.scheduled import add_schedules
 from tests.properties.shared import share_models
@@ -38,6 +39,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     add_precision,
     split_batch,
     add_overflow,
+    port,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 

@@ -37,7 +37,7 @@ def limit_norm(parameters: Sequence[tf.Variable], norm: float, axis: tuple[int, 
 def unit_norms(parameter: tf.Variable, axis: tuple[int, ...] | None) -> tf.Tensor:
     """Return the Euclidean norms over axes: by default those of the units, one per place of the first axis."""
     rank = parameter.shape.rank
-    over = tuple(range(min(1, rank - 1), rank)) if axis is None else axis
+    over = tuple(range(rank > 1, rank)) if axis is None else axis
     return tf.sqrt(tf.reduce_sum(parameter * parameter, axis=over or None, keepdims=True))
 
 
