@@ -17,6 +17,7 @@ from compiler import Plan
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import find_difference, run, run_oracle
+from tests.properties.awaiting import Awaiting, find_awaiting, run_planted
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
 from tests.properties.programs import emit_changed, find_deferred, find_kept
@@ -38,6 +39,8 @@ class Undone:
     """PyTorch stopped."""
     changed: int = 0
     """Other numbers."""
+    planted: int = 0
+    """Other numbers once the gradients of the updates whose verdicts are awaited overflow."""
     degenerate: int = 0
     """PyTorch did not stop, and the spec is not judged by its numbers: training diverges, or hangs on rounding."""
     unmet: int = 0
@@ -114,6 +117,18 @@ class Known:
             return "changed"
         return "" if self._is_met(gated) else "unmet"
 
+    def try_planted(self, awaiting: Awaiting) -> str:
+        """Return what becomes of steps in which another update overflows, where one does not wait for its verdict."""
+        text = emit_changed(awaiting.program)
+        right, fired = run_planted(self.ground.execute(self.plan), self.plan, TRAINING, awaiting.others)
+        try:
+            wrong, _ = run_planted(self.ground.execute(self.plan, text), self.plan, TRAINING, awaiting.others)
+        except RuntimeError:
+            return "raised"
+        if find_difference(wrong, right):
+            return "planted"
+        return "" if awaiting.function.gated in fired else "unmet"
+
     def _is_met(self, gated: tuple[str, ...]) -> bool:
         """Return whether a function is one of those that the steps pick."""
         names = self.ground.execute(self.plan).names
@@ -142,6 +157,14 @@ def undo_deferrals(seeds: Iterable[int], order: str = "listed", ground: Ground =
                 found.count(outcome)
             else:
                 found.needless.append(f"seed {known.seed}: {write.op} in {function.name}")
+        for awaiting in find_awaiting(known.plan):
+            found.tried += 1
+            models = [model for part in awaiting.write.parts for model in part.models]
+            outcome = known.try_planted(awaiting) or ("" if _moves(known, models) else "still")
+            if outcome:
+                found.count(outcome)
+            else:
+                found.needless.append(f"seed {known.seed}: {awaiting.write.op} in {awaiting.function.name}")
     return found
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler import Plan
-from compiler.instructions import Apply, Collect, Gradient, Instruction, Transform
+from compiler.instructions import Apply, Commit, Gradient, Instruction, Judge
 from compiler.ir import Because, Decision, StepGraph
 from compiler.program import Function, Mode, Program
 from graphspec.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
 from runtime.backends.torch.emission.dialect import TORCH
+from runtime.effects import find_definitions
 from runtime.emission.module import emit_module
 from tests.oracle.layers import walk
 from tests.oracle.likeness import find_root
@@ -41,15 +42,20 @@ two gradients share is only the path of a third that one of them differentiates 
 
 
 def find_deferred(plan: Plan) -> Iterator[tuple[Function, Apply, Program, Excuse]]:
-    """Yield every deferral by a hazard: its function, its write, the program without it, an excuse."""
+    """Yield every deferral by a hazard, no verdict: its function, its write, the program without it, an excuse."""
     for function in plan.program.mode("train").functions:
         graph = plan.graphs[function.name]
-        found = [one for one in graph.decisions if one.code == "DEFER" and one.because]
+        found = [one for one in graph.decisions if one.code == "DEFER" and one.because and not _awaits(one)]
         late = {one.subject: _excuse(plan, one) for one in found}
         for instruction in function.instructions:
             if isinstance(instruction, Apply) and instruction.op in late:
-                hurried = _with(plan.program, function, _hurry(function, instruction))
+                hurried = change_function(plan.program, function, _hurry(function, instruction))
                 yield function, instruction, hurried, late[instruction.op]
+
+
+def _awaits(decision: Decision) -> bool:
+    """Return whether a write waits for verdicts of others."""
+    return any(reason.edge == "verdict" for reason in decision.because)
 
 
 def _excuse(plan: Plan, decision: Decision) -> Excuse:
@@ -85,19 +91,19 @@ def _is_shown(plan: Plan, name: str) -> bool:
 
 
 def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
-    """Return the instructions with a write right behind the gradients it applies."""
+    """Return the instructions with a write right behind the gradients it applies, and its verdict over them."""
     rest = [one for one in function.instructions if one is not write]
     wanted = {part.gradients for part in write.parts}
-    made = [index for index, one in enumerate(rest) if wanted & _defined(one)]
-    return (*rest[: max(made) + 1], write, *rest[max(made) + 1 :])
+    wanted |= {one.output for one in rest if isinstance(one, Judge) and one.op == write.op}
+    place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(find_definitions(one)))
+    known = {value for one in rest[:place] for value in find_definitions(one)}
+    return (*rest[:place], replace(write, commits=limit(write.commits, known)), *rest[place:])
 
 
-def _defined(instruction: Instruction) -> set[str | None]:
-    match instruction:
-        case Gradient() | Transform() | Collect():
-            return {instruction.output}
-        case _:
-            return set()
+def limit(commits: Commit, known: set[str]) -> Commit:
+    """Return what is known of a condition; nothing where that is nothing."""
+    ways = tuple(tuple(verdict for verdict in way if verdict in known) for way in commits)
+    return ways if all(ways) else ()
 
 
 def find_kept(plan: Plan) -> Iterator[tuple[Function, Gradient, Program, Excuse]]:
@@ -108,7 +114,7 @@ def find_kept(plan: Plan) -> Iterator[tuple[Function, Gradient, Program, Excuse]
                 freed = replace(instruction, retain_graph=False)
                 changed = tuple(freed if one is instruction else one for one in function.instructions)
                 excuse = _excuse_keeping(plan, plan.graphs[function.name], instruction)
-                yield function, instruction, _with(plan.program, function, changed), excuse
+                yield function, instruction, change_function(plan.program, function, changed), excuse
 
 
 def _excuse_keeping(plan: Plan, graph: StepGraph, gradient: Gradient) -> Excuse:
@@ -144,7 +150,7 @@ def _find_own(graph: StepGraph, gradient: str) -> frozenset[str]:
     return frozenset(own)
 
 
-def _with(program: Program, function: Function, instructions: tuple[Instruction, ...]) -> Program:
+def change_function(program: Program, function: Function, instructions: tuple[Instruction, ...]) -> Program:
     """Return a program with other instructions in one of its functions."""
     changed = replace(function, instructions=instructions)
     train: Mode = "train"

@@ -53,14 +53,17 @@ class LossScale:
     def update(self, finite: tf.Tensor) -> None:
         """Let the scale follow a step whose gradients were all finite, or not."""
         scale = self.scale.read_value()
+        wide = tf.cast(scale, tf.float64)
+        grown = tf.cast(wide * self.growth_factor, tf.float32)
+        shrunk = tf.cast(wide * self.backoff_factor, tf.float32)
         self.before.assign(scale)
         self.skips.assign(tf.where(finite, tf.zeros((), tf.int64), self.skips + 1))
         if self.is_fixed:
             return
-        grown, good = scale * self.growth_factor, self.good + 1
+        good = self.good + 1
         is_due = good >= self.growth_steps
         rising = tf.where(is_due & tf.math.is_finite(grown), grown, scale)
-        self.scale.assign(tf.where(finite, rising, tf.maximum(scale * self.backoff_factor, self.min_scale)))
+        self.scale.assign(tf.where(finite, rising, tf.maximum(shrunk, self.min_scale)))
         self.good.assign(tf.where(finite & tf.logical_not(is_due), good, tf.zeros((), tf.int64)))
 
     def check(self) -> None:

@@ -1,0 +1,91 @@
+"""Writes that wait for verdicts of others, made as soon as their own gradients are known: what comes of an overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from compiler import Plan
+from compiler.instructions import Apply, Collect, Gather, Instruction, Judge, Transform
+from compiler.program import Function, Program
+from runtime.effects import find_definitions, find_uses
+from tests.properties.agreement import batches, find_turns, observe
+from tests.properties.programs import change_function, limit
+
+if TYPE_CHECKING:
+    from tests.properties.execution import Execution
+    from tests.properties.necessity import Steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaiting:
+    """An update that waits for the verdicts of ``others``, and the program in which it does not."""
+
+    function: Function
+    write: Apply
+    others: frozenset[str]
+    program: Program
+
+
+def find_awaiting(plan: Plan) -> Iterator[Awaiting]:
+    """Yield every update that is deferred until verdicts of others are known."""
+    for function in plan.program.mode("train").functions:
+        decisions = (one for one in plan.graphs[function.name].decisions if one.code == "DEFER")
+        awaited = {one.subject: {each.op for each in one.because if each.edge == "verdict"} for one in decisions}
+        for write in function.instructions:
+            others = awaited.get(write.op, set()) - {write.op}
+            if isinstance(write, Apply) and others:
+                hurried = change_function(plan.program, function, _hurry(function, write))
+                yield Awaiting(function=function, write=write, others=frozenset(others), program=hurried)
+
+
+def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
+    """Return the instructions with all that an update does right behind its gradients, as far as these allow it."""
+    chain = _find_chain(function.instructions, write)
+    rest = [one for one in function.instructions if one not in chain]
+    judges = [one for one in function.instructions if isinstance(one, Judge)]
+    own = {value for one in chain for value in find_definitions(one)}
+    foreign = {one.output for one in judges if one.op != write.op}
+    mine = {one.output for one in judges if one.op == write.op}
+    wanted = mine | {value for one in chain for value in find_uses(one)} - own - foreign
+    place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(find_definitions(one)))
+    known = own | {value for one in rest[:place] for value in find_definitions(one)}
+    return (*rest[:place], *(replace(one, commits=limit(one.commits, known)) for one in chain), *rest[place:])
+
+
+def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instruction]:
+    """Return what an update does with its gradients: its windows, what is made of these, its write."""
+    chain: list[Instruction] = []
+    collected: set[str] = set()
+    for one in instructions:
+        is_own = one.op == write.op and isinstance(one, Gather | Collect | Transform | Apply)
+        if is_own or (isinstance(one, Transform) and collected.intersection(one.inputs)):
+            chain.append(one)
+            collected.update(find_definitions(one) if isinstance(one, Collect | Transform) else ())
+    return chain
+
+
+def run_planted(
+    execution: Execution, plan: Plan, modes: Sequence[str], others: frozenset[str]
+) -> tuple[Steps, set[tuple[str, ...]]]:
+    """Return the steps in which the gradients of some updates overflow, and which gated ops fired together in them."""
+    names = execution.names
+    _plant(names, others)
+    gates, steps, fired = names.get("gates"), [], set[tuple[str, ...]]()
+    for turn, batch in zip(find_turns(plan.spec, modes), batches(plan.spec), strict=False):
+        steps.append((execution.step(batch, *turn), observe(execution)))
+        fired.add(() if gates is None else gates.fired[turn[0]])
+    return steps, fired
+
+
+def _plant(names: Mapping[str, object], others: frozenset[str]) -> None:
+    """Let verdicts look at gradients of some updates as if these were infinitely large."""
+    verdicts = names["verdicts"]
+    look = verdicts.look
+
+    def look_at(update: str, *sets: Sequence[object]) -> object:
+        burst = float("inf") if update in others else 1.0
+        return look(update, *(tuple(None if each is None else each * burst for each in one) for one in sets))
+
+    verdicts.look = look_at
