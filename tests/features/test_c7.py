@@ -140,8 +140,8 @@ def test_a_checkpoint_in_between_changes_nothing(steps: int, backend: str) -> No
         assert all(np.array_equal(value, weights(other)[name]) for name, value in weights(one).items())
 
 
+@pytest.mark.needs("torch")
 def test_a_branch_that_is_taken_for_some_batches_trains_in_those() -> None:
-    pytest.importorskip("torch")
     text = SPEC.replace("'tests.features.unused:Torch'", "'tests.features.branching:Branching'")
     text = text.replace("OPTIMIZER", MOMENTUM).replace("UPDATE", LOSS.replace("WORD", "skip"))
     step = build_step(text, "torch", dtype="float32")

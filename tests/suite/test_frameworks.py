@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.suite.frameworks import Missing, tell
 
+TESTS = Path(__file__).parents[1]
 MODULE = """
 import pytest
 
@@ -63,6 +67,11 @@ def test_a_mark_that_names_no_framework_is_an_error(project: pytest.Pytester) ->
     result = project.runpytest_inprocess("-n", "0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines("*test_cases.py::test: needs names *'jax'*, but knows *'tensorflow', 'torch'*")
+
+
+def test_no_test_skips_where_the_mark_is_meant() -> None:
+    skips = re.compile(r"importorskip\(['\"](?:torch|tensorflow|keras)")
+    assert [path.name for path in TESTS.rglob("*.py") if skips.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_where_both_are_installed_nothing_is_said() -> None:
