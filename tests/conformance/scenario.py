@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,8 @@ class Scenario:
     """What begins so in a state is not compared: what optimizers of one's own keep is theirs."""
     order: str = "fewest"
     rows: int = ROWS
+    bursts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Inputs of ones, each with the steps in which one of its numbers is infinite."""
 
     def plan(self, backend: str) -> Plan:
         """Return the plan, with random numbers that are the same on every backend."""
@@ -48,8 +51,16 @@ class Scenario:
     def batches(self, spec: GraphSpec) -> Iterator[Batch]:
         """Yield batches of normal and of whole numbers, the same every time."""
         generator = np.random.default_rng(11)
-        while True:
-            yield {name: self._draw(name, spec, generator) for name in spec.inputs}
+        for number in count(1):
+            yield {
+                name: self._burst(name, spec, number) if name in self.bursts else self._draw(name, spec, generator)
+                for name in spec.inputs
+            }
+
+    def _burst(self, name: str, spec: GraphSpec, number: int) -> np.ndarray:
+        found = np.ones([size if isinstance(size, int) else self.rows for size in spec.inputs[name].shape or ()])
+        found.flat[0] = np.inf if number in self.bursts[name] else 1.0
+        return found.astype(spec.inputs[name].dtype)
 
     def _draw(self, name: str, spec: GraphSpec, generator: np.random.Generator) -> np.ndarray:
         declared = spec.inputs[name].shape

@@ -72,6 +72,10 @@ CLASSES = {
 }
 
 
+BURSTS = {"overflow": {"here": (2, 3, 7, 12), "there": (3, 8, 16)}}
+"""Of specs in which gradients overflow."""
+
+
 def specs() -> tuple[Scenario, ...]:
     """Return small specs that have every part of the language among them."""
     folder = ROOT / "tests" / "conformance" / "specs"
@@ -84,6 +88,7 @@ def specs() -> tuple[Scenario, ...]:
             classes=CLASSES.get(path.stem, {}),
             models={"torch": tied_torch, "tensorflow": tied_tensorflow} if path.stem in TIED else {},
             left_out=("optimizers.other.", "counters.groups.other.") if path.stem == "own-code" else (),
+            bursts=BURSTS.get(path.stem, {}),
         )
         for path in sorted(folder.glob("*.yaml"))
     )

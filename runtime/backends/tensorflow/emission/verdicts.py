@@ -48,16 +48,8 @@ def _settle_lines(instruction: Settle, scope: Scope) -> Iterator[Line]:
 
 
 def verdict_options(draft: Draft) -> dict[str, ast.expr]:
-    """Return how many gradients every update has, and what takes place only under verdicts."""
-    counts: dict[str, ast.expr] = {judge.op: _count(judge.models, draft) for judge in find_judged(draft.program)}
+    """Return the updates over whose gradients there is a verdict, and what takes place only under some."""
+    updates = [judge.op for judge in find_judged(draft.program)]
     ops = dict.fromkeys(op for settle in find_settles(draft.program) for op, _ in settle.held)
-    return {"updates": syntax.dictionary(counts), "ops": syntax.listing(syntax.constant(op) for op in ops)}
-
-
-def _count(models: tuple[str, ...], draft: Draft) -> ast.expr:
-    """Return how many parameters some models have together."""
-    lists = [syntax.call("len", syntax.name(draft.names.parameters(model))) for model in models]
-    total: ast.expr = lists[0]
-    for each in lists[1:]:
-        total = syntax.binary(total, ast.Add(), each)
-    return total
+    listed = {"updates": updates, "ops": ops}
+    return {name: syntax.listing(syntax.constant(op) for op in found) for name, found in listed.items()}

@@ -12,11 +12,12 @@ from runtime.backends.tensorflow.library.scaling import NotFinite
 class Verdicts:
     """The verdicts of the last step: of every update over its gradients, of every op whether it took place.
 
-    ``updates``: how many gradients each update has; ``ops``: what takes place only under some verdicts.
+    ``updates``: those over whose gradients there is one; ``ops``: what takes place only under some verdicts.
     """
 
-    def __init__(self, updates: Mapping[str, int], ops: Sequence[str]) -> None:
-        self.looked = {update: tf.Variable(tf.ones((count,), tf.bool), False) for update, count in updates.items()}
+    def __init__(self, updates: Sequence[str], ops: Sequence[str]) -> None:
+        none = tf.ones((0,), tf.bool)
+        self.looked = {update: tf.Variable(none, False, shape=tf.TensorShape([None])) for update in updates}
         self.ops = tuple(ops)
         self.answers = tf.Variable(tf.ones((len(self.ops),), tf.bool), False)
 
