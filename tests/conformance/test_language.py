@@ -8,6 +8,10 @@ from tests.conformance.scenarios import specs
 
 ELSEWHERE = {
     "ModelSpec.weights": "a file beside the spec: tests/features/test_a17.py",
+    **{f"UpdateOp.on_overflow = {one}": "tests/features/test_b10.py" for one in ("group", "all")},
+    "UpdateOp.on_overflow = error": "it ends the run: tests/features/test_b2.py",
+    "UpdateOp.missing = zero": "tests/features/test_c7.py",
+    "op.dataset": "a step is told the data set: tests/features/test_a4.py",
     "InputSpec.dtype = bfloat16": "NumPy has no such type: such a batch is one of the framework's own",
     **{
         f"optimizer {name}.fused": "PyTorch's kernels"

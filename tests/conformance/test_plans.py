@@ -58,8 +58,9 @@ def orders(seed: int, policy: str) -> tuple[tuple[Plan, Mapping, TapeOrder, Pair
 
 def describe(plan: Plan) -> Iterator[tuple[Plan, Mapping, TapeOrder, Pairs]]:
     """Yield every function with its order."""
-    meaning, train = Meaning(plan.spec, "train"), plan.program.mode("train")
+    train = plan.program.mode("train")
     for made, function in zip(train.functions, plan.to_json()["functions"], strict=True):
+        meaning = Meaning(plan.spec, "train", next(iter(made.datasets), ""))
         order = TapeOrder(find_versions(meaning, plan, made))
         yield plan, function, order, order.constraints()
 

@@ -62,8 +62,8 @@ def test_a_scale_that_is_new_begins_as_the_spec_says(tmp_path: Path, backend: st
     assert scaled.report.scale_before == 16
 
 
+@pytest.mark.needs("torch", "tensorflow")
 def test_a_scale_saved_under_one_backend_goes_on_under_the_other(tmp_path: Path) -> None:
-    pytest.importorskip("tensorflow")
     settings = [ADAM, f"precision.loss_scale={SCALES['dynamic']}"]
     first, second = made("torch", settings), made("tensorflow", settings)
     for slope in (1.0, INF, 1.0, 1.0):

@@ -39,8 +39,8 @@ def test_a_step_without_a_scale_never_waits(spec: str, backend: str) -> None:
     assert count(SPECS[spec], backend, ("precision.loss_scale=none",)) == [0, 0, 0]
 
 
+@pytest.mark.needs("tensorflow")
 def test_a_graph_that_nothing_is_gated_in_never_waits() -> None:
-    pytest.importorskip("tensorflow")
     assert count(TWO, "tensorflow") == [0, 0, 0]
 
 

@@ -32,7 +32,7 @@ class Order:
         self.gradients = [*derived, *taken]
         self.groups = Groups(self.meaning, versions.firing, versions.gathering)
         self.hard = self._happens_before() | self._reads() | self._writes() | self._kept_parameters() | self._judged()
-        self.hard |= self._gathered()
+        self.hard |= self._gathered() | self._shared()
         self.soft = self._kept_buffers()
 
     def constraints(self, cloned: frozenset[str] = frozenset()) -> Pairs:
@@ -141,6 +141,21 @@ class Order:
             pairs |= {(gradient, f"{name}.gather") for other in judges for gradient in self._find_gradients(other)}
             pairs |= {(f"{name}.gather", other) for other in (name, *self._find_behind(name)) if other in self.nodes}
         return pairs
+
+    def _shared(self) -> Pairs:
+        """Return what an update waits for that steps what others hold: their gradients, as they would apply them."""
+        pairs: Pairs = set()
+        for name in (one for one in self.updates if self.ops[one].shared is not None):
+            held = self._held(name)
+            for other in (one for one in self.updates if one != name and held & self._held(one)):
+                values = [self.meaning.owner[value] for value in self.ops[other].gradients or ()]
+                windows = [f"{other}.gather"] if other in self.versions.gathering else []
+                pairs |= {(before, name) for before in (*self._find_gradients(other), *values, *windows)}
+        return pairs
+
+    def _held(self, name: str) -> set[str]:
+        """Return the cells of the parameters of an update's models."""
+        return {cell for model in self.ops[name].update for cell in self.meaning.storages.cells(model)}
 
     def _find_gradients(self, name: str) -> list[str]:
         """Return the gradients that an update is made from."""

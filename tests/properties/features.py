@@ -40,6 +40,11 @@ def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:
 
 
 def _of_optimizer(optimizer: Document) -> Iterator[str]:
+    if "name" not in optimizer:
+        yield "optimizer: by epochs"
+        for each in optimizer.values():
+            yield from _of_optimizer(each)
+        return
     yield f"optimizer: {optimizer['name']}"
     for option, value in optimizer.items():
         if isinstance(value, dict):

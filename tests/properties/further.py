@@ -48,8 +48,8 @@ What looks at whole losses comes last.
 
 
 def add_further(draft: Draft) -> None:
-    """Add up to three of these to half of the drafts."""
+    """Add up to five of these to half of the drafts."""
     if FURTHER and draft.chance(0.5):
-        chosen = draft.random.sample(FURTHER, draft.random.randint(1, min(3, len(FURTHER))))
+        chosen = draft.random.sample(FURTHER, draft.random.randint(1, min(5, len(FURTHER))))
         for add in sorted(chosen, key=FURTHER.index):
             add(draft)

@@ -90,7 +90,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="own-as-group",
         says="`on_overflow: own` is `group`.",
-        place="ops.update:find_overflow",
+        place="ops.verdict:find_overflow",
         change=to.give("group"),
         killer="numbers",
         case="written-twice",

@@ -40,8 +40,8 @@ def orders_of(document: Mapping, policy: str) -> tuple[Known, ...]:
 
 
 def _describe(plan: Plan) -> Iterator[Known]:
-    meaning = Meaning(plan.spec, "train")
     for made, function in zip(plan.program.mode("train").functions, plan.to_json()["functions"], strict=True):
+        meaning = Meaning(plan.spec, "train", next(iter(made.datasets), ""))
         order = Order(find_versions(meaning, plan, made))
         yield plan, function, order, order.constraints(find_cloned(function))
 
@@ -104,7 +104,7 @@ def test_every_sequence_keeps_the_order_of_the_definition(policy):
 def derives_all(order: Order) -> bool:
     """Return whether every update takes the gradient of its own loss and may be written at once."""
     updates = [order.ops[name] for name in order.updates]
-    return all(op.loss is not None and op.defer == "auto" for op in updates)
+    return all(op.loss is not None and op.defer == "auto" and op.shared is None for op in updates)
 
 
 def deferred_in(plan: Plan, function: Mapping) -> set[str]:
