@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -19,14 +19,16 @@ from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.checks.order import find_unordered_problems
 from compiler.checks.overflow import check_skip_scope
-from compiler.checks.terms import check_terms, find_idle
+from compiler.checks.terms import check_terms
 from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
-from compiler.facts import ModelFacts, describe_models, find_used_models, find_used_states
+from compiler.facts import ModelFacts, describe_models
+from compiler.findings import Findings
 from compiler.gaps import find_gaps
 from compiler.gathering import find_gathering
 from compiler.ir import Node, StepGraph
+from compiler.notes import find_notes
 from compiler.observations import Observations
 from compiler.ops import lower_op
 from compiler.ops.context import Lowering
@@ -47,7 +49,7 @@ from compiler.swaps import find_swaps, find_uses, map_models
 from compiler.timing import apply_pace, check_modes
 from compiler.turns import Turns
 from graphspec.datasets import UNNAMED, find_datasets
-from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.diagnostics import Diagnostic
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
 from graphspec.modes import Reach, find_reaches
@@ -79,27 +81,28 @@ def compile_step(
     known = complete_pace(spec, pace)
     timed = apply_pace(spec, known)
     context = Context(spec=timed.spec, table=TABLES[backend], policy=POLICIES[order])
-    compilation = _Compilation(context=context, observed=observed, hook=hook, pace=known)
-    compilation.report((*check_backend(spec, backend), *check_terms(spec, backend)))
-    compilation.stop_on_errors()
+    findings = Findings(spec=timed.spec)
+    compilation = _Compilation(context=context, findings=findings, observed=observed, hook=hook, pace=known)
+    findings.report((*check_backend(spec, backend), *check_terms(spec, backend)))
+    findings.stop_on_errors()
     compilation.check_document()
     modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
     structure = compilation.structure
-    compilation.report((*structure.problems, *check_dead(spec, compilation.live)))
-    compilation.report((*timed.problems, *_check_pace(timed.spec, known)))
-    compilation.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
-    compilation.stop_on_errors()
-    compilation.report(find_uncalled(spec, compilation.lowered, compilation.models))
-    compilation.stop_on_errors()
+    findings.report((*structure.problems, *check_dead(spec, compilation.live)))
+    findings.report((*timed.problems, *_check_pace(timed.spec, known)))
+    findings.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
+    findings.stop_on_errors()
+    findings.report(find_uncalled(spec, compilation.lowered, compilation.models))
+    findings.stop_on_errors()
     program = compilation.declare(modes, structure, order)
-    compilation.report(check_patterns(spec, find_known_names(program)))
-    compilation.stop_on_errors()
+    findings.report(check_patterns(spec, find_known_names(program)))
+    findings.stop_on_errors()
     return Plan(
         spec=spec,
         program=program,
         graphs=compilation.graphs,
-        warnings=compilation.warnings(),
-        notes=(*_assumptions(compilation.models), *_unused(spec), *find_idle(spec)),
+        warnings=findings.told(),
+        notes=find_notes(spec, compilation.models),
         pace=known,
         types=structure.types,
     )
@@ -118,7 +121,7 @@ class _Compilation:
     hook: Hook | None
     pace: Pace
     observed: Observations | None
-    problems: dict[Diagnostic, None] = field(default_factory=dict[Diagnostic, None])
+    findings: Findings
     graphs: dict[str, StepGraph] = field(default_factory=dict[str, StepGraph])
     live: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     lowered: Mapping[str, Node] = field(default_factory=dict[str, Node])
@@ -128,31 +131,18 @@ class _Compilation:
         """Return what is known about each model."""
         return describe_models(self.context.spec, self.observed)
 
-    def report(self, found: Iterable[Diagnostic]) -> None:
-        """Remember problems, each once."""
-        self.problems.update(dict.fromkeys(found))
-
-    def stop_on_errors(self) -> None:
-        """Raise SpecError with every problem if one of them is an error."""
-        if any(problem.severity == "error" for problem in self.problems):
-            raise SpecError(_sorted(self.problems), self.context.spec.texts())
-
-    def warnings(self) -> tuple[Diagnostic, ...]:
-        """Return the warnings, sorted by place."""
-        return _sorted(self.problems)
-
     def check_document(self) -> None:
         """Report what is wrong whatever fires in whichever mode; raise SpecError where ops have no order at all."""
         scene = self.lower("train")
         self.lowered = scene.everything
         scene = replace(scene, nodes=scene.everything)
         for check in OWNERSHIP_CHECKS:
-            self.report(check(scene))
-        self.report(find_order_problems(scene.spec, scene.everything, scene.ordering))
-        if any(problem.code == "E-CYCLE" for problem in self.problems):
-            self.stop_on_errors()
+            self.findings.report(check(scene))
+        self.findings.report(find_order_problems(scene.spec, scene.everything, scene.ordering))
+        if any(problem.code == "E-CYCLE" for problem in self.findings.problems):
+            self.findings.stop_on_errors()
         for check in SCENE_CHECKS:
-            self.report(check(scene))
+            self.findings.report(check(scene))
 
     def lower(
         self, mode: Mode, averages: Mapping[str, str] = NO_AVERAGES, cells: Mapping[str, str] = FIRST_CELLS
@@ -254,11 +244,11 @@ class _Compilation:
             return None
         reaches = find_reaches(scene.spec.ops)
         problems = tuple(check_batch(scene))
-        self.report(problems)
+        self.findings.report(problems)
         if problems:
             return None
         parted = part_scene(scene, self.structure.types, outputs.values, lambda node: _runs_in(mode, node, reaches))
-        self.report(check_coupled(scene, parted.coupled))
+        self.findings.report(check_coupled(scene, parted.coupled))
         return parted
 
     def _find_graph(self, scene: Scene, mode: Mode, turns: Turns, fired: frozenset[str], outputs: Outputs) -> StepGraph:
@@ -266,7 +256,7 @@ class _Compilation:
         by_op = {gate.op: gate for gate in turns.gates}
         firing = find_firing(scene.nodes, outputs.demanded, by_op, fired)
         self.live[mode] = self.live.get(mode, frozenset()) | {scene.nodes[name].op for name in firing}
-        self.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
+        self.findings.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
         return _select(scene, mode, firing, fired, turns.gates, outputs)
 
     def _find_patterns(self, turns: Turns) -> tuple[tuple[str, frozenset[str]], ...]:
@@ -282,7 +272,7 @@ class _Compilation:
         except ValueError as error:
             span = span_of(self.context.spec, turns.gates[0].op, "every")
             help = "choose intervals with a small common multiple"
-            self.report([Diagnostic(code="E-CLOCKS", message=str(error), span=span, help=help)])
+            self.findings.report([Diagnostic(code="E-CLOCKS", message=str(error), span=span, help=help)])
             return tuple((dataset, frozenset(gate.op for gate in turns.gates)) for dataset in turns.outputs)
 
     def _analyse(self, graph: StepGraph) -> StepGraph | None:
@@ -290,22 +280,22 @@ class _Compilation:
         spec = self.context.spec
         graph = run_passes(graph, ANALYSES[:2], self.context, self.hook)
         contradictions = (*find_unordered_problems(spec, graph), *check_skip_scope(spec, graph))
-        self.report(contradictions)
+        self.findings.report(contradictions)
         if contradictions:
             return None
         for check in GRAPH_CHECKS:
-            self.report(check(spec, graph))
+            self.findings.report(check(spec, graph))
         return graph
 
     def _compile_graph(self, graph: StepGraph) -> StepGraph | None:
         """Return a scheduled graph, or None where it has errors (which are reported)."""
         spec = self.context.spec
         graph = run_passes(graph, ANALYSES[2:], self.context, self.hook)
-        self.report(graph.problems)
+        self.findings.report(graph.problems)
         if graph.problems:
             return None
         graph = run_passes(graph, DECISIONS, self.context, self.hook)
-        self.report(check_defer_never(spec, graph, graph.decisions))
+        self.findings.report(check_defer_never(spec, graph, graph.decisions))
         return graph
 
     def declare(self, modes: tuple[ModeProgram, ...], structure: Structure, order: str) -> Program:
@@ -370,34 +360,6 @@ def _find_modes(spec: GraphSpec) -> tuple[Mode, ...]:
     named: set[str] = {word.lstrip("!") for op in spec.ops.values() for word in op.mode or ()}
     named |= set() if spec.run.eval is None else {spec.run.eval.mode}
     return tuple(mode for mode in MODES if mode in ("train", "eval") or mode in named)
-
-
-def _sorted(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return diagnostics sorted by place, then code and message."""
-    return tuple(sorted(problems, key=_position))
-
-
-def _position(problem: Diagnostic) -> tuple[str, int, int, str, str]:
-    """Return the sorting key of a diagnostic; those without a place come first."""
-    span = problem.span
-    if span is None:
-        return "", 0, 0, problem.code, problem.message
-    return span.file, span.line, span.column, problem.code, problem.message
-
-
-def _assumptions(models: Mapping[str, ModelFacts]) -> Iterator[str]:
-    """Yield a sentence for every model about which the worst is assumed."""
-    for model in models.values():
-        if model.assumed:
-            yield f"assumed of '{model.name}', whose class declares no such traits: {', '.join(model.assumed)}"
-
-
-def _unused(spec: GraphSpec) -> Iterator[str]:
-    """Yield a sentence for every model and every state that no op uses."""
-    used = find_used_models(spec)
-    yield from (f"no op uses model '{name}': it is not built" for name in spec.models if name not in used)
-    known = find_used_states(spec)
-    yield from (f"no op uses state '{name}': it is not built" for name in spec.state if name not in known)
 
 
 def _require(name: str, known: Mapping[str, object], what: str) -> None:

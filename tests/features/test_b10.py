@@ -73,6 +73,7 @@ def test_all_cannot_undo_what_happens_first(backend: str) -> None:
         build_step(ORDERED, backend, ("ops.step_a.on_overflow=all",))
 
 
+@pytest.mark.needs("torch")
 def test_the_compiler_says_why_a_member_waits() -> None:
     from compiler import compile_step
     from graphspec import load

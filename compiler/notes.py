@@ -1,0 +1,29 @@
+"""Notes: what a reader of a plan should know besides its decisions and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compiler.checks.terms import find_idle
+from compiler.facts import ModelFacts, find_used_models, find_used_states
+from graphspec.graph import GraphSpec
+
+
+def find_notes(spec: GraphSpec, models: Mapping[str, ModelFacts]) -> tuple[str, ...]:
+    """Return a sentence for whatever is assumed of models, not used, or without effect."""
+    return (*_assumptions(models), *_unused(spec), *find_idle(spec))
+
+
+def _assumptions(models: Mapping[str, ModelFacts]) -> Iterator[str]:
+    """Yield a sentence for every model about which the worst is assumed."""
+    for model in models.values():
+        if model.assumed:
+            yield f"assumed of '{model.name}', whose class declares no such traits: {', '.join(model.assumed)}"
+
+
+def _unused(spec: GraphSpec) -> Iterator[str]:
+    """Yield a sentence for every model and every state that no op uses."""
+    used = find_used_models(spec)
+    yield from (f"no op uses model '{name}': it is not built" for name in spec.models if name not in used)
+    known = find_used_states(spec)
+    yield from (f"no op uses state '{name}': it is not built" for name in spec.state if name not in known)
