@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from compiler.absence import find_absent
 from compiler.causality import find_producers
-from compiler.cells import window_of
+from compiler.cells import drop_of, window_of
 from compiler.chains import is_update
 from compiler.diagnose import span_of
 from compiler.ir import Node
@@ -97,7 +97,8 @@ def find_firing(
         node = nodes[name]
         if node.eager or (node.writes and not consumed.intersection(node.defines)):
             roots.append(name)
-    return reach(roots, nodes, producers, absent)
+    held = {name for name, node in nodes.items() if node.eager} - admitted
+    return reach(roots, nodes, producers, absent | held)
 
 
 def find_absent_problems(
@@ -157,6 +158,8 @@ def _gates(
     gathered = window_of(node.op)
     yield from () if gate is None else (replace(gate, op=gathered),)
     yield Gate(op=node.op, clock="writes", every=op.window, follows=((gathered,),))
+    if op.at_epoch_end == "drop":
+        yield Gate(op=drop_of(node.op), clock="epochs")
 
 
 def _gate(

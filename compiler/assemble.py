@@ -12,6 +12,7 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
+    Drop,
     Emit,
     Evaluate,
     Forward,
@@ -96,6 +97,7 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
             | Judge()
             | Gather()
             | Collect()
+            | Drop()
             | Apply()
             | Blend()
             | Assign()

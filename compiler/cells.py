@@ -42,6 +42,16 @@ def is_window(cell: str) -> bool:
     return cell.endswith(".window")
 
 
+def drop_of(update: str) -> str:
+    """Return the gate of the steps at whose end an update forgets what it has gathered."""
+    return f"{update}.drop"
+
+
+def group_of(model: str, index: int) -> str:
+    """Return the gate of the steps in which a group of parameters is frozen that is not so for ever."""
+    return f"{model}.groups.{index}"
+
+
 def state_of(name: str) -> str:
     """Return the cell of a declared state."""
     return f"{name}.state"

@@ -39,9 +39,12 @@ def fire(
     for gate in gates:
         if gate.clock == "steps":
             opens = _is_due(gate, step) and _is_within(gate, step, dataset)
+        elif gate.clock == "epochs":
+            opens = ends_epoch(gate, step)
         else:
-            by_count = _is_multiple(gate, counts.get(gate.op, 0))
-            opens = counts_now(gate, step, always.union(fired), dataset) and due.get(gate.op, by_count)
+            now, count = counts_now(gate, step, always.union(fired), dataset), counts.get(gate.op, 0)
+            opens = now and due.get(gate.op, _is_multiple(gate, count))
+            opens = opens or (gate.flush and ends_epoch(gate, step) and now + count > 0)
         if opens:
             fired.add(gate.op)
     return frozenset(fired)
@@ -50,6 +53,16 @@ def fire(
 def counts_now(gate: Gate, step: int, fired: frozenset[str], dataset: str = "") -> bool:
     """Return whether a step counts for a gate on the clock ``writes``: every group it follows has an op that fired."""
     return _is_within(gate, step, dataset) and all(fired.intersection(group) for group in gate.follows)
+
+
+def ends_epoch(gate: Gate, step: int) -> bool:
+    """Return whether a step is the last of an epoch for a gate that has to do with that."""
+    return gate.epoch is not None and step % gate.epoch == 0
+
+
+def count_on(gate: Gate, count: int, step: int, fired: frozenset[str], dataset: str = "") -> int:
+    """Return what a gate on the clock ``writes`` has counted after a step, up to what it fires at."""
+    return 0 if ends_epoch(gate, step) else (count + counts_now(gate, step, fired, dataset)) % gate.every
 
 
 def enumerate_patterns(
@@ -61,6 +74,8 @@ def enumerate_patterns(
     skipped. Of gates that are ``undecided`` no clock tells when they are due: wherever a step counts for one it may be
     due or not. Raises ValueError with the period where it is longer than LONGEST_PERIOD.
     """
+    if any(gate.epoch is not None for gate in gates):
+        return tuple(dict.fromkeys(fired for _, fired in enumerate_datasets(gates, {"": always}, undecided)))
     decided, choices = _split(gates, undecided)
     period = find_period(decided)
     if period > LONGEST_PERIOD:
@@ -71,8 +86,8 @@ def enumerate_patterns(
         seen.update(dict.fromkeys(fire(gates, step, counts, always, due=due) for due in choices))
         fired = fire(gates, step, counts, always)
         for gate in decided:
-            if gate.clock == "writes" and counts_now(gate, step, fired | always):
-                counts[gate.op] = (counts[gate.op] + 1) % gate.every
+            if gate.clock == "writes":
+                counts[gate.op] = count_on(gate, counts[gate.op], step, fired | always)
     return tuple(seen)
 
 
@@ -107,7 +122,12 @@ def enumerate_datasets(
     rhythm = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
     seen: dict[tuple[str, frozenset[str]], None] = {}
     states = {tuple(0 for _ in counted)}
+    begun: set[tuple[int, frozenset[tuple[int, ...]]]] = set()
     for begin, end in _find_stretches(gates):
+        if end is not None and begin > _last_break(gates):  # epochs from here on have nothing but their number
+            if (begin % rhythm, frozenset(states)) in begun:
+                break
+            begun.add((begin % rhythm, frozenset(states)))
         met: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
         step = begin
         while end is None or step < end:
@@ -139,15 +159,37 @@ def _branch(
         fired = fire(gates, step, counts, free, dataset, due)
         seen.setdefault((dataset, fired))
         now = fired | free
-        yield tuple((counts[gate.op] + counts_now(gate, step, now, dataset)) % gate.every for gate in counted)
+        yield tuple(count_on(gate, counts[gate.op], step, now, dataset) for gate in counted)
 
 
 def _find_stretches(gates: Sequence[Gate]) -> Iterator[tuple[int, int | None]]:
-    """Yield the stretches of steps between starts and ends, the last without an end."""
+    """Yield the stretches of steps between starts and ends, the last without an end.
+
+    Where gates have to do with epochs these are cut at the end of every epoch, for ever.
+    """
+    epoch = next((gate.epoch for gate in gates if gate.epoch is not None), None)
+    breaks = _find_breaks(gates)
+    if epoch is None:
+        yield from zip(breaks, [*breaks[1:], None], strict=True)
+        return
+    begin = 1
+    while True:
+        cut = ((begin - 1) // epoch + 1) * epoch + 1
+        end = min((each for each in breaks if begin < each < cut), default=cut)
+        yield begin, end
+        begin = end
+
+
+def _find_breaks(gates: Sequence[Gate]) -> list[int]:
+    """Return the steps with which stretches begin: the first, starts, and those behind ends."""
     starts = (gate.start for gate in gates if gate.start is not None)
     ends = (gate.until + 1 for gate in gates if gate.until is not None)
-    breaks = sorted({1, *starts, *ends})
-    yield from zip(breaks, [*breaks[1:], None], strict=True)
+    return sorted({1, *starts, *ends})
+
+
+def _last_break(gates: Sequence[Gate]) -> int:
+    """Return the step with which the last stretch begins."""
+    return _find_breaks(gates)[-1]
 
 
 def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], always: frozenset[str]) -> tuple[Gate, ...]:
@@ -172,9 +214,7 @@ def find_period(gates: Sequence[Gate]) -> int:
 
 def _walk(gates: Sequence[Gate], period: int) -> Iterator[int]:
     """Yield the steps worth looking at: of every stretch between breakpoints its first period and its remainder."""
-    starts = (gate.start for gate in gates if gate.start is not None)
-    ends = (gate.until + 1 for gate in gates if gate.until is not None)
-    breaks = sorted({1, *starts, *ends})
+    breaks = _find_breaks(gates)
     for begin, end in zip(breaks, [*breaks[1:], breaks[-1] + period], strict=True):
         length = end - begin
         if length <= 2 * period:

@@ -23,10 +23,12 @@ from compiler.checks.terms import check_terms
 from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
+from compiler.epochs import check_windows
 from compiler.facts import ModelFacts, describe_models
 from compiler.findings import Findings
 from compiler.gaps import find_gaps
 from compiler.gathering import find_gathering
+from compiler.instructions import Resting
 from compiler.ir import Node, StepGraph
 from compiler.notes import find_notes
 from compiler.observations import Observations
@@ -42,10 +44,12 @@ from compiler.pipeline import ANALYSES, DECISIONS, Context, Hook, run_passes
 from compiler.plan import Plan
 from compiler.policies import POLICIES
 from compiler.program import Gate, Mode, ModeProgram, Program
+from compiler.resets import check_resets
 from compiler.scheduled import check_scheduled, declare_scheduled
 from compiler.schedules import check_schedules
 from compiler.structure import Structure, find_structure, find_uncalled
 from compiler.swaps import find_swaps, find_uses, map_models
+from compiler.thawing import check_thaws, find_resting, find_thaw_gates, rest
 from compiler.timing import apply_pace, check_modes
 from compiler.turns import Turns
 from graphspec.datasets import UNNAMED, find_datasets
@@ -111,6 +115,7 @@ def compile_step(
 def _check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for what is counted in a unit that nobody knows the length of."""
     yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
+    yield from (*check_thaws(spec, pace), *check_windows(spec, pace), *check_resets(spec, pace))
 
 
 @dataclass(kw_only=True)
@@ -145,12 +150,16 @@ class _Compilation:
             self.findings.report(check(scene))
 
     def lower(
-        self, mode: Mode, averages: Mapping[str, str] = NO_AVERAGES, cells: Mapping[str, str] = FIRST_CELLS
+        self,
+        mode: Mode,
+        averages: Mapping[str, str] = NO_AVERAGES,
+        cells: Mapping[str, str] = FIRST_CELLS,
+        resting: Resting = (),
     ) -> Scene:
         """Return the nodes of a mode, and those of the whole document as they are in that mode.
 
         ``averages``: model -> the average that is evaluated in its place; ``cells``: optimizer -> the one that steps in
-        its place, at a later epoch.
+        its place, at a later epoch; ``resting``: parameters that are frozen for now.
         """
         spec = self.context.spec
         reaches = find_reaches(spec.ops)
@@ -169,9 +178,11 @@ class _Compilation:
             scaled=is_scaled(spec, mode, reaches),
             averages=averages,
             phases=cells,
+            pace=self.pace,
             scheduled=declare_scheduled(spec, self.pace),
         )
-        everything = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
+        lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
+        everything = rest(lowered, resting, spec, lowering.gaps)
         nodes = {name: node for name, node in everything.items() if _runs_in(mode, node, reaches)}
         ordering = find_ordering(spec, everything)
         return Scene(
@@ -182,7 +193,7 @@ class _Compilation:
         """Return the program of a mode; without functions where the mode has problems."""
         swaps = find_swaps(self.context.spec, mode)
         scene = self.lower(mode)
-        turns = Turns.of(scene.spec, mode, scene.nodes, find_phase_gates(scene.spec, mode, scene.nodes, self.pace))
+        turns = self._find_turns(scene, mode)
         patterns = self._find_patterns(turns)
         kept = keep_firing(turns.gates, (fired for _, fired in patterns), turns.anywhere)
         every = (*kept, *(Gate(op=swap.op, clock="averaged") for swap in swaps))
@@ -195,6 +206,12 @@ class _Compilation:
         self.graphs.update(named)
         return ModeProgram(mode=mode, gates=every, functions=tuple(assemble(named[name], name) for name in named))
 
+    def _find_turns(self, scene: Scene, mode: Mode) -> Turns:
+        """Return the turns of a mode, with the gates of what changes while it trains."""
+        parts = scene.spec, mode, scene.nodes
+        changes = (*find_phase_gates(*parts, self.pace), *find_thaw_gates(*parts, self.pace))
+        return Turns.of(*parts, changes, self.pace.epoch)
+
     def _compile_patterns(
         self,
         scene: Scene,
@@ -204,13 +221,15 @@ class _Compilation:
         averages: Mapping[str, str],
     ) -> Iterator[StepGraph]:
         """Yield the scheduled graph of every set of ops of a mode that fire together, each once."""
-        scenes: dict[tuple[tuple[str, str], ...], Scene] = {} if averages else {(): scene}
+        scenes: dict[tuple[object, ...], Scene] = {} if averages else {((), ()): scene}
         found: dict[tuple[object, ...], StepGraph] = {}
         looks: dict[tuple[object, ...], tuple[Scene, frozenset[str], Outputs]] = {}
         for dataset, fired in patterns:
             cells = map_cells(fired)
-            whole = scenes.get(tuple(cells.items())) or self.lower(mode, averages, cells)
-            scenes[tuple(cells.items())] = whole
+            resting = find_resting(self.context.spec, fired)
+            place = tuple(cells.items()), resting
+            whole = scenes.get(place) or self.lower(mode, averages, cells, resting)
+            scenes[place] = whole
             look = turns.look(whole, dataset), fired, turns.outputs[dataset]
             graph = self._find_graph(look[0], mode, turns, fired, look[2])
             key = graph.gated, tuple(graph.nodes), graph.outputs

@@ -115,7 +115,7 @@ def _declare_group(group: GroupSpec) -> GroupDecl:
         match=group.match,
         lr_scale=1.0 if group.lr_scale is None else group.lr_scale,
         weight_decay=group.weight_decay,
-        frozen=group.frozen,
+        frozen=group.is_frozen,
     )
 
 

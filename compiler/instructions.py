@@ -16,6 +16,9 @@ Guard: TypeAlias = Literal["none", "drop", "window"]
 Commit: TypeAlias = tuple[tuple[str, ...], ...]
 """Under which verdicts a write takes place: all of one of these; none at all: always."""
 
+Resting: TypeAlias = tuple[tuple[str, str], ...]
+"""Parameters that are frozen for now: models, each with a pattern of names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionBase:
@@ -127,6 +130,8 @@ class Gradient(InstructionBase):
     scaled: bool = False
     """The loss is multiplied by the loss scale, and every gradient divided by it again."""
     unconnected: Literal["error", "skip", "zero"] = "error"
+    resting: Resting = ()
+    """No gradient is taken for these parameters, which are frozen for now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +153,8 @@ class Transform(InstructionBase):
     """Of ``share``, which adds to the first of its sets what the others have for the same parameters: their models."""
     penalties: tuple[Penalty, ...] = ()
     """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
+    resting: Resting = ()
+    """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +183,9 @@ class Gather(InstructionBase):
     guard: Guard = "none"
     gaps: bool = False
     """Some gradients may be absent: they add nothing."""
+    strict: bool = False
+    """None may be absent but those of ``resting``, which are frozen for now."""
+    resting: Resting = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +199,15 @@ class Collect(InstructionBase):
     """The verdict whether the window has something to give, where its sets are judged."""
     gaps: bool = False
     """What was absent in every step is absent."""
+    alone: bool = False
+    """Nothing is gathered in this step: the window has what earlier ones gave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop(InstructionBase):
+    """Forget what a window has gathered: it begins anew."""
+
+    window: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +300,7 @@ Instruction: TypeAlias = (
     | Judge
     | Gather
     | Collect
+    | Drop
     | Apply
     | Blend
     | Assign

@@ -40,7 +40,7 @@ def _is_known(model: ModelDecl) -> bool:
 
 def find_stepped(spec: GraphSpec, model: str, names: Names) -> tuple[str, ...]:
     """Return the names of the parameters of a model that no group freezes."""
-    frozen = {each for group in _groups(spec, model) if group.frozen for each in find_matching(group.match, names)}
+    frozen = {each for group in _groups(spec, model) if group.is_frozen for each in find_matching(group.match, names)}
     return tuple(name for name in names if name not in frozen)
 
 

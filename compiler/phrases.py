@@ -12,6 +12,7 @@ from compiler.instructions import (
     Blend,
     Collect,
     Commit,
+    Drop,
     Emit,
     Evaluate,
     Forward,
@@ -60,7 +61,7 @@ def describe(instruction: Instruction) -> str:
             return _describe_step(instruction)
         case Judge() | Settle():
             return _describe_verdict(instruction)
-        case Gather() | Collect():
+        case Gather() | Collect() | Drop():
             return _describe_window(instruction)
         case Blend():
             return (
@@ -77,8 +78,10 @@ def describe(instruction: Instruction) -> str:
             assert_never(instruction)
 
 
-def _describe_window(instruction: Gather | Collect) -> str:
+def _describe_window(instruction: Gather | Collect | Drop) -> str:
     """Return what is added to a window, or taken out of it."""
+    if isinstance(instruction, Drop):
+        return f"{instruction.window} window <- nothing"
     if isinstance(instruction, Collect):
         outputs = (instruction.output, instruction.filled) if instruction.filled else (instruction.output,)
         return f"{', '.join(outputs)} = all of {instruction.window} window"
@@ -131,6 +134,7 @@ def flags_of(instruction: Instruction) -> tuple[str, ...]:
         case Gradient():
             named = {"retain_graph": instruction.retain_graph, "create_graph": instruction.create_graph}
             named["scaled"] = instruction.scaled
+            named |= {f"without {tell_resting(each)}": True for each in instruction.resting}
         case _:
             named = dict[str, bool]()
     detached = [argument.operand for argument in arguments_of(instruction) if isinstance(argument.operand, Ref)]
@@ -144,6 +148,12 @@ def flags_of(instruction: Instruction) -> tuple[str, ...]:
 def tell_commit(commits: Commit) -> str:
     """Return the verdicts under which a write takes place: `step_d.finite and step_g.finite`."""
     return " or ".join(" and ".join(way) for way in commits)
+
+
+def tell_resting(resting: tuple[str, str]) -> str:
+    """Return parameters that are frozen for now: ``net '^0'``."""
+    model, match = resting
+    return f"{model} '{match}'"
 
 
 def arguments_of(instruction: Instruction) -> tuple[Argument, ...]:

@@ -12,6 +12,7 @@ from compiler.instructions import (
     Blend,
     Collect,
     Commit,
+    Drop,
     Emit,
     Evaluate,
     Forward,
@@ -28,7 +29,7 @@ from compiler.instructions import (
 )
 from compiler.ir import Because, Decision
 from compiler.operands import Argument, Constant, Ref, Scheduled
-from compiler.phrases import arguments_of, kind_of
+from compiler.phrases import arguments_of, kind_of, tell_resting
 from compiler.program import Function
 from compiler.terms import tell_penalty, tell_projection
 from compiler.timetable import Entry, find_schedules, tell_entry
@@ -74,7 +75,8 @@ def _export_group(row: GroupRow) -> Object:
     group = row.group
     names: Json = None if row.parameters is None else [*row.parameters]
     found: Object = {"model": row.model, "match": group.match, "parameters": names}
-    return {**found, "lr_scale": group.lr_scale, "weight_decay": group.weight_decay, "frozen": group.frozen}
+    found |= {"lr_scale": group.lr_scale, "weight_decay": group.weight_decay}
+    return {**found, "frozen": group.frozen, "frozen_until": row.until}
 
 
 def _export_function(function: Function) -> Object:
@@ -122,7 +124,7 @@ def _export_details(instruction: Instruction) -> Object:
             function, penalties = instruction.function.name, [tell_penalty(each) for each in instruction.penalties]
             used: Object = {"function": function, "inputs": list(instruction.inputs), "penalties": [*penalties]}
             return {**used, "outputs": [instruction.output]}
-        case Gather() | Collect():
+        case Gather() | Collect() | Drop():
             return _export_window(instruction)
         case Judge() | Settle():
             return _export_verdict(instruction)
@@ -143,8 +145,10 @@ def _export_details(instruction: Instruction) -> Object:
             assert_never(instruction)
 
 
-def _export_window(instruction: Gather | Collect) -> Object:
+def _export_window(instruction: Gather | Collect | Drop) -> Object:
     """Return the fields of what is added to a window, or taken out of it."""
+    if isinstance(instruction, Drop):
+        return {"window": instruction.window}
     if isinstance(instruction, Collect):
         filled = [instruction.filled] if instruction.filled else []
         return {"window": instruction.window, "outputs": [instruction.output, *filled]}
@@ -205,6 +209,7 @@ def _export_gradient(instruction: Gradient) -> Object:
         "retain_graph": instruction.retain_graph,
         "create_graph": instruction.create_graph,
         "scaled": instruction.scaled,
+        "frozen": [tell_resting(each) for each in instruction.resting],
     }
 
 

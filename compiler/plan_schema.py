@@ -55,6 +55,7 @@ KINDS: dict[str, Object] = {
         "retain_graph": FLAG,
         "create_graph": FLAG,
         "scaled": FLAG,
+        "frozen": NAMES,
     },
     "transform": {"function": TEXT, "inputs": NAMES, "penalties": NAMES, "outputs": NAMES},
     "judge": {"inputs": NAMES, "outputs": NAMES},
@@ -65,6 +66,7 @@ KINDS: dict[str, Object] = {
         "guard": {"enum": ["none", "drop", "window"]},
     },
     "collect": {"window": TEXT, "outputs": NAMES},
+    "drop": {"window": TEXT},
     "apply": {"optimizers": NAMES, "inputs": NAMES, "constraints": NAMES},
     "blend": {
         "source": TEXT,
@@ -109,6 +111,7 @@ def plan_schema() -> Object:
             "lr_scale": {"type": "number"},
             "weight_decay": {"type": ["number", "null"], "description": "Null: the optimizer's."},
             "frozen": FLAG,
+            "frozen_until": {"type": ["integer", "null"], "description": "The last step; null: for ever, or never."},
         }
     )
     document = _record(

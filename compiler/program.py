@@ -138,17 +138,22 @@ class Gate:
     at ``every``, ``2 * every``, ...). ``clock == "writes"``: counts the steps in which every group of ``follows`` has
     an op that fired, within ``start`` and ``until`` (step numbers) and of ``datasets``, and fires at every
     ``every``-th of them; with a ``start`` at the first counted one and then at every ``every``-th. ``clock ==
-    "averaged"``: from the first time on that the op fired in a mode in which it has another gate.
+    "averaged"``: from the first time on that the op fired in a mode in which it has another gate. ``clock ==
+    "epochs"``: at the last step of every ``epoch``.
     """
 
     op: str
-    clock: Literal["steps", "writes", "averaged"] = "steps"
+    clock: Literal["steps", "writes", "averaged", "epochs"] = "steps"
     every: int = 1
     start: int | None = None
     until: int | None = None
     follows: tuple[tuple[str, ...], ...] = ()
     datasets: tuple[str, ...] = ()
     """On batches of which data sets it fires, and counts on the clock ``writes``; none are named: on all."""
+    epoch: int | None = None
+    """How many steps an epoch has, where its count begins anew with each, or it fires at the end of each."""
+    flush: bool = False
+    """It fires at the end of an epoch as well, if anything is counted then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

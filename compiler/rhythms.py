@@ -54,6 +54,8 @@ def find_rhythm(spec: GraphSpec, name: str, within: frozenset[str] = NONE) -> Rh
     start = None if op.start is None else int(op.start.count)
     own = None if base is None else base.thin(every, start, endless=op.until is None)
     window = op.window if isinstance(op, UpdateOp) else 1
+    if isinstance(op, UpdateOp) and op.at_epoch_end != "carry":  # windows are cut where epochs end
+        return None
     return own if own is None or window == 1 else own.thin(window, None, endless=True)
 
 

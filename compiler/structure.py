@@ -15,6 +15,7 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
+    Drop,
     Emit,
     Evaluate,
     Forward,
@@ -112,7 +113,7 @@ class _Walk:
                 self._visit_evaluate(instruction)
             case Store():
                 self._visit_store(instruction)
-            case Transform() | Judge() | Gather() | Collect() | Apply() | Blend() | Assign() | Settle():
+            case Transform() | Judge() | Gather() | Collect() | Drop() | Apply() | Blend() | Assign() | Settle():
                 pass
             case Release() | Emit():
                 pass

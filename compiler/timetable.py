@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from compiler.epochs import WORDS
 from compiler.instructions import Apply
 from compiler.operands import Scheduled, ScheduleDecl
 from compiler.program import Program
 from compiler.settings import find_scheduled
+from compiler.thawing import find_last, find_thaws
+from graphspec.ops import Op, UpdateOp
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -76,8 +79,14 @@ def tell_clock(schedule: ScheduleDecl) -> str:
 
 def tell_moments(plan: Plan, mode: str) -> Iterator[str]:
     """Yield the step of every start and end that the spec gives in another unit."""
+    yield from (_tell_end(name, plan) for name, op in plan.spec.ops.items() if _has_end(op) and mode == "train")
+    for thaw in find_thaws(plan.spec) if mode == "train" else ():
+        last = find_last(plan.spec, thaw, plan.pace)
+        yield f"'{thaw.match}' of {thaw.model} is frozen up to step {last} (until: {thaw.until})"
     for gate in plan.program.mode(mode).gates:
         op = plan.spec.ops.get(gate.op.removesuffix(".window"))
+        if op is None and gate.start is None:
+            continue
         if op is None:
             yield f"{gate.op} steps from step {gate.start} on: it takes the place of {gate.op.partition('@')[0]}"
             continue
@@ -85,6 +94,18 @@ def tell_moments(plan: Plan, mode: str) -> Iterator[str]:
             yield f"{gate.op.removesuffix('.window')} starts at step {gate.start} (start: {op.start})"
         if gate.until is not None and op.until is not None and op.until.unit != "steps":
             yield f"{gate.op.removesuffix('.window')} ends with step {gate.until} (until: {op.until})"
+
+
+def _has_end(op: Op) -> bool:
+    """Return whether an op is an update whose window ends with an epoch."""
+    return isinstance(op, UpdateOp) and op.at_epoch_end != "carry"
+
+
+def _tell_end(name: str, plan: Plan) -> str:
+    """Return when an update takes or forgets an open window."""
+    op = plan.spec.ops[name]
+    word = op.at_epoch_end if isinstance(op, UpdateOp) else ""
+    return f"{name} {WORDS[word]} an open window at every {plan.pace.epoch} steps (on_epoch_end: {word})"
 
 
 def _tell_curve(curve: ScheduleDecl, unit: str) -> str:

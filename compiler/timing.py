@@ -9,11 +9,14 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from compiler.diagnose import span_of
+from compiler.epochs import has_ends
 from compiler.pace import Pace, PaceProblem, Tempo, complete_pace, exact
 from compiler.phases import has_phases
 from compiler.program import Gate
+from compiler.resets import check_resets
 from compiler.rhythms import Rhythm, find_rhythm, find_source, find_writes
 from compiler.schedules import check_schedules
+from compiler.thawing import has_thaws
 from graphspec.diagnostics import Diagnostic
 from graphspec.durations import Duration
 from graphspec.graph import GraphSpec
@@ -51,7 +54,9 @@ def needs_pace(spec: GraphSpec) -> bool:
     """Return whether something can only be counted with a pace that the spec alone does not give."""
     known = complete_pace(spec, None)
     timed = apply_pace(spec, known)
-    return bool(timed.problems) or has_phases(spec) or any(True for _ in check_schedules(timed.spec, known))
+    if has_phases(spec) or has_thaws(spec) or has_ends(spec) or any(True for _ in check_resets(spec, known)):
+        return True
+    return bool(timed.problems) or any(True for _ in check_schedules(timed.spec, known))
 
 
 def check_modes(spec: GraphSpec, mode: str, gates: tuple[Gate, ...]) -> Iterator[Diagnostic]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from compiler.activity import Outputs, find_live_gates, find_outputs
 from compiler.checks.context import Scene
 from compiler.clocks import sort_gates
+from compiler.epochs import time_windows
 from compiler.holdable import find_holdable, find_undecided
 from compiler.ir import Node
 from compiler.program import Function, Gate, Mode, Program
@@ -32,8 +33,15 @@ class Turns:
     """A step is told of which data set its batch is."""
 
     @classmethod
-    def of(cls, spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node], others: tuple[Gate, ...] = ()) -> Turns:
-        """Return the turns of a mode; ``others`` are gates of what is no op."""
+    def of(
+        cls,
+        spec: GraphSpec,
+        mode: Mode,
+        nodes: Mapping[str, Node],
+        others: tuple[Gate, ...] = (),
+        epoch: int | None = None,
+    ) -> Turns:
+        """Return the turns of a mode; ``others`` are gates of what is no op, ``epoch`` is its length in steps."""
         datasets, possible = find_datasets(spec), find_possible(spec, mode)
         places = find_places(spec.ops, datasets)
         nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
@@ -45,7 +53,8 @@ class Turns:
             if not found.issuperset(possible)
         }
         demanded = tuple(dict.fromkeys(value for each in outputs.values() for value in each.demanded))
-        gates = (*others, *sort_gates(find_live_gates(spec, nodes, demanded, restricted)))
+        live = time_windows(find_live_gates(spec, nodes, demanded, restricted), spec, epoch)
+        gates = (*others, *sort_gates(live))
         gated = frozenset(gate.op for gate in gates)
         admitted = {each: frozenset(node.admission for node in view.values()) for each, view in views.items()}
         return cls(

@@ -6,14 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict
 
-from graphspec.declaration import Declaration, not_built
-
-
-def _carry_only(value: object) -> object:
-    if value in ("flush", "drop"):
-        raise not_built(f"`on_epoch_end: {value}`", help="a window goes on into the next epoch: `on_epoch_end: carry`")
-    return value
-
+from graphspec.declaration import Declaration
 
 Steps = Annotated[int, Strict(), Field(ge=1)]
 
@@ -25,8 +18,11 @@ class AccumulateSpec(Declaration):
     """How many steps' gradients become one update."""
     reduce: Literal["mean", "sum", "steps"] = "mean"
     """`mean`: every sample of the window counts alike; `sum`: gradients are added up; `steps`: steps count alike."""
-    on_epoch_end: Annotated[Literal["carry"], BeforeValidator(_carry_only)] = "carry"
-    """What becomes of a window that an epoch leaves open: it goes on into the next."""
+    on_epoch_end: Literal["carry", "flush", "drop"] = "carry"
+    """What becomes of a window that an epoch leaves open.
+
+    `carry`: it goes on into the next; `flush`: the last step of the epoch applies it; `drop`: it is forgotten.
+    """
     on_nonfinite: Literal["drop", "window"] = "drop"
     """What a gradient that is not finite costs, under a loss scale or with `on_overflow`: its step, or the window."""
 

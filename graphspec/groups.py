@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import model_validator
 
-from pydantic import BeforeValidator, model_validator
-
-from graphspec.declaration import Declaration, below, not_built, problem
+from graphspec.declaration import Declaration, below, problem
+from graphspec.durations import Duration, DurationField
 from graphspec.fields import NumberFromZero
 from graphspec.patterns import Pattern
 
 
-def _only_always(value: object) -> object:
-    if isinstance(value, dict):
-        raise not_built("a mapping for `frozen`", help="write `frozen: true`; it is then never stepped")
-    return value
+class FrozenSpec(Declaration):
+    """How long parameters are frozen: `{until: 1 epochs}`."""
+
+    until: DurationField
+    """The last moment: the last step, the end of an epoch; they are stepped from then on."""
 
 
 class GroupSpec(Declaration):
@@ -26,8 +26,21 @@ class GroupSpec(Declaration):
     """What the learning rate is multiplied with."""
     weight_decay: NumberFromZero | None = None
     """The weight decay, in place of the optimizer's."""
-    frozen: Annotated[bool, BeforeValidator(_only_always)] = False
-    """Whether they are never stepped: no gradient is taken for them, and the optimizer keeps nothing for them."""
+    frozen: bool | FrozenSpec = False
+    """Whether they are never stepped: no gradient is taken for them, and the optimizer keeps nothing for them.
+
+    Or until when: `{until: 1 epochs}`. No gradient is taken for them until then; the optimizer keeps its slots.
+    """
+
+    @property
+    def is_frozen(self) -> bool:
+        """Return whether they are never stepped."""
+        return self.frozen is True
+
+    @property
+    def until(self) -> Duration | None:
+        """Return until when they are frozen; None where that does not end, or they never are."""
+        return self.frozen.until if isinstance(self.frozen, FrozenSpec) else None
 
     @model_validator(mode="after")
     def _check(self) -> GroupSpec:
@@ -35,7 +48,7 @@ class GroupSpec(Declaration):
         if not changes and not self.frozen:
             help = "write `lr_scale`, `weight_decay` or `frozen: true`"
             raise problem("GS053", "a group says nothing of its parameters", help=help, at="key")
-        if changes and self.frozen:
+        if changes and self.is_frozen:
             help = "remove it, or `frozen: true`"
             raise below((changes[0],), problem("GS056", "nothing steps frozen parameters", help=help, at="key"))
         return self

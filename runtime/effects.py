@@ -9,6 +9,7 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
+    Drop,
     Emit,
     Evaluate,
     Forward,
@@ -42,7 +43,7 @@ def find_definitions(instruction: Instruction) -> tuple[str, ...]:
         case Gradient():
             output = () if instruction.output is None else (instruction.output,)
             return (*output, *instruction.value_outputs)
-        case Gather() | Apply() | Blend() | Assign() | Store() | Settle() | Release() | Emit():
+        case Gather() | Drop() | Apply() | Blend() | Assign() | Store() | Settle() | Release() | Emit():
             return ()
 
 
@@ -77,7 +78,7 @@ def _find_operands(instruction: Instruction) -> tuple[str, ...]:
             return (instruction.value.name,) if isinstance(instruction.value, Ref) else ()
         case Emit():
             return instruction.values
-        case Collect() | Blend() | Assign() | Release():
+        case Collect() | Drop() | Blend() | Assign() | Release():
             return ()
 
 

@@ -43,7 +43,17 @@ def _check_groups(spec: GraphSpec) -> Iterator[Diagnostic]:
     cells = (cell for cell in find_optimizers(spec) if cell.optimizer.class_ is not None)
     for model in dict.fromkeys(model for cell in cells for model in cell.models):
         for index, group in enumerate(spec.models[model].groups):
-            if not group.frozen:
+            is_early = group.until is not None and group.lr_scale is None and group.weight_decay is None
+            windows = [op for op in spec.ops.values() if isinstance(op, UpdateOp) and model in op.update]
+            if is_early and any(op.window > 1 for op in windows):
+                message = f"an optimizer of Keras steps '{model}': it cannot leave out what thaws within a window"
+                yield Diagnostic(
+                    code="E-BACKEND",
+                    message=message,
+                    span=spec.span("models", model, "groups", index, "frozen"),
+                    help="use an optimizer by `name`, or choose another backend",
+                )
+            elif not (group.is_frozen or is_early):
                 message = f"an optimizer of Keras steps '{model}': it has one rate and one decay for all parameters"
                 span = spec.span("models", model, "groups", index)
                 help = "use an optimizer by `name`, take the group away, or choose another backend"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from compiler.cells import window_of
+from compiler.cells import drop_of, window_of
 from compiler.gaps import find_open
 from compiler.gathering import are_sums
-from compiler.instructions import Collect, Gather, Guard, Transform
+from compiler.instructions import Collect, Drop, Gather, Guard, Transform
 from compiler.ir import Node, Overflow, Read, Use, Write
 from compiler.ops.context import Lowering
 from compiler.ops.evaluate import lower_call
@@ -72,6 +72,8 @@ class Windows:
         models = self.op.update if own else self.context.sets[value]
         gaps = self.op.missing == "skip" if own else value in self.context.gaps and self.op.missing != "error"
         self.nodes.extend((self._gather(window, value, models, gaps), self._collect(window, models, gaps)))
+        if self.op.at_epoch_end == "drop":
+            self.nodes.append(self._drop(window))
         return f"{window}.collected"
 
     def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool) -> Node:
@@ -114,12 +116,31 @@ class Windows:
             op=self.name,
             instruction=collect,
             label=f"collect {window}",
-            uses=(Use(value=cell, differentiable=False),),
+            uses=(Use(value=cell, differentiable=False, optional=self.op.at_epoch_end == "flush"),),
             defines=(output, filled) if filled else (output,),
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
             differentiable=False,
             place=place,
+        )
+
+    def _drop(self, window: str) -> Node:
+        """Return what forgets a window at the end of an epoch, behind whatever else the step does with it."""
+        cell, place = window_of(window), self.context.place(self.name)
+        return Node(
+            id=f"{window}.dropped",
+            op=self.name,
+            instruction=Drop(op=self.name, place=place, window=window),
+            label=f"drop {window}",
+            uses=tuple(
+                Use(value=value, differentiable=False, optional=True) for value in (cell, f"{window}.collected")
+            ),
+            reads=(Read(cell=cell, streaming=True),),
+            writes=(Write(cell=cell),),
+            differentiable=False,
+            eager=True,
+            place=place,
+            gate=drop_of(self.name),
         )
 
 

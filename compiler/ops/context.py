@@ -9,6 +9,7 @@ from compiler.diagnose import place_in
 from compiler.facts import ModelFacts
 from compiler.ir import Use
 from compiler.operands import Argument, Constant, FunctionRef, Operand, Plain, Ref, Scheduled, Setting
+from compiler.pace import Pace
 from compiler.program import Mode
 from graphspec.functions import FunctionName
 from graphspec.gradient_sets import Sets
@@ -46,6 +47,8 @@ class Lowering:
     """Model -> the average that is evaluated in its place."""
     phases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Optimizer -> the one that steps in its place, at a later epoch."""
+    pace: Pace = field(default_factory=Pace)
+    """What is known of the run."""
     scheduled: Mapping[tuple[str | int, ...], Scheduled] = field(default_factory=dict[tuple[str | int, ...], Scheduled])
     """The numbers that change while training: the op and the place below it -> the number."""
 

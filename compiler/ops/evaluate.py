@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from compiler.instructions import Evaluate, Instruction, Transform
+from compiler.instructions import Collect, Drop, Evaluate, Instruction, Transform
 from compiler.ir import Node
 from compiler.operands import FunctionRef, Ref, Scheduled, Setting
 from compiler.ops.context import Lowering, lower_inputs, uses_of
 from compiler.ops.transform import transform_node
+from compiler.resets import find_reset
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
 from graphspec.ops import CallOp, LossOp, MetricOp
@@ -36,11 +37,13 @@ def _with_optional(node: Node, lazy: Collection[str]) -> Node:
 
 
 def leave_out(instruction: Instruction, values: Collection[str]) -> Instruction:
-    """Return a sum without the operands that are among some values."""
+    """Return a sum without the operands that are among some values, or what takes a window without its last step."""
     if isinstance(instruction, Transform):
         kept = [at for at, value in enumerate(instruction.inputs) if value not in values]
         inputs, spans = (tuple(each[at] for at in kept) for each in (instruction.inputs, instruction.spans))
         return replace(instruction, inputs=inputs, spans=spans)
+    if isinstance(instruction, Collect | Drop):
+        return replace(instruction, alone=True) if isinstance(instruction, Collect) else instruction
     assert isinstance(instruction, Evaluate)
     gone = [each for each in instruction.arguments if isinstance(each.operand, Ref) and each.operand.name in values]
     return replace(instruction, arguments=tuple(each for each in instruction.arguments if each not in gone))
@@ -81,7 +84,7 @@ def lower_metric(name: str, op: MetricOp, context: Lowering) -> tuple[Node, ...]
     options = context.settings(op.args, name)
     node = _evaluate(name, "metric", op.metric, op.inputs, options, op.defines(name), context, False)
     assert isinstance(node.instruction, Evaluate)
-    return (replace(node, instruction=replace(node.instruction, reset=op.window)),)
+    return (replace(node, instruction=replace(node.instruction, reset=find_reset(op, context.mode, context.pace))),)
 
 
 def _evaluate(

@@ -66,7 +66,7 @@ def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, like: Node,
         inputs=inputs,
         output=name,
         models=gradient.models,
-        gaps=gradient.unconnected == "skip",
+        gaps=gradient.unconnected == "skip" or bool(gradient.resting),
     )
     return Node(
         id=f"{name}.sum",

@@ -50,6 +50,8 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     if name not in view.chains:
         return
     chain = view.chains[name]
+    if not chain.gradients:  # it applies what earlier steps gathered
+        return
     last = max(view.position[gradient] for gradient in chain.gradients)
     late = _find_late_edges(view, name, chain, last)
     changing = (transform for each in view.chains.values() for transform in each.transforms)

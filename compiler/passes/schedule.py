@@ -41,7 +41,7 @@ def _is_always_deferred(update: str, chain: Chain, graph: StepGraph, closure: Ca
     own = {*chain.gradients, *chain.transforms}
     others = [name for name in closure.past(update, graph.nodes) if name not in own]
     lasts = [name for name in chain.gradients if not any(closure.precedes(name, other) for other in chain.gradients)]
-    return all(any(closure.precedes(last, name) for name in others) for last in lasts)
+    return bool(lasts) and all(any(closure.precedes(last, name) for name in others) for last in lasts)
 
 
 def _find_needed(

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from graphspec.declaration import not_built, problem
-from graphspec.durations import Duration, parse_duration
+from graphspec.declaration import problem
+from graphspec.durations import PATTERN, Duration, parse_duration
 from graphspec.fields import Args
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
@@ -17,7 +17,7 @@ from graphspec.suggestions import closest
 
 Moment: TypeAlias = Literal["epoch", "never", "step"]
 WORDS: tuple[Moment, ...] = get_args(Moment)
-HELP = "write `epoch`, `never`, `step` or a number of steps such as `100 steps`"
+HELP = "write `epoch`, `never`, `step` or a duration such as `100 steps` or `2 epochs`"
 
 
 def _read(value: object) -> Moment | Duration:
@@ -29,22 +29,18 @@ def _read(value: object) -> Moment | Duration:
         near = closest(value, WORDS)
         label = f"did you mean '{near[0]}'?" if near else ""
         raise problem("GS050", f"a metric is not reset at {value!r}", label=label, help=HELP)
-    duration = parse_duration(value)
-    if duration.unit != "steps":
-        raise not_built(f"a reset counted in {duration.unit}", help=HELP, at="value")
-    return duration
+    return parse_duration(value)
 
 
 def _spell(reset: Moment | Duration) -> str:
     return reset if isinstance(reset, str) else str(reset)
 
 
-_STEPS = r"^\s*[0-9]+\s*(steps?|ba)?\s*$"
 _JSON = {
     "anyOf": [
         {"enum": [*WORDS]},
         {"type": "integer", "minimum": 1},
-        {"type": "string", "pattern": _STEPS},
+        {"type": "string", "pattern": PATTERN},
         {"type": "string", "pattern": r"\$\{"},
     ]
 }
@@ -61,17 +57,12 @@ class MetricOp(OpBase):
     args: Args = {}
     """Constants that a function takes by keyword with every batch, and a class when it is made."""
     reset: Reset = "epoch"
-    """When its running value starts anew: with each `epoch` or `step`, `never`, or after so many steps."""
+    """When its running value starts anew: with each `epoch` or `step`, `never`, or after `100 steps` or `2 epochs`."""
 
     @property
     def kind(self) -> Literal["metric"]:
         """Return the key of this kind."""
         return "metric"
-
-    @property
-    def window(self) -> Moment | int:
-        """Return `reset` with a duration as its steps."""
-        return self.reset if isinstance(self.reset, str) else int(self.reset.count)
 
     def operands(self) -> Iterator[Reference]:
         """Yield the inputs."""

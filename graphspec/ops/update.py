@@ -130,6 +130,11 @@ class UpdateOp(OpBase):
         return 1 if self.accumulate is None else self.accumulate.steps
 
     @property
+    def at_epoch_end(self) -> Literal["carry", "flush", "drop"]:
+        """Return what becomes of a window that an epoch leaves open."""
+        return "carry" if self.accumulate is None or self.window == 1 else self.accumulate.on_epoch_end
+
+    @property
     def kind(self) -> Literal["update"]:
         """Return the key of this kind."""
         return "update"

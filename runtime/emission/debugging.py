@@ -12,6 +12,7 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
+    Drop,
     Emit,
     Evaluate,
     Forward,
@@ -102,7 +103,7 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
             used = _values(dict.fromkeys(find_uses(instruction)), scope)
             written = _values([instruction.state], scope)
             yield _perform(scope, "defined", op, syntax.constant(f"assign {instruction.state}"), written, used)
-        case Judge() | Gather() | Settle() | Release() | Emit():
+        case Judge() | Gather() | Drop() | Settle() | Release() | Emit():
             return
 
 

@@ -10,6 +10,7 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
+    Drop,
     Emit,
     Evaluate,
     Forward,
@@ -74,7 +75,7 @@ def is_recorded(instruction: Instruction) -> bool:
             return True
         case Schedule():
             return False
-        case Random() | Judge() | Gather() | Collect() | Apply() | Blend() | Assign() | Store() | Settle():
+        case Random() | Judge() | Gather() | Collect() | Drop() | Apply() | Blend() | Assign() | Store() | Settle():
             return False
         case Release() | Emit():
             return False

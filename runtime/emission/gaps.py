@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from compiler.instructions import ApplyPart, Collect, Gradient, Transform
+from compiler.instructions import ApplyPart, Collect, Gather, Gradient, Transform
 from compiler.program import OptimizerDecl
 from runtime.effects import find_functions
 from runtime.emission import syntax
@@ -31,15 +31,23 @@ def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.ex
 def close_gaps(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``required(slopes)`` or ``without_gaps(slopes, net_params)``."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
+    beside = resting_places(instruction, scope)
     if instruction.function.name == "require":
-        return syntax.call("required", gradients)
-    return syntax.call("without_gaps", gradients, syntax.name(parameter_list(instruction.models, scope)))
+        return syntax.call("required", gradients, *beside)
+    return syntax.call("without_gaps", gradients, syntax.name(parameter_list(instruction.models, scope)), *beside)
+
+
+def resting_places(instruction: Gradient | Transform | Gather, scope: Scope) -> list[ast.expr]:
+    """Return the places of the parameters that are frozen for now, as a further argument where there are any."""
+    resting = instruction.resting
+    return [syntax.name(scope.names.resting(instruction.models, resting))] if resting else []
 
 
 def regularize_present(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``regularize_present(slopes, step_penalties)``."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
-    return syntax.call("regularize_present", gradients, syntax.name(scope.names.penalties(instruction.output)))
+    penalties = syntax.name(scope.names.penalties(instruction.output))
+    return syntax.call("regularize_present", gradients, penalties, *resting_places(instruction, scope))
 
 
 def noise_present(instruction: Transform, scope: Scope) -> ast.expr:

@@ -10,6 +10,7 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
+    Drop,
     Emit,
     Evaluate,
     Forward,
@@ -31,7 +32,7 @@ from runtime.emission.scope import Lowered, Scope, hold, line_of, number, with_n
 from runtime.emission.states import lower_store
 from runtime.emission.transform import lower_transform
 from runtime.emission.verdicts import lower_judge
-from runtime.emission.windows import lower_collect, lower_gather
+from runtime.emission.windows import lower_collect, lower_drop, lower_gather
 from runtime.emission.writes import lower_apply, lower_assign, lower_blend
 
 
@@ -60,6 +61,8 @@ def lower(instruction: Instruction, scope: Scope) -> Lowered:
             return lower_gather(instruction, scope)
         case Collect():
             return lower_collect(instruction, scope)
+        case Drop():
+            return lower_drop(instruction, scope)
         case Blend():
             return lower_blend(instruction, scope)
         case Assign():

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from compiler.instructions import Apply, Evaluate, Gather, Gradient, Instruction, Transform
+from compiler.instructions import Apply, Evaluate, Gather, Gradient, Instruction, Resting, Transform
 from compiler.program import Program
 from compiler.settings import find_scheduled
 from runtime.effects import find_definitions, find_functions
-from runtime.emission.patterns import pattern_wishes
+from runtime.emission.patterns import pattern_wishes, resting_key
 
 FIXED = (
     "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
@@ -54,6 +54,10 @@ class Names:
     def frozen(self, model: str) -> str:
         """Return the list of a model's parameters that are never stepped."""
         return self.table["frozen", model]
+
+    def resting(self, models: tuple[str, ...], resting: Resting) -> str:
+        """Return the places, in a set over some models, of the parameters that are frozen for now."""
+        return self.table["resting", resting_key(models, resting)]
 
     def chosen(self, key: str) -> str:
         """Return the list of the parameters that a pattern chooses, by the model and the pattern."""
@@ -213,8 +217,9 @@ def _sets(instruction: Instruction) -> Iterator[Wish]:
             yield "window", instruction.window, f"{instruction.window}_window"
             if len(instruction.models) > 1:
                 yield _joint(instruction.models)
-        case Transform(weights=True) if len(instruction.models) > 1:
+        case Transform(weights=True) | Transform(resting=(_, *_)) if len(instruction.models) > 1:
             yield _joint(instruction.models)
+            yield from _functions(instruction)
         case Apply():
             yield from (_import_wish(each.function) for each in instruction.projections if each.function)
             for part in instruction.parts:
@@ -228,11 +233,16 @@ def _sets(instruction: Instruction) -> Iterator[Wish]:
                 yield "common", " ".join((*models, "|", *each)), f"{instruction.op}_common"
             yield from (_joint(each) for each in (models, *others) if len(each) > 1)
         case Transform(penalties=(_, *_)):
-            yield from (_import_wish(each.function) for each in instruction.penalties if each.function is not None)
+            yield from _functions(instruction)
         case Evaluate() | Transform() if not instruction.function.builtin:
             yield _import_wish(instruction.function.name)
         case _:
             return
+
+
+def _functions(instruction: Transform) -> Iterator[Wish]:
+    """Yield the wishes for the functions of penalties."""
+    yield from (_import_wish(each.function) for each in instruction.penalties if each.function is not None)
 
 
 def _joint(models: tuple[str, ...]) -> Wish:

@@ -131,6 +131,8 @@ def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:
         case Gradient(models=models) | Gather(models=models) | Transform(models=models, weights=True):
             if len(models) > 1:
                 yield models
+        case Transform(models=models, resting=(_, *_)) if len(models) > 1:
+            yield models
         case Transform(spans=spans):
             yield from (models for models in spans if len(models) > 1)
         case _:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instructions import Apply, Transform
+from compiler.instructions import Apply, Gather, Gradient, Resting, Transform
 from compiler.penalty import Penalty
 from compiler.program import ModelDecl, OptimizerDecl, Program
 from runtime.effects import find_functions
@@ -52,11 +52,35 @@ def find_frozen(model: ModelDecl) -> tuple[str, ...]:
     return tuple(group.match for group in model.groups if group.frozen)
 
 
+def find_resting(program: Program) -> tuple[tuple[tuple[str, ...], Resting], ...]:
+    """Return the sets of models in which parameters are frozen for now, with these, each once."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    found = (each for each in instructions if isinstance(each, Gradient | Transform | Gather) and each.resting)
+    return tuple(dict.fromkeys((each.models, each.resting) for each in found))
+
+
+def resting_key(models: tuple[str, ...], resting: Resting) -> str:
+    """Return what tells the places of parameters that are frozen for now from others."""
+    return " ".join((*models, "|", *(part for each in resting for part in each)))
+
+
+def _resting_global(models: tuple[str, ...], resting: Resting, draft: Draft) -> Global:
+    """Return ``net_resting = places(among(net_params, matching(...)), net_params)``."""
+    names = draft.names
+    whole = syntax.name(names.parameters(models[0]) if len(models) == 1 else names.joint(models))
+    found = [_match(draft.program.model(model), (match,), draft) for model, match in resting]
+    listed = found[0] if len(found) == 1 else syntax.listing(map(syntax.spread, found))
+    value = syntax.call("places", syntax.call("among", whole, listed), whole)
+    return Global(name=names.resting(models, resting), value=value, comment="frozen for now")
+
+
 def pattern_wishes(program: Program) -> Iterator[Wish]:
     """Yield the wishes for the lists that patterns make."""
     for model in program.models:
         if find_frozen(model):
             yield "frozen", model.name, f"{model.name}_frozen"
+    for models, resting in find_resting(program):
+        yield "resting", resting_key(models, resting), f"{'_'.join(models)}_resting"
     for chosen in find_chosen(program):
         yield "chosen", chosen.key, f"{chosen.model}_chosen"
     for each in find_penalized(program):
@@ -66,6 +90,7 @@ def pattern_wishes(program: Program) -> Iterator[Wish]:
 def pattern_globals(draft: Draft) -> Iterator[Global]:
     """Yield the lists that constraints choose, then the penalties."""
     program, names = draft.program, draft.names
+    yield from (_resting_global(models, resting, draft) for models, resting in find_resting(program))
     for chosen in find_chosen(program):
         found = _match(program.model(chosen.model), (chosen.match,), draft)
         stepped = syntax.name(names.parameters(chosen.model))

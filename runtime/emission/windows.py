@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Collect, Gather
+from compiler.instructions import Collect, Drop, Gather
 from compiler.program import Program
 from runtime.effects import find_windows
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft, Global
+from runtime.emission.gaps import resting_places
 from runtime.emission.scope import Lowered, Scope, line_of, with_notes
 from runtime.emission.text import Line
 from runtime.emission.verdicts import commit_value
@@ -20,7 +21,9 @@ REGISTER = "WINDOWS"
 
 def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
     """Return ``step_window.add(step_, batch_size)``."""
-    gradients = syntax.name(scope.names.value(instruction.gradients))
+    gradients: ast.expr = syntax.name(scope.names.value(instruction.gradients))
+    if instruction.strict:
+        gradients = syntax.call("required", gradients, *resting_places(instruction, scope))
     counted = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
     window = syntax.name(scope.names.window(instruction.window))
     commits = {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
@@ -33,12 +36,19 @@ def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
 def lower_collect(instruction: Collect, scope: Scope) -> Lowered:
     """Return ``step_collected = step_window.take()``."""
     window = syntax.name(scope.names.window(instruction.window))
-    taken = syntax.assign(scope.names.value(instruction.output), syntax.method(window, "take"))
+    alone = [syntax.constant(False)] if instruction.alone and instruction.gaps else []
+    taken = syntax.assign(scope.names.value(instruction.output), syntax.method(window, "take", *alone))
     lines = [line_of(instruction, taken)]
     if instruction.filled:
         filled = syntax.assign(scope.names.value(instruction.filled), syntax.method(window, "is_filled"))
         lines = [line_of(instruction, filled), *lines]
     return Lowered(code=with_notes(instruction, lines))
+
+
+def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
+    """Return ``step_window.drop()``."""
+    dropped = syntax.perform(syntax.method(syntax.name(scope.names.window(instruction.window)), "drop"))
+    return Lowered(code=with_notes(instruction, [line_of(instruction, dropped)]))
 
 
 def window_globals(draft: Draft) -> Iterator[Global]:

@@ -68,7 +68,7 @@ class Evaluation:
     @classmethod
     def of(cls, spec: GraphSpec, step: Judge, feed: Passes, mode: str) -> Evaluation:
         """Return the evaluation of a spec's mode."""
-        running = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and op.window != "step")
+        running = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and op.reset != "step")
         metrics = frozenset(running)
         return cls(step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_told(spec))
 

@@ -43,7 +43,8 @@ class Gate:
     On the clock ``writes`` a step counts when every group of ``follows`` has an op that fired. Steps are counted from
     1; ``start`` and ``until`` are inclusive. With a start, the first step that counts is due. On the clock ``averaged``
     an op fires from the first time on that another gate of it did. ``datasets`` are those on whose batches it fires,
-    and counts; none are named: on all.
+    and counts; none are named: on all. On the clock ``epochs`` it fires at the last of so many steps; a gate that
+    counts begins anew with each ``epoch``, and with ``flush`` fires at its end if it has counted anything.
     """
 
     op: str
@@ -53,6 +54,8 @@ class Gate:
     until: int | None = None
     follows: tuple[tuple[str, ...], ...] = ()
     datasets: tuple[str, ...] = ()
+    epoch: int | None = None
+    flush: bool = False
 
 
 class Gates:
@@ -79,13 +82,19 @@ class Gates:
                     due = gate.op in self.averaged
                 elif gate.clock == "steps":
                     due = (step - (gate.start or gate.every)) % gate.every == 0
+                elif gate.clock == "epochs":
+                    due = ends_epoch(gate, step)
                 elif self.follows(gate, fired, counts):
                     counts[gate.op] += 1
                     due = (counts[gate.op] - (1 if gate.start else 0)) % gate.every == 0
                 else:
                     due = False
+                if gate.flush and ends_epoch(gate, step):
+                    due = due or counts[gate.op] % gate.every > 0
                 if due:
                     fired.append(gate.op)
+                if gate.clock == "writes" and ends_epoch(gate, step):
+                    counts[gate.op] = 0
         self.found, self.held = (counts, tuple(fired)), frozenset()
         self.clock.pending.append(self)
         return tuple(fired)
@@ -94,7 +103,10 @@ class Gates:
         """Keep what was counted in the step that is finished."""
         mode, (counts, fired) = self.clock.mode, self.found
         for gate in self.gates.get(mode, ()) if self.held else ():
-            if not self.follows(gate, [op for op in fired if op not in self.held], {*counts, *self.held}):
+            is_over = ends_epoch(gate, self.clock.step)
+            if not is_over and not self.follows(
+                gate, [op for op in fired if op not in self.held], {*counts, *self.held}
+            ):
                 counts[gate.op] = self.counts[mode][gate.op]  # what it follows did not take place
         self.counts[mode], self.fired[mode] = counts, fired
         self.averaged |= self.watched.intersection(fired) - self.held
@@ -106,3 +118,8 @@ class Gates:
     def follows(self, gate: Gate, fired: Sequence[str], gated: Container[str]) -> bool:
         """Return whether every group a gate follows has an op that fires: one that just did, or one without a gate."""
         return all(any(op in fired or op not in gated for op in group) for group in gate.follows)
+
+
+def ends_epoch(gate: Gate, step: int) -> bool:
+    """Return whether a step is the last of an epoch for a gate that has to do with that."""
+    return gate.epoch is not None and step % gate.epoch == 0

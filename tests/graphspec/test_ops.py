@@ -175,7 +175,6 @@ def test_a_malformed_op_is_reported_where_it_is_malformed(small, find, line, cod
         "a: {ema: net, «decay»: {kind: power}}",
         "a: {ema: net, decay: 0.9, «init»: zeros}",
         "a: {ema: net, decay: 0.9, «start»: {at: 100, before: hold}}",
-        "a: {metric: mean, inputs: x, reset: «2 epochs»}",
     ],
 )
 def test_what_the_language_has_and_is_not_built_is_never_ignored(small, find, line):

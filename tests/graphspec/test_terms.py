@@ -47,7 +47,7 @@ def test_one_regularizer_is_a_list_of_one():
         ({"groups": [{"match": "("}]}, r"expected a regular expression, found '\('"),
         ({"groups": [{"match": "w"}]}, "says nothing of its parameters"),
         ({"groups": [{"match": "w", "lr_scale": 2, "frozen": True}]}, "nothing steps frozen parameters"),
-        ({"groups": [{"match": "w", "frozen": {"until": "1 epochs"}}]}, "not built yet"),
+        ({"groups": [{"match": "w", "frozen": {"until": "soon"}}]}, "expected a duration"),
     ],
 )
 def test_what_is_none_is_refused(written, message):

@@ -43,7 +43,16 @@ class Clocks:
         for name in meaning.gated():
             if self._is_inside(meaning.ops[name], step) and self._is_due(name, meaning, step, admitted):
                 admitted |= {name} if self._is_full(name, meaning) else set()
+            if step % self.pace.epoch == 0 and name in meaning.accumulating:
+                admitted |= {name} if self._close(name, meaning) else set()
         return admitted
+
+    def _close(self, name: str, meaning: Meaning) -> bool:
+        """Return whether the end of an epoch applies an open window; none is open then but one that goes on."""
+        word, key = meaning.ops[name].accumulate.on_epoch_end, (meaning.mode, f"window of {name}")
+        is_open = self.counts.get(key, 0) % meaning.ops[name].window > 0
+        self.counts[key] = self.counts.get(key, 0) if word == "carry" else 0
+        return word == "flush" and is_open
 
     def _is_full(self, name: str, meaning: Meaning) -> bool:
         """Return whether an op that is due runs: an update that accumulates does so at the end of a window."""

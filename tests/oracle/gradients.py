@@ -22,6 +22,8 @@ def differentiate(
 
     In the base world it is a NumPy array; in another, where the result is differentiated again, a tensor.
     """
+    if not targets:
+        return {}
     if world is not world.base:
         return by_graph(world, loss, targets, seed)
     try:

@@ -35,6 +35,8 @@ class Meaning:
 
     def __init__(self, spec: GraphSpec, mode: str, dataset: str = "") -> None:
         self.spec, self.mode, self.ops, self.dataset = spec, mode, spec.ops, dataset
+        self.whole = spec
+        """The spec in which groups that are frozen for now are not."""
         self.storages = Storages(spec)
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
         self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
@@ -197,7 +199,8 @@ class Meaning:
             if name not in found:
                 found.add(name)
                 left_out = absent if self.is_sum(name) else frozenset()
-                pending.extend(other for other in self.inputs[name] if other not in left_out)
+                is_late = name in self.accumulating and name not in gathering
+                pending.extend(other for other in self.inputs[name] if other not in left_out and not is_late)
         return [name for name in self.ops if name in found]
 
     @cached_property

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphspec.graph import GraphSpec
 from graphspec.ops import EmaOp, MetricOp, UpdateOp
-from tests.oracle.clocks import Clocks, Pace
+from tests.oracle.clocks import Clocks, Pace, last_step
 from tests.oracle.draws import Draws
 from tests.oracle.initial import Shapes, initial_state
 from tests.oracle.meaning import Meaning
@@ -87,7 +87,7 @@ class Oracle:
             number=self.clocks.steps[mode],
             standins=self._find_standins() if mode != "train" else {},
             states=self.states,
-            windows=Windows(self.spec, self.gathered),
+            windows=Windows(self.spec, self.gathered, self.clocks.gathering, self._ends_epoch(mode)),
         )
         returned = [value for value in meaning.returned if value in self.states or meaning.owner[value] in firing]
         outputs = {value: self._output(step, value) for value in returned}
@@ -96,7 +96,7 @@ class Oracle:
                 self._output(step, name)
         self.held = {holder: step.final(holder) for holder in self.held}
         self.states = {name: step.final_state(name) for name in self.states}
-        self.gathered = step.windows.final(step, self.clocks.gathering, firing)
+        self.gathered = step.windows.final(step, firing)
         self.cells = step.optimizers.final(step)
         self.is_vague |= step.optimizers.is_vague
         if step.verdicts.groups.taking:
@@ -107,6 +107,10 @@ class Oracle:
     def _count_finished(self, mode: str) -> int:
         """Return the train steps before a step that has begun."""
         return self.clocks.steps.get("train", 0) - (mode == "train")
+
+    def _ends_epoch(self, mode: str) -> bool:
+        """Return whether the step that has begun is the last of an epoch."""
+        return mode == "train" and self.clocks.steps[mode] % self.clocks.pace.epoch == 0
 
     def _find_standins(self) -> Mapping[str, str]:
         """Return the averages that stand in for their models outside training."""
@@ -121,11 +125,18 @@ class Oracle:
         op = self.spec.ops[step.meaning.owner[value]]
         return np.asarray(self._run_on(step, value, op)) if isinstance(op, MetricOp) else found
 
+    def _count_steps(self, op: MetricOp, mode: str) -> int | None:
+        """Return after how many steps a metric starts anew; None: never in a pass over the data of other modes."""
+        if isinstance(op.reset, str) or (mode != "train" and op.reset.unit != "steps"):
+            return None
+        return last_step(op.reset, self.clocks.pace)
+
     def _run_on(self, step: StepValues, name: str, op: MetricOp) -> float:
         """Return the running mean of a metric since its reset, every batch with its rows."""
         value, rows = step.measured[name]
         since = {"step": step.number, "epoch": 0, "never": 0}
-        window = since[op.window] if isinstance(op.window, str) else (step.number - 1) // op.window
+        long = self._count_steps(op, step.meaning.mode)
+        window = since[op.reset] if isinstance(op.reset, str) else 0 if long is None else (step.number - 1) // long
         total, seen, before = self.running.get((step.meaning.mode, name), (0.0, 0, window))
         if before != window:
             total, seen = 0.0, 0

@@ -1,4 +1,4 @@
-"""Schedules in the fields of ops, settled: each replaced by the number that it gives in one step."""
+"""What changes with the steps, settled: schedules in the fields of ops as numbers, groups as frozen or not."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from copy import copy
 
 from graphspec.declaration import Declaration
+from graphspec.models import ModelSpec
 from graphspec.optimizers import OptimizerSpec
 from graphspec.schedules import ScheduleSpec
-from tests.oracle.clocks import Pace
+from tests.oracle.clocks import Pace, last_step
 from tests.oracle.meaning import Meaning
 from tests.oracle.schedules import read
 
@@ -18,7 +19,18 @@ def settle(meaning: Meaning, steps: int, pace: Pace) -> Meaning:
     found = copy(meaning)
     counts = {"steps": steps, "samples": steps * pace.rows, "epochs": steps // pace.epoch}
     found.ops = {name: _settle(op, counts) for name, op in meaning.ops.items()}
+    models = {name: _settle_groups(model, steps + 1, pace) for name, model in meaning.spec.models.items()}
+    found.whole, found.spec = meaning.spec, meaning.spec.model_copy(update={"models": models})
     return found
+
+
+def _settle_groups(model: ModelSpec, step: int, pace: Pace) -> ModelSpec:
+    """Return a model whose groups are frozen, or are not, as they are in a step."""
+    groups = tuple(
+        group if group.until is None else group.model_copy(update={"frozen": step <= last_step(group.until, pace)})
+        for group in model.groups
+    )
+    return model.model_copy(update={"groups": groups})
 
 
 def _settle(value: object, counts: Mapping[str, int]) -> object:

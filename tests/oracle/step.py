@@ -146,13 +146,17 @@ class StepValues:
 
     # ------------------------------------------------------------ gradients and updates
 
-    def targets(self, models: tuple[str, ...]) -> Mapping[Target, tuple[int, ...]]:
-        """Return all parameters of some models with their shapes, by holder: what they share is one target."""
+    def targets(self, models: tuple[str, ...], *, whole: bool = False) -> Mapping[Target, tuple[int, ...]]:
+        """Return all parameters of some models with their shapes, by holder: what they share is one target.
+
+        ``whole``: those that are frozen for now as well.
+        """
+        spec = self.meaning.whole if whole else self.meaning.spec
         return {
             (holder, name): value.shape
             for holder in self.meaning.storages.all_holders(models)
             for name, value in self.start[holder].items()
-            if not is_buffer(name) and not is_frozen(self.meaning.spec, holder, name)
+            if not is_buffer(name) and not is_frozen(spec, holder, name)
         }
 
     def gradient_values(self, world: World, name: str, op: GradientOp) -> Mapping[str, Array]:

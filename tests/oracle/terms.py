@@ -28,9 +28,9 @@ def group_of(spec: GraphSpec, model: str, name: str) -> GroupSpec | None:
 
 
 def is_frozen(spec: GraphSpec, model: str, name: str) -> bool:
-    """Return whether a parameter is never stepped."""
+    """Return whether a parameter is not stepped, in a spec whose groups say so for one step."""
     group = group_of(spec, model, name)
-    return group is not None and group.frozen
+    return group is not None and group.frozen is True
 
 
 def options_of(spec: GraphSpec, model: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ def transform(step: StepValues, name: str, op: TransformOp) -> Gradients:
     kind = op.transform.name("torch")
     match kind:
         case "noise":
-            shapes = step.targets(step.models_of(op.inputs[0]))
+            shapes = step.targets(step.models_of(op.inputs[0]), whole=True)
             return add_noise(sets[0], shapes, draw(step, name, [count(shapes)], "normal") * o["std"])
         case "clip_agc":
             limits = o.get("clipping", 0.01), o.get("eps", 1e-3), o.get("axis", 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,8 +29,8 @@ OWN = ""
 class Windows:
     """The windows as a step finds them, and as it leaves them."""
 
-    def __init__(self, spec: GraphSpec, held: Held) -> None:
-        self.spec, self.held = spec, dict(held)
+    def __init__(self, spec: GraphSpec, held: Held, gathering: Collection[str], ended: bool) -> None:
+        self.spec, self.held, self.gathering, self.ended = spec, dict(held), gathering, ended
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
 
     def whole(self, step: StepValues, name: str, op: UpdateOp) -> Gradients:
@@ -63,8 +63,10 @@ class Windows:
         return not is_spoiled if op.accumulate.on_nonfinite == "window" else weights > 0
 
     def _add(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> Window:
-        """Return a window with this step; where its gradients are dropped, without them and their rows."""
+        """Return a window with this step, if the update takes part in it; where its gradients are dropped, without them and their rows."""
         sums, weights, is_spoiled = self.held.get((name, leaf), EMPTY)
+        if name not in self.gathering:
+            return sums, weights, is_spoiled
         if not step.verdicts.commits(name):
             return sums, weights, True
         now = step.own_gradients(op) if leaf == OWN else step.gradients(leaf)
@@ -93,14 +95,14 @@ class Windows:
             return apart and any(map(self._is_sum, names))
         return isinstance(op, LossOp) and op.reduction == "sum"
 
-    def final(self, step: StepValues, gathering: set[str], firing: list[str]) -> Held:
-        """Return the windows after a step: those that are full begin anew."""
+    def final(self, step: StepValues, firing: list[str]) -> Held:
+        """Return the windows after a step: those that are full begin anew, and those that an epoch ends."""
         found = dict(self.held)
-        for name in gathering:
-            op = self.spec.ops[name]
-            for leaf in self.leaves(op):
-                if name in firing:
-                    found.pop((name, leaf), None)
-                else:
-                    found[name, leaf] = self._add(step, name, op, leaf)
-        return found
+        for name in self.gathering:
+            for leaf in self.leaves(self.spec.ops[name]):
+                found[name, leaf] = self._add(step, name, self.spec.ops[name], leaf)
+        return {key: held for key, held in found.items() if key[0] not in firing and not self._is_dropped(key[0])}
+
+    def _is_dropped(self, name: str) -> bool:
+        """Return whether an update forgets its window after this step."""
+        return self.ended and self.spec.ops[name].accumulate.on_epoch_end == "drop"

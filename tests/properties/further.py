@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.properties.absent import add_gaps
 from tests.properties.datasets import change_optimizers, name_datasets
+from tests.properties.epochs import end_with_epochs
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.micro_batches import split_batch
 from tests.properties.overflow import add_overflow
@@ -40,6 +41,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     split_batch,
     add_overflow,
     port,
+    end_with_epochs,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 

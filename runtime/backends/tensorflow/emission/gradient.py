@@ -6,6 +6,7 @@ import ast
 
 from compiler.instructions import Gradient
 from runtime.emission import syntax
+from runtime.emission.gaps import resting_places
 from runtime.emission.gradients import find_targets, receive
 from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
 from runtime.emission.verdicts import scaled_seeds, unscaled
@@ -14,7 +15,11 @@ from runtime.emission.verdicts import scaled_seeds, unscaled
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     """Return ``gradients(tape, loss, targets)``."""
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
-    taken: ast.expr = syntax.call("gradients", tape, loss, _targets(instruction, scope), **_options(instruction, scope))
+    resting = resting_places(instruction, scope)
+    path = "thawed_gradients" if resting else "gradients"
+    taken: ast.expr = syntax.call(
+        path, tape, loss, _targets(instruction, scope), *resting, **_options(instruction, scope)
+    )
     taken = unscaled(taken) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)
     line = line_of(instruction, statement)

@@ -29,10 +29,10 @@ Gaps: TypeAlias = Sequence[tf.Tensor | Maybe | None]
 """Gradients of the parameters of one or several models, in order; None where there is none."""
 
 
-def without_gaps(gradients: Gaps, parameters: Sequence[Any]) -> GradientSet:
-    """Return gradients with zeros where there are none."""
-    pairs = zip(gradients, parameters, strict=True)
-    return tuple(tf.zeros_like(p) if g is None else number_of(g) for g, p in pairs)
+def without_gaps(gradients: Gaps, parameters: Sequence[Any], resting: Sequence[int] = ()) -> Any:
+    """Return gradients with zeros where there are none, but at places whose parameters are frozen for now."""
+    pairs = enumerate(zip(gradients, parameters, strict=True))
+    return tuple(g if at in resting else tf.zeros_like(p) if g is None else number_of(g) for at, (g, p) in pairs)
 
 
 def number_of(gradient: Any) -> tf.Tensor:
@@ -40,9 +40,10 @@ def number_of(gradient: Any) -> tf.Tensor:
     return gradient.value if isinstance(gradient, Maybe) else gradient
 
 
-def required(gradients: Gaps) -> Gaps:
-    """Return gradients of which none is absent; raise RuntimeError where one is."""
-    require_gradients([None if each is None else number_of(each) for each in gradients])
+def required(gradients: Gaps, resting: Sequence[int] = ()) -> Gaps:
+    """Return gradients of which none is absent but at some places; raise RuntimeError where one is."""
+    kept = [each for at, each in enumerate(gradients) if at not in resting]
+    require_gradients([None if each is None else number_of(each) for each in kept])
     return gradients
 
 
@@ -106,11 +107,15 @@ def noise_present(gradients: Gaps, parameters: Sequence[Any], noise: tf.Tensor) 
     return over_places(add, [gradients], places, tf.logical_or)
 
 
-def regularize_present(gradients: Gaps, penalties: Iterable[Penalty]) -> Gaps:
-    """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none."""
+def regularize_present(gradients: Gaps, penalties: Iterable[Penalty], resting: Sequence[int] = ()) -> Gaps:
+    """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none.
+
+    At places whose parameters are frozen for now there is none.
+    """
     found = list(gradients)
     for penalty in penalties:
-        for place, parameter in zip(penalty.places, penalty.parameters, strict=True):
+        pairs = zip(penalty.places, penalty.parameters, strict=True)
+        for place, parameter in (pair for pair in pairs if pair[0] not in resting):
             before = tf.zeros_like(parameter) if found[place] is None else number_of(found[place])
             (found[place],) = regularize([before], [penalty_of(penalty, parameter)])
     return tuple(found)

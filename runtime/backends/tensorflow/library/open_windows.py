@@ -34,12 +34,16 @@ class OpenWindow(Window):
                 seen.assign(True)
         self.rows.assign_add(tf.cast(rows, tf.int64))
 
-    def take(self) -> Gaps:
-        """Return the mean over all rows, or the sum, and begin anew."""
-        flags = [each.read_value() for each in self.seen]
-        taken = super().take()
+    def take(self, fresh: bool = True) -> Gaps:
+        """Return the mean over all rows, or the sum, and begin anew; not ``fresh``: this step added nothing."""
+        flags, taken = [each.read_value() for each in self.seen], super().take()
         for seen in self.seen:
             seen.assign(False)
-        return tuple(
-            each if fresh else Maybe(each, flag) for each, flag, fresh in zip(taken, flags, self.fresh, strict=True)
-        )
+        rows = zip(taken, flags, self.fresh, strict=True)
+        return tuple(each if fresh and is_new else Maybe(each, flag) for each, flag, is_new in rows)
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        super().drop()
+        for seen in self.seen:
+            seen.assign(False)

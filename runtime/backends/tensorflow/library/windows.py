@@ -38,6 +38,12 @@ class Window:
         self.rows.assign(0)
         return taken
 
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        for total in self.totals:
+            total.assign(tf.zeros_like(total))
+        self.rows.assign(0)
+
 
 class GuardedWindow(Window):
     """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it."""
@@ -62,6 +68,11 @@ class GuardedWindow(Window):
         """Return the mean over the rows that were taken in, or the sum, and begin anew."""
         self.spoiled.assign(False)
         return super().take()
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        self.spoiled.assign(False)
+        super().drop()
 
 
 def wide(dtype: tf.DType) -> tf.DType:

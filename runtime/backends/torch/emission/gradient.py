@@ -6,6 +6,7 @@ import ast
 
 from compiler.instructions import Gradient
 from runtime.emission import syntax
+from runtime.emission.gaps import resting_places
 from runtime.emission.gradients import find_targets, receive
 from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
 from runtime.emission.verdicts import scaled_seeds, unscaled
@@ -16,7 +17,12 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     loss = syntax.name(scope.names.value(instruction.loss))
     targets, options = find_targets(instruction, scope), _options(instruction, scope)
     path = "torch.autograd.grad" if instruction.unconnected == "error" else "reached_gradients"
-    gradients: ast.expr = syntax.call(path, loss, targets, **options)
+    resting = resting_places(instruction, scope)
+    gradients: ast.expr = (
+        syntax.call("thawed_gradients", syntax.dotted(path), loss, targets, *resting, **options)
+        if resting
+        else syntax.call(path, loss, targets, **options)
+    )
     gradients = unscaled(gradients) if instruction.scaled else gradients
     statement = receive(instruction, gradients, scope)
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -28,15 +28,15 @@ def reached_gradients(
     return tuple(without_gaps(found, listed) if zero else found)
 
 
-def without_gaps(gradients: Gaps, parameters: Sequence[torch.Tensor]) -> TensorList:
-    """Return gradients with zeros where there are none."""
-    pairs = zip(gradients, parameters, strict=True)
-    return tuple(torch.zeros_like(p) if g is None else g for g, p in pairs)
+def without_gaps(gradients: Gaps, parameters: Sequence[torch.Tensor], resting: Sequence[int] = ()) -> Any:
+    """Return gradients with zeros where there are none, but at places whose parameters are frozen for now."""
+    pairs = enumerate(zip(gradients, parameters, strict=True))
+    return tuple(torch.zeros_like(p) if g is None and at not in resting else g for at, (g, p) in pairs)
 
 
-def required(gradients: Gaps) -> Gaps:
-    """Return gradients of which none is absent; raise RuntimeError where one is."""
-    require_gradients(gradients)
+def required(gradients: Gaps, resting: Sequence[int] = ()) -> Gaps:
+    """Return gradients of which none is absent but at some places; raise RuntimeError where one is."""
+    require_gradients([each for at, each in enumerate(gradients) if at not in resting])
     return gradients
 
 
@@ -79,9 +79,12 @@ def noise_present(gradients: Gaps, parameters: Sequence[torch.Tensor], noise: to
 
 
 @torch.no_grad()
-def regularize_present(gradients: Gaps, penalties: Iterable[Penalty]) -> Gaps:
-    """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none."""
-    penalties = list(penalties)
+def regularize_present(gradients: Gaps, penalties: Iterable[Penalty], resting: Sequence[int] = ()) -> Gaps:
+    """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none.
+
+    At places whose parameters are frozen for now there is none.
+    """
+    penalties = [each for penalty in penalties for each in penalty_beside(penalty, resting)]
     found = list(gradients)
     for penalty in penalties:
         for place, parameter in zip(penalty.places, penalty.parameters, strict=True):
@@ -93,6 +96,14 @@ def regularize_present(gradients: Gaps, penalties: Iterable[Penalty]) -> Gaps:
         for each in penalties
     ]
     return over_places(regularize, [found], places, moved)
+
+
+def penalty_beside(penalty: Penalty, resting: Sequence[int]) -> Iterator[Penalty]:
+    """Yield a penalty of those parameters that do not stand at some places, if there are any."""
+    pairs = [each for each in zip(penalty.parameters, penalty.places, strict=True) if each[1] not in resting]
+    if pairs:
+        parameters, places = map(list, zip(*pairs, strict=True))
+        yield Penalty(parameters, places, l1=penalty.l1, l2=penalty.l2, term=penalty.term)
 
 
 def over_stepped(

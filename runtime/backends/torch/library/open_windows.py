@@ -27,12 +27,17 @@ class OpenWindow:
         self.rows += rows
 
     @torch.no_grad()
-    def take(self) -> tuple[torch.Tensor | None, ...]:
-        """Return the mean over all rows, or the sum, and begin anew."""
+    def take(self, fresh: bool = True) -> tuple[torch.Tensor | None, ...]:
+        """Return the mean over all rows, or the sum, and begin anew; not ``fresh``: this step added nothing."""
         totals, share = self.totals or [None] * len(self.parameters), self.rows if self.is_mean else 1
         self.totals, self.rows = [], 0
         pairs = zip(totals, self.parameters, strict=True)
         return tuple(None if total is None else (total / share).to(p.dtype) for total, p in pairs)
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        if self.rows:
+            self.take()
 
 
 def added(total: torch.Tensor | None, gradient: torch.Tensor | None, rows: int) -> torch.Tensor | None:

@@ -34,6 +34,10 @@ class Window:
         self.totals, self.rows = [], 0
         return tuple(total.to(p.dtype) for total, p in zip(found, self.parameters, strict=True))
 
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        self.totals, self.rows = [], 0
+
 
 class GuardedWindow(Window):
     """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it.
@@ -65,3 +69,8 @@ class GuardedWindow(Window):
         """Return the mean over the rows that were taken in, or the sum, and begin anew."""
         self.spoiled = False
         return super().take()
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        super().drop()
+        self.spoiled = False

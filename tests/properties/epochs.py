@@ -1,0 +1,38 @@
+"""What ends with an epoch, or some steps after the first: frozen groups, open windows, metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.properties.specs import Draft
+
+MOMENTS = ("1 steps", "2 steps", "3 steps", "1 epochs", "6 samples")
+
+
+def end_with_epochs(draft: Draft) -> None:
+    """Freeze some parameters until a moment, end some windows with epochs, let a metric run for two of them."""
+    owned = sorted({model for op in draft.ops.values() for model in op.get("update", [])})
+    for model in owned:
+        is_tied = model in ("coder", "reader") or draft.models[model].get("traits", {}).get("ties")
+        if not is_tied and draft.chance(0.6):
+            _freeze(draft, model)
+    for op in draft.ops.values():
+        if "update" in op and "accumulate" in op and draft.chance(0.8):
+            given = op["accumulate"]
+            whole = given if isinstance(given, dict) else {"steps": given}
+            op["accumulate"] = {**whole, "on_epoch_end": draft.random.choice(["flush", "flush", "drop"])}
+        elif "metric" in op and draft.chance(0.5):
+            op["reset"] = draft.random.choice(["1 epochs", "2 epochs", "6 samples"])
+
+
+def _freeze(draft: Draft, model: str) -> None:
+    """Freeze a part of a model, or all of it; in a group that is there already, after which that goes on."""
+    groups = draft.models[model].get("groups", [])
+    moment = {"frozen": {"until": draft.random.choice(MOMENTS)}}
+    if groups:
+        groups[0] |= {} if groups[0].get("frozen") else moment
+        return
+    is_known = "layers" in draft.models[draft.root(model)]
+    match = draft.random.choice(["bias", "weight", "^0[.]", "."]) if is_known else "."
+    draft.models[model]["groups"] = [{"match": match, **moment}]
