@@ -29,7 +29,7 @@ def all_axes(x: Array, axis: int | Sequence[int] | None = None) -> tuple[int, ..
 
 def relu(n: Numbers, x: Array) -> Array:
     """Return max(0, x)."""
-    return n.where(n.real(x) > 0, x, x * 0)
+    return n.where(n.real(x) > 0, x, 0.0)
 
 
 def sigmoid(n: Numbers, x: Array) -> Array:
@@ -51,8 +51,8 @@ def sign(n: Numbers, x: Array) -> Array:
 def clip(n: Numbers, x: Array, min: float | None = None, max: float | None = None) -> Array:
     """Return x kept between limits."""
     if min is not None:
-        x = n.where(n.real(x) < min, x * 0 + min, x)
-    return x if max is None else n.where(n.real(x) > max, x * 0 + max, x)
+        x = n.where(n.real(x) < min, float(min), x)
+    return x if max is None else n.where(n.real(x) > max, float(max), x)
 
 
 def softplus(n: Numbers, x: Array) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tests.oracle.numbers import Array, Reals
+from tests.oracle.optimizers import DegenerateError
 from tests.oracle.parts import share
 from tests.oracle.world import SecondOrderError, Target, World
 
@@ -27,10 +28,19 @@ def differentiate(
     if world is not world.base:
         return by_graph(world, loss, targets, seed)
     try:
-        return by_complex_step(world, loss, targets, seed)
+        found = by_complex_step(world, loss, targets, seed)
     except SecondOrderError:
         found = by_graph(world, loss, targets, seed)
         return {key: value.detach().numpy() for key, value in found.items()}
+    if not are_finite(found) and are_finite(by_graph(world, loss, targets, seed)):
+        raise DegenerateError("what is not finite is multiplied by zeros, which frameworks leave out")
+    return found
+
+
+def are_finite(gradients: Mapping[Target, Array]) -> bool:
+    """Return whether all elements of derivatives are finite, be they arrays or tensors."""
+    found = (each if isinstance(each, np.ndarray) else each.detach().numpy() for each in gradients.values())
+    return all(np.isfinite(each).all() for each in found)
 
 
 def by_complex_step(

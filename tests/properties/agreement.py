@@ -198,8 +198,8 @@ def is_small(array: np.ndarray) -> bool:
     return np.abs(array[np.isfinite(array)]).max(initial=0) < HUGE
 
 
-def batches(spec: GraphSpec) -> Iterator[Values]:
-    """Yield batches of normal numbers, and of classes."""
+def batches(spec: GraphSpec, *, overflows: bool = True) -> Iterator[Values]:
+    """Yield batches of normal numbers, of classes, and of ones with planted overflows, unless there are to be none."""
     generator, size = np.random.default_rng(5), spec.inputs["x"].shape[1]
     rows = ROWS if spec.micro_batches == 1 else micro_batches.ROWS
     for number in count(1):
@@ -207,7 +207,7 @@ def batches(spec: GraphSpec) -> Iterator[Values]:
             name: generator.integers(0, size, rows) if one.dtype == "int64" else generator.normal(size=(rows, size))
             for name, one in spec.inputs.items()
         }
-        yield plant(batch, spec.seed, number)
+        yield plant(batch, spec.seed, number if overflows else 0)
 
 
 def find_difference(found: Sequence, meant: Sequence, single: bool = False, loose: bool = False) -> str:

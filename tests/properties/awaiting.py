@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compiler import Plan
 from compiler.instructions import Apply, Collect, Gather, Instruction, Judge, Transform
@@ -55,37 +55,49 @@ def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
 
 
 def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instruction]:
-    """Return what an update does with its gradients: its windows, what is made of these, its write."""
-    chain: list[Instruction] = []
-    collected: set[str] = set()
-    for one in instructions:
-        is_own = one.op == write.op and isinstance(one, Gather | Collect | Transform | Apply)
-        if is_own or (isinstance(one, Transform) and collected.intersection(one.inputs)):
-            chain.append(one)
-            collected.update(find_definitions(one) if isinstance(one, Collect | Transform) else ())
-    return chain
+    """Return what is done with the gradients of an update as they were taken: windows, transforms, its write."""
+    taken = {value for one in instructions if isinstance(one, Judge) for value in one.gradients}
+    makers = {value: one for one in instructions for value in find_definitions(one)}
+    chain: list[Instruction] = [write]
+    pending = [part.gradients for part in write.parts]
+    while pending:
+        value = pending.pop()
+        maker = makers[value]
+        if value in taken or maker in chain or not isinstance(maker, Transform | Collect):
+            continue
+        chain.append(maker)
+        if isinstance(maker, Transform):
+            pending.extend(maker.inputs)
+        else:
+            chain.extend(one for one in instructions if isinstance(one, Gather) and one.window == maker.window)
+    return [one for one in instructions if one in chain]
 
 
 def run_planted(
-    execution: Execution, plan: Plan, modes: Sequence[str], others: frozenset[str]
+    execution: Execution, plan: Plan, modes: Sequence[str], awaiting: Awaiting
 ) -> tuple[Steps, set[tuple[str, ...]]]:
-    """Return the steps in which the gradients of some updates overflow, and which gated ops fired together in them."""
+    """Return the steps, and which gated ops fired together in them, where the awaited gradients overflow.
+
+    They do so in the steps in which the function runs whose update awaits them; nothing else overflows.
+    """
     names = execution.names
-    _plant(names, others)
-    gates, steps, fired = names.get("gates"), [], set[tuple[str, ...]]()
-    for turn, batch in zip(find_turns(plan.spec, modes), batches(plan.spec), strict=False):
+    _plant(names, awaiting)
+    gates, fired = names.get("gates"), set[tuple[str, ...]]()
+    steps: Steps = []
+    for turn, batch in zip(find_turns(plan.spec, modes), batches(plan.spec, overflows=False), strict=False):
         steps.append((execution.step(batch, *turn), observe(execution)))
         fired.add(() if gates is None else gates.fired[turn[0]])
     return steps, fired
 
 
-def _plant(names: Mapping[str, object], others: frozenset[str]) -> None:
+def _plant(names: Mapping[str, Any], awaiting: Awaiting) -> None:
     """Let verdicts look at gradients of some updates as if these were infinitely large."""
-    verdicts = names["verdicts"]
+    gates, verdicts = names.get("gates"), names["verdicts"]
     look = verdicts.look
 
-    def look_at(update: str, *sets: Sequence[object]) -> object:
-        burst = float("inf") if update in others else 1.0
+    def look_at(update: str, *sets: Sequence[Any]) -> object:
+        runs = gates is None or gates.found[1] == awaiting.function.gated
+        burst = float("inf") if runs and update in awaiting.others else 1.0
         return look(update, *(tuple(None if each is None else each * burst for each in one) for one in sets))
 
     verdicts.look = look_at

@@ -120,9 +120,9 @@ class Known:
     def try_planted(self, awaiting: Awaiting) -> str:
         """Return what becomes of steps in which another update overflows, where one does not wait for its verdict."""
         text = emit_changed(awaiting.program)
-        right, fired = run_planted(self.ground.execute(self.plan), self.plan, TRAINING, awaiting.others)
+        right, fired = run_planted(self.ground.execute(self.plan), self.plan, TRAINING, awaiting)
         try:
-            wrong, _ = run_planted(self.ground.execute(self.plan, text), self.plan, TRAINING, awaiting.others)
+            wrong, _ = run_planted(self.ground.execute(self.plan, text), self.plan, TRAINING, awaiting)
         except RuntimeError:
             return "raised"
         if find_difference(wrong, right):

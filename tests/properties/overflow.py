@@ -26,11 +26,12 @@ ONCE_HELD = ("group", "all", "own")
 def add_overflow(draft: Draft) -> None:
     """Scale losses, or say at updates what is to happen, and plant overflows in the losses of some of them."""
     updates = [name for name, op in draft.ops.items() if "update" in op]
-    if not updates:
+    unbuilt = (op for op in draft.ops.values() if "accumulate" in op and op.get("missing") == "skip")
+    if not updates or any(unbuilt):
         return
     is_scaled = draft.chance(0.6)
     if is_scaled:
-        draft.fields["precision"] = {"loss_scale": draft.random.choice(SCALES)}
+        draft.fields["precision"] = {**draft.fields.get("precision", {}), "loss_scale": draft.random.choice(SCALES)}
     for name in updates:
         _add_policies(draft, name, likely=0.35 if is_scaled else 0.6)
     for op in (draft.ops[name] for name in updates if "accumulate" in draft.ops[name]):

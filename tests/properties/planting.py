@@ -26,7 +26,10 @@ def is_planted(spec: GraphSpec, kind: Kind | Literal[""] = "") -> bool:
 
 
 def plant(batch: Values, seed: int, number: int) -> Values:
-    """Return the batch of a step, from 1, with ones in place of drawn numbers where an overflow may be planted."""
+    """Return the batch of a step, from 1, with ones in place of drawn numbers where an overflow may be planted.
+
+    In a step 0 there is none.
+    """
     return {
         name: _make(name, value.shape, seed, number) if name.startswith(("fuse", "late")) else value
         for name, value in batch.items()
@@ -35,7 +38,7 @@ def plant(batch: Values, seed: int, number: int) -> Values:
 
 def _make(name: str, shape: tuple[int, ...], seed: int, number: int) -> np.ndarray:
     generator = np.random.default_rng([seed, crc32(name.encode()), number])
-    found, chosen = np.ones(shape), generator.random() < SHARE
+    found, chosen = np.ones(shape), number > 0 and generator.random() < SHARE
     if name.startswith("fuse_at"):
         found[0] = np.inf if str(number) in name.split("_") else 1.0
     elif number == LAST if name.startswith("late") else chosen:
