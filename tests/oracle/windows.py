@@ -63,7 +63,7 @@ class Windows:
         return not is_spoiled if op.accumulate.on_nonfinite == "window" else weights > 0
 
     def _add(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> Window:
-        """Return a window with this step, if the update takes part in it; where its gradients are dropped, without them and their rows."""
+        """Return a window with this step, if the update takes part in it; without what is dropped, and its rows."""
         sums, weights, is_spoiled = self.held.get((name, leaf), EMPTY)
         if name not in self.gathering:
             return sums, weights, is_spoiled
