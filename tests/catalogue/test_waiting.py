@@ -13,13 +13,9 @@ from tests.catalogue.trial import SPECS, plan_of
 
 WAITING = {
     "inner-step": "the op kind `adapt`",
-    "one-scale-two-updates": "a precision other than float32",
     "replicated-gan": "`parallel`",
     "replicated-micro-batches": "`parallel`",
     "replicated-penalty": "`parallel`",
-    "scaled-and-clipped": "a precision other than float32",
-    "skipped-momentum": "a precision other than float32",
-    "skipped-together": "`on_overflow`",
 }
 
 

@@ -20,6 +20,7 @@ from tests.catalogue.mathematics import Weights, World
 SPECS = Path(__file__).parent / "specs"
 STEPS = 6
 ROWS = 6
+BURST = 2
 BACKENDS = ("torch", "tensorflow")
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
 SAME = 1e-12
@@ -57,18 +58,20 @@ class Trial:
     start: World
     end: World
     outputs: tuple[Mapping[str, torch.Tensor], ...]
+    burst: str = ""
+    """The input of which one number is infinite in the third step."""
 
     def error_of(self, reference: Callable[..., World]) -> float:
         """Return the largest difference from a reference that took the same steps."""
         world = self.start
-        for batch in batches(self.plan):
+        for batch in batches(self.plan, self.burst):
             world = reference(world, **batch)
         return distance(self.end, world)
 
     def error_of_loop(self, loop: type[Loop]) -> float:
         """Return the largest difference from a loop that took the same steps, in weights or buffers."""
         made = loop({name: make_net(weights) for name, weights in self.start.items()})
-        for batch in batches(self.plan):
+        for batch in batches(self.plan, self.burst):
             made.step(**batch)
         return distance(self.end, {name: net.state_dict() for name, net in made.nets.items()})
 
@@ -78,13 +81,14 @@ def plan_of(name: str, *overrides: str, order: str = "fewest", backend: str = "t
     return compile_step(load(SPECS / f"{name}.yaml", list(overrides)), backend, order)
 
 
-def train(name: str, *overrides: str, order: str = "fewest", backend: str = "torch") -> Trial:
-    """Take six steps of a spec in float64."""
+def train(name: str, *overrides: str, order: str = "fewest", backend: str = "torch", burst: str = "") -> Trial:
+    """Take six steps of a spec in float64; one number of an input may be infinite in the third."""
     plan = plan_of(name, *overrides, order=order, backend=backend)
     step = build(plan, device="cpu", dtype="float64", allow=["tests"])
     start = world_of(arrays(step, step.tensors()))
-    outputs = tuple(arrays(step, step({key: each.numpy() for key, each in batch.items()})) for batch in batches(plan))
-    return Trial(plan=step.plan, start=start, end=world_of(arrays(step, step.tensors())), outputs=outputs)
+    given = ({key: each.numpy() for key, each in batch.items()} for batch in batches(plan, burst))
+    outputs = tuple(arrays(step, step(batch)) for batch in given)
+    return Trial(plan=step.plan, start=start, end=world_of(arrays(step, step.tensors())), outputs=outputs, burst=burst)
 
 
 def arrays(step: Step, found: Mapping[str, object]) -> dict[str, torch.Tensor]:
@@ -102,12 +106,15 @@ def world_of(tensors: Mapping[str, torch.Tensor]) -> World:
     return world
 
 
-def batches(plan: Plan) -> Iterator[Batch]:
-    """Yield the batches of a spec: normal numbers, the same every time."""
+def batches(plan: Plan, burst: str = "") -> Iterator[Batch]:
+    """Yield the batches of a spec: normal numbers, the same every time, but for one that may be infinite."""
     generator = torch.Generator().manual_seed(11)
-    for _ in range(STEPS):
+    for number in range(STEPS):
         shapes = {name: [ROWS if size == "batch" else size for size in each.shape] for name, each in inputs_of(plan)}
-        yield {name: torch.randn(shape, generator=generator, dtype=torch.float64) for name, shape in shapes.items()}
+        batch = {name: torch.randn(shape, generator=generator, dtype=torch.float64) for name, shape in shapes.items()}
+        if burst and number == BURST:
+            batch[burst].view(-1)[0] = float("inf")
+        yield batch
 
 
 def inputs_of(plan: Plan):

@@ -8,6 +8,7 @@ import pytest
 
 from compiler import Plan
 from compiler.clocks import enumerate_patterns, find_period, fire, sort_gates
+from compiler.holdable import find_undecided
 from compiler.program import Gate
 from tests.compiler.conftest import codes, compiled, program
 
@@ -187,6 +188,31 @@ def test_the_enumerated_sets_are_those_of_a_step_by_step_simulation(seed):
             count += 1
         seen.setdefault(frozenset(now))
     assert list(enumerate_patterns(sort_gates(gates), frozenset())) == list(seen)
+
+
+def test_gates_that_count_what_may_be_held_are_due_in_any_step_that_counts():
+    gates = (
+        Gate(op="u", every=2),
+        Gate(op="mean", clock="writes", every=3, follows=(("u",),)),
+        Gate(op="slow", clock="writes", every=3, follows=(("u",),)),
+        Gate(op="other", clock="writes", every=2, follows=(("w",),)),
+    )
+    found = enumerate_patterns(gates, frozenset({"w"}), frozenset({"mean", "slow", "other"}))
+    followed = [frozenset(), frozenset({"mean", "slow"})]
+    expected = {frozenset(), frozenset({"other"})}
+    expected |= {frozenset({"u"}) | one | two for one in followed for two in (frozenset(), frozenset({"other"}))}
+    assert set(found) == expected
+
+
+def test_what_follows_an_undecided_gate_is_undecided_too():
+    gates = (
+        Gate(op="mean", clock="writes", every=2, follows=(("u",),)),
+        Gate(op="often", clock="writes", follows=(("mean",),)),
+        Gate(op="slow", clock="writes", every=2, follows=(("often",),)),
+        Gate(op="other", clock="writes", every=2, follows=(("w",),)),
+    )
+    assert find_undecided(gates, {"u"}) == {"mean", "slow"}
+    assert find_undecided(gates, {"w"}) == {"other"}
 
 
 def is_due(gate: Gate, step: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,9 @@ from tests.properties.programs import change_function, limit
 
 if TYPE_CHECKING:
     from tests.properties.execution import Execution
-    from tests.properties.necessity import Steps
+
+
+Steps = list[tuple[dict, dict]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,31 +75,21 @@ def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instr
     return [one for one in instructions if one in chain]
 
 
-def run_planted(
-    execution: Execution, plan: Plan, modes: Sequence[str], awaiting: Awaiting
-) -> tuple[Steps, set[tuple[str, ...]]]:
-    """Return the steps, and which gated ops fired together in them, where the awaited gradients overflow.
+def run_planted(execution: Execution, plan: Plan, modes: Sequence[str], awaiting: Awaiting) -> tuple[Steps, bool]:
+    """Return the steps, and whether the function runs in one of them whose update awaits others.
 
-    They do so in the steps in which the function runs whose update awaits them; nothing else overflows.
+    The gradients of these overflow in such steps; nothing else does.
     """
-    names = execution.names
-    _plant(names, awaiting)
-    gates, fired = names.get("gates"), set[tuple[str, ...]]()
-    steps: Steps = []
+    gates, verdicts = execution.names.get("gates"), execution.names["verdicts"]
+    function, look, met, steps = awaiting.function, verdicts.look, list[bool](), Steps()
     for turn, batch in zip(find_turns(plan.spec, modes), batches(plan.spec, overflows=False), strict=False):
+        dataset = (turn[1] if len(turn) > 1 else None) or ""
+
+        def look_at(update: str, *sets: Sequence[Any], dataset: str = dataset) -> object:
+            met.append((gates is None or gates.found[1] == function.gated) and dataset in (function.datasets or ("",)))
+            burst = float("inf") if met[-1] and update in awaiting.others else 1.0
+            return look(update, *(tuple(None if each is None else each * burst for each in one) for one in sets))
+
+        verdicts.look = look_at
         steps.append((execution.step(batch, *turn), observe(execution)))
-        fired.add(() if gates is None else gates.fired[turn[0]])
-    return steps, fired
-
-
-def _plant(names: Mapping[str, Any], awaiting: Awaiting) -> None:
-    """Let verdicts look at gradients of some updates as if these were infinitely large."""
-    gates, verdicts = names.get("gates"), names["verdicts"]
-    look = verdicts.look
-
-    def look_at(update: str, *sets: Sequence[Any]) -> object:
-        runs = gates is None or gates.found[1] == awaiting.function.gated
-        burst = float("inf") if runs and update in awaiting.others else 1.0
-        return look(update, *(tuple(None if each is None else each * burst for each in one) for one in sets))
-
-    verdicts.look = look_at
+    return steps, any(met)

@@ -17,13 +17,12 @@ from compiler import Plan
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import find_difference, run, run_oracle
-from tests.properties.awaiting import Awaiting, find_awaiting, run_planted
+from tests.properties.awaiting import Awaiting, Steps, find_awaiting, run_planted
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
 from tests.properties.programs import emit_changed, find_deferred, find_kept
 from tests.properties.specs import base_spec, random_spec
 
-Steps = list[tuple[dict, dict]]
 TRAINING = ["train"] * 6
 """So many steps are taken: within them nearly every set of ops that fire together occurs."""
 BLOCK = 50
@@ -120,14 +119,14 @@ class Known:
     def try_planted(self, awaiting: Awaiting) -> str:
         """Return what becomes of steps in which another update overflows, where one does not wait for its verdict."""
         text = emit_changed(awaiting.program)
-        right, fired = run_planted(self.ground.execute(self.plan), self.plan, TRAINING, awaiting)
+        right, is_met = run_planted(self.ground.execute(self.plan), self.plan, TRAINING, awaiting)
         try:
             wrong, _ = run_planted(self.ground.execute(self.plan, text), self.plan, TRAINING, awaiting)
         except RuntimeError:
             return "raised"
         if find_difference(wrong, right):
             return "planted"
-        return "" if awaiting.function.gated in fired else "unmet"
+        return "" if is_met else "unmet"
 
     def _is_met(self, gated: tuple[str, ...]) -> bool:
         """Return whether a function is one of those that the steps pick."""

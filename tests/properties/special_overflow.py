@@ -80,7 +80,7 @@ def windows_with_holes() -> dict:
 
 
 def at_its_pace() -> dict:
-    """Return a state and a copy that go by the steps of an update."""
+    """Return a state, an update and a window that go by the steps of an update."""
     ops = {
         **_fit("a", bursts=True),
         "mean": {"call": "mean", "inputs": "x", "args": {"axis": 0}},
@@ -89,8 +89,32 @@ def at_its_pace() -> dict:
         "far": {"loss": "mse", "inputs": ["shifted", 1.0]},
         **_fit("b"),
         "step_b": {"update": "b", "loss": "loss_b", "every": "step_a", "on_overflow": "own"},
+        **_fit("c"),
+        "step_c": {"update": "c", "loss": "loss_c", "every": "step_a", "on_overflow": "apply", "accumulate": 3},
     }
-    return _document("at-its-pace", "ab", ops, state={"center": {"shape": [3]}}, **DYNAMIC)
+    return _document("at-its-pace", "abc", ops, state={"center": {"shape": [3]}}, **DYNAMIC)
+
+
+def counted_on() -> dict:
+    """Return two updates of one optimizer on a schedule, of which the first is held before all verdicts are known."""
+    ops = {
+        **_fit("a", bursts=True, on_overflow="own"),
+        "small": {"loss": "huber", "inputs": ["out_a", 0.0]},
+        "shrink_a": {"update": "a", "loss": "small", "after": "step_a", "on_overflow": "apply"},
+        "moved": {"forward": "a", "inputs": "x", "after": "shrink_a"},
+        "seen": {"forward": "b", "inputs": "moved"},
+        "fit_b": {"loss": "mse", "inputs": ["seen", "y"]},
+        "step_b": {"update": "b", "loss": "fit_b"},
+    }
+    found = _document("counted-on", "ab", ops, **DYNAMIC)
+    found["models"]["a"]["optimizer"] = {"name": "sgd", "lr": {"schedule": "linear", "from": 0.2, "to": 0.0, "over": 8}}
+    return found
+
+
+def gathered_anyway() -> dict:
+    """Return a window that takes whatever comes, in steps whose only verdict is its own."""
+    ops = _fit("a", accumulate=4, on_overflow="apply")
+    return _document("gathered-anyway", "a", ops, **DYNAMIC)
 
 
 def clipped_first() -> dict:
@@ -115,4 +139,6 @@ OVERFLOWING: Mapping[str, dict] = {
     "windows-with-holes": windows_with_holes(),
     "at-its-pace": at_its_pace(),
     "clipped-first": clipped_first(),
+    "counted-on": counted_on(),
+    "gathered-anyway": gathered_anyway(),
 }

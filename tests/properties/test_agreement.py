@@ -12,10 +12,21 @@ import pytest
 from compiler import Plan
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
-from tests.properties.agreement import POLICIES, find_difference, is_single, modes_of, run, run_oracle, try_specs
+from tests.properties.agreement import (
+    POLICIES,
+    Tally,
+    find_difference,
+    is_single,
+    modes_of,
+    run,
+    run_oracle,
+    try_spec,
+    try_specs,
+)
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
 from tests.properties.programs import emit_changed, find_deferred
+from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.specs import random_spec
 
 CHUNKS = 10
@@ -36,6 +47,11 @@ def test_the_order_of_least_memory_agrees_too():
     tally = try_specs(range(20_000, 20_030), ("memory",))
     assert tally.mismatches == []
     assert tally.agreed > 20
+
+
+@pytest.mark.parametrize("name", OVERFLOWING)
+def test_gradients_that_overflow_stop_what_the_definition_says(name):
+    assert try_spec(OVERFLOWING[name], POLICIES, Tally()) == ""
 
 
 def find_silent_mistakes() -> Iterator[tuple[Plan, list]]:
