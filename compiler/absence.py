@@ -43,6 +43,11 @@ def find_absent(nodes: Mapping[str, Node], resting: Collection[str]) -> frozense
     return frozenset(absent)
 
 
+def find_idle_writes(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:
+    """Return the writes of ops that rest: what could do with their values does without them."""
+    return frozenset(name for name, node in nodes.items() if node.admission in resting and node.eager)
+
+
 def drop_absent(node: Node, present: Collection[str]) -> Node:
     """Return a node without the optional uses of values that nothing defines in a step."""
     gone = frozenset(use.value for use in node.uses if use.optional and use.value not in present)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.absence import find_absent
+from compiler.absence import find_absent, find_idle_writes
 from compiler.causality import find_producers
 from compiler.cells import drop_of, window_of
 from compiler.chains import is_update
@@ -97,8 +97,7 @@ def find_firing(
         node = nodes[name]
         if node.eager or (node.writes and not consumed.intersection(node.defines)):
             roots.append(name)
-    held = {name for name, node in nodes.items() if node.eager} - admitted
-    return reach(roots, nodes, producers, absent | held)
+    return reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
 
 
 def find_absent_problems(

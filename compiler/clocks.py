@@ -122,12 +122,13 @@ def enumerate_datasets(
     rhythm = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
     seen: dict[tuple[str, frozenset[str]], None] = {}
     states = {tuple(0 for _ in counted)}
-    begun: set[tuple[int, frozenset[tuple[int, ...]]]] = set()
+    begun: set[tuple[int, bool, frozenset[tuple[int, ...]]]] = set()
     for begin, end in _find_stretches(gates):
         if end is not None and begin > _last_break(gates):  # epochs from here on have nothing but their number
-            if (begin % rhythm, frozenset(states)) in begun:
+            place = begin % rhythm, any(ends_epoch(gate, begin) for gate in gates), frozenset(states)
+            if place in begun:
                 break
-            begun.add((begin % rhythm, frozenset(states)))
+            begun.add(place)
         met: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
         step = begin
         while end is None or step < end:
@@ -165,7 +166,7 @@ def _branch(
 def _find_stretches(gates: Sequence[Gate]) -> Iterator[tuple[int, int | None]]:
     """Yield the stretches of steps between starts and ends, the last without an end.
 
-    Where gates have to do with epochs these are cut at the end of every epoch, for ever.
+    Where gates have to do with epochs these are cut before and behind the last step of every epoch, for ever.
     """
     epoch = next((gate.epoch for gate in gates if gate.epoch is not None), None)
     breaks = _find_breaks(gates)
@@ -174,7 +175,8 @@ def _find_stretches(gates: Sequence[Gate]) -> Iterator[tuple[int, int | None]]:
         return
     begin = 1
     while True:
-        cut = ((begin - 1) // epoch + 1) * epoch + 1
+        last = ((begin - 1) // epoch + 1) * epoch
+        cut = last if begin < last else last + 1
         end = min((each for each in breaks if begin < each < cut), default=cut)
         yield begin, end
         begin = end

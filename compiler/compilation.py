@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 
-from compiler.absence import drop_absent, find_absent, find_lazy
+from compiler.absence import drop_absent, find_absent, find_idle_writes, find_lazy
 from compiler.activity import Outputs, find_absent_problems, find_firing
 from compiler.assemble import assemble
 from compiler.backends import TABLES
@@ -250,7 +250,8 @@ class _Compilation:
         parted = self._part(scene, graph.mode, outputs)
         if parted is None:
             return graph
-        absent = find_absent(parted.scene.nodes, {gate.op for gate in turns.gates} - fired)
+        resting = {gate.op for gate in turns.gates} - fired
+        absent = find_absent(parted.scene.nodes, resting) | find_idle_writes(parted.scene.nodes, resting)
         copies = parted.find_firing(graph.nodes, outputs.values, absent)
         split = _select(parted.scene, graph.mode, copies, fired, turns.gates, outputs)
         merges = tuple(decision for name, decision in parted.merges.items() if name in graph.nodes)

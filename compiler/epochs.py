@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from compiler.ops.verdict import find_judged
 from compiler.pace import Pace, PaceProblem, Tempo
 from compiler.program import Gate
+from graphspec.datasets import find_datasets, find_places, find_possible
 from graphspec.diagnostics import Diagnostic
 from graphspec.durations import Duration
 from graphspec.graph import GraphSpec
@@ -37,8 +39,13 @@ def has_ends(spec: GraphSpec) -> bool:
 
 
 def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for every update whose window ends with an epoch, where nobody knows when that is."""
+    """Yield E-PACE for every update whose window ends with an epoch, where nobody knows when that is.
+
+    Yield GS045 for one that does not run on every data set, and where gradients are judged.
+    """
     for name, op in spec.ops.items():
+        if isinstance(op, UpdateOp) and op.at_epoch_end != "carry":
+            yield from _refuse(spec, name)
         problem = _find_problem(name, op, pace) if isinstance(op, UpdateOp) and op.at_epoch_end != "carry" else None
         if problem is not None and isinstance(op, UpdateOp):
             done = WORDS[op.at_epoch_end]
@@ -50,6 +57,22 @@ def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 notes=problem.notes(spec),
                 help=problem.help,
             )
+
+
+def _refuse(spec: GraphSpec, name: str) -> Iterator[Diagnostic]:
+    """Yield the refusal of a window that ends with an epoch, where that does not go with the rest of the spec."""
+    places = find_places(spec.ops, find_datasets(spec))
+    reasons = {
+        "where gradients that are not finite are skipped": bool(find_judged(spec)),
+        "of an update that does not run on every data set": not places[name].issuperset(find_possible(spec, "train")),
+    }
+    for reason in (each for each, is_so in reasons.items() if is_so):
+        yield Diagnostic(
+            code="GS045",
+            message=f"`on_epoch_end` of '{name}', {reason}, is part of the language but not built yet",
+            span=spec.span("ops", name, "accumulate", "on_epoch_end"),
+            help="a window goes on into the next epoch: `on_epoch_end: carry`",
+        )
 
 
 def _find_problem(name: str, op: UpdateOp, pace: Pace) -> PaceProblem | None:

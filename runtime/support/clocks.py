@@ -103,10 +103,8 @@ class Gates:
         """Keep what was counted in the step that is finished."""
         mode, (counts, fired) = self.clock.mode, self.found
         for gate in self.gates.get(mode, ()) if self.held else ():
-            is_over = ends_epoch(gate, self.clock.step)
-            if not is_over and not self.follows(
-                gate, [op for op in fired if op not in self.held], {*counts, *self.held}
-            ):
+            took_place = [op for op in fired if op not in self.held]
+            if not ends_epoch(gate, self.clock.step) and not self.follows(gate, took_place, {*counts, *self.held}):
                 counts[gate.op] = self.counts[mode][gate.op]  # what it follows did not take place
         self.counts[mode], self.fired[mode] = counts, fired
         self.averaged |= self.watched.intersection(fired) - self.held

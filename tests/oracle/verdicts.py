@@ -19,7 +19,7 @@ class Verdicts:
     """The verdicts of one step, each found when it is asked for."""
 
     def __init__(self, step: StepValues, firing: Iterable[str], gathering: Iterable[str]) -> None:
-        self.step, self.firing = step, list(firing)
+        self.step, self.firing, self.gathering = step, list(firing), set(gathering)
         self.groups = Groups(step.meaning, self.firing, gathering)
         self.found: dict[str, bool] = {}
         self.held: dict[str, bool] = {}
@@ -35,7 +35,9 @@ class Verdicts:
 
     def are_finite(self) -> bool:
         """Return whether all gradients that were taken for updates in this step are finite."""
-        return all(self.is_finite(name) for name in self.groups.taking)
+        ops = self.step.meaning.ops
+        taken = (name for name in self.groups.taking if ops[name].window == 1 or name in self.gathering)
+        return all(self.is_finite(name) for name in taken)
 
     def commits(self, name: str) -> bool:
         """Return whether the gradients that an update takes in this step are used: by its optimizer, or its window."""

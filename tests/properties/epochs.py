@@ -15,15 +15,28 @@ def end_with_epochs(draft: Draft) -> None:
     owned = sorted({model for op in draft.ops.values() for model in op.get("update", [])})
     for model in owned:
         is_tied = model in ("coder", "reader") or draft.models[model].get("traits", {}).get("ties")
-        if not is_tied and draft.chance(0.6):
+        if not is_tied and not _is_gathered(draft, model) and draft.chance(0.6):
             _freeze(draft, model)
+    is_free = not _is_judged(draft) and not any("dataset" in op for op in draft.ops.values())
     for op in draft.ops.values():
-        if "update" in op and "accumulate" in op and draft.chance(0.8):
+        if "update" in op and "accumulate" in op and is_free and draft.chance(0.8):
             given = op["accumulate"]
             whole = given if isinstance(given, dict) else {"steps": given}
             op["accumulate"] = {**whole, "on_epoch_end": draft.random.choice(["flush", "flush", "drop"])}
         elif "metric" in op and draft.chance(0.5):
             op["reset"] = draft.random.choice(["1 epochs", "2 epochs", "6 samples"])
+
+
+def _is_judged(draft: Draft) -> bool:
+    """Return whether gradients that are not finite may be skipped."""
+    text = repr((draft.ops, getattr(draft, "fields", {}), vars(draft)))
+    return "on_overflow" in text or "loss_scale" in text
+
+
+def _is_gathered(draft: Draft, model: str) -> bool:
+    """Return whether a window of gradients that may be skipped has those of a model."""
+    updates = [op for op in draft.ops.values() if model in op.get("update", [])]
+    return _is_judged(draft) and any("accumulate" in op for op in updates)
 
 
 def _freeze(draft: Draft, model: str) -> None:

@@ -17,9 +17,8 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
     resting = resting_places(instruction, scope)
     path = "thawed_gradients" if resting else "gradients"
-    taken: ast.expr = syntax.call(
-        path, tape, loss, _targets(instruction, scope), *resting, **_options(instruction, scope)
-    )
+    options = _options(instruction, scope)
+    taken: ast.expr = syntax.call(path, tape, loss, _targets(instruction, scope), *resting, **options)
     taken = unscaled(taken) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)
     line = line_of(instruction, statement)

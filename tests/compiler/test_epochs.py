@@ -1,0 +1,67 @@
+"""Which ops fire together where windows end with epochs: what the compiler foresees is what a long run meets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from random import Random
+
+import pytest
+
+from compiler.clocks import enumerate_patterns
+from compiler.program import Gate
+from graphspec import SpecError, load
+from runtime.support import clocks
+from tests.features.paced import build_paced
+from tests.features.test_epoch_ends import SPEC
+
+
+def random_gates(random: Random, epoch: int) -> list[Gate]:
+    """Return the gates of an update that accumulates, of its end, and of an average behind it."""
+    spread = {"start": random.choice([None, 2]), "until": random.choice([None, 9, 40])}
+    gathers = Gate(op="gathers", every=random.choice([1, 2, 3]), **spread)
+    is_flush, window, rhythm = random.random() < 0.5, random.choice([2, 3, 4]), random.choice([1, 2, 3])
+    update = Gate(op="update", clock="writes", every=window, follows=(("gathers",),), epoch=epoch, flush=is_flush)
+    drop = [] if is_flush else [Gate(op="drop", clock="epochs", epoch=epoch)]
+    return [gathers, update, *drop, Gate(op="average", clock="writes", every=rhythm, follows=(("update",),))]
+
+
+def meet(gates: list[Gate], steps: int) -> set[frozenset[str]]:
+    """Return what fires together in the steps of a run."""
+    clock = clocks.Clock()
+    running = clocks.Gates(clock, {"train": [clocks.Gate(**asdict(gate)) for gate in gates]})
+    found: set[frozenset[str]] = set()
+    for _ in range(steps):
+        clock.start("train")
+        found.add(frozenset(running.fire("train")))
+        clock.finish()
+    return found
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3, 5, 7, 12, 101])
+def test_a_long_run_meets_what_is_foreseen(epoch):
+    random = Random(epoch)
+    for _ in range(15):
+        gates = random_gates(random, epoch)
+        assert set(enumerate_patterns(gates, frozenset())) == meet(gates, 2000), gates
+
+
+def test_long_epochs_are_not_walked_step_by_step():
+    gates = [
+        Gate(op="gathers", every=7),
+        Gate(op="update", clock="writes", every=4, follows=(("gathers",),), epoch=10**9 + 7, flush=True),
+    ]
+    assert set(enumerate_patterns(gates, frozenset())) == {
+        frozenset(fired) for fired in ((), ("gathers",), ("gathers", "update"), ("update",))
+    }
+
+
+@pytest.mark.parametrize(
+    "setting", ["precision={loss_scale: 8}", "ops.step.on_overflow=own", "ops.step.dataset=[a, '!b']"]
+)
+def test_an_end_that_does_not_go_with_the_rest_is_refused(setting):
+    with pytest.raises(SpecError, match=r"GS045\]: `on_epoch_end` of 'step'"):
+        build_paced(SPEC, "torch", (setting,))
+
+
+def test_the_spec_itself_is_fine():
+    assert load(SPEC).ops["step"].at_epoch_end == "flush"
