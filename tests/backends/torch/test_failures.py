@@ -68,7 +68,7 @@ def test_a_traceback_can_show_the_emitted_line():
     step = build_of(user("Raising"))
     module = step._built.engine.loaded
     with pytest.raises(ValueError, match="too many") as raised:
-        module.call("step", step._admit(batch_of(6), "train"))
+        module.call("step", step._admit(batch_of(6), step._find_intake("train", None)))
     assert "y = net(x)" in "".join(traceback.format_exception(raised.value))
 
 
