@@ -32,10 +32,10 @@ def undo_tapes(seeds: Iterable[int], ground: Ground = TENSORFLOW) -> Undone:
     """Let every tape that is used more than once end at its first use."""
     found = Undone()
     for known in find_known(seeds, "fewest", ground):
-        gated = {function.name: function.gated for function in known.plan.program.mode("train").functions}
-        for function, text in without_persistence(emit(known.plan), gated):
+        functions = {function.name: function for function in known.plan.program.mode("train").functions}
+        for function, text in without_persistence(emit(known.plan), functions):
             found.tried += 1
-            outcome = known.try_without(text, gated[function])
+            outcome = known.try_without(text, functions[function])
             if outcome:
                 found.count(outcome)
             else:

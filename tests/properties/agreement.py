@@ -120,9 +120,11 @@ def modes_of(plan: Plan) -> list[str]:
     return ["train"] * 3 + ["eval"] * any(program.mode == "eval" for program in plan.program.modes)
 
 
-def run(execution: Execution, spec: GraphSpec, modes: Sequence[str]) -> list[tuple[Values, State]]:
-    """Return the outputs and the state after every step."""
-    pairs = zip(find_turns(spec, modes), batches(spec), strict=False)
+def run(
+    execution: Execution, spec: GraphSpec, modes: Sequence[str], *, overflows: bool = True
+) -> list[tuple[Values, State]]:
+    """Return the outputs and the state after every step, with planted overflows or without."""
+    pairs = zip(find_turns(spec, modes), batches(spec, overflows=overflows), strict=False)
     return [(execution.step(batch, *turn), observe(execution)) for turn, batch in pairs]
 
 

@@ -75,6 +75,11 @@ def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instr
     return [one for one in instructions if one in chain]
 
 
+def is_of(turn: Sequence[str | None], function: Function) -> bool:
+    """Return whether a function is for batches of the data set that a turn names."""
+    return not function.datasets or (turn[1] or "") in function.datasets
+
+
 def run_planted(execution: Execution, plan: Plan, modes: Sequence[str], awaiting: Awaiting) -> tuple[Steps, bool]:
     """Return the steps, and whether the function runs in one of them whose update awaits others.
 
@@ -83,10 +88,9 @@ def run_planted(execution: Execution, plan: Plan, modes: Sequence[str], awaiting
     gates, verdicts = execution.names.get("gates"), execution.names["verdicts"]
     function, look, met, steps = awaiting.function, verdicts.look, list[bool](), Steps()
     for turn, batch in zip(find_turns(plan.spec, modes), batches(plan.spec, overflows=False), strict=False):
-        dataset = (turn[1] if len(turn) > 1 else None) or ""
 
-        def look_at(update: str, *sets: Sequence[Any], dataset: str = dataset) -> object:
-            met.append((gates is None or gates.found[1] == function.gated) and dataset in (function.datasets or ("",)))
+        def look_at(update: str, *sets: Sequence[Any], is_of: bool = is_of(turn, function)) -> object:
+            met.append(is_of and (gates is None or gates.found[1] == function.gated))
             burst = float("inf") if met[-1] and update in awaiting.others else 1.0
             return look(update, *(tuple(None if each is None else each * burst for each in one) for one in sets))
 

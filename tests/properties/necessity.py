@@ -14,10 +14,11 @@ from random import Random
 import numpy as np
 
 from compiler import Plan
+from compiler.program import Function
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
-from tests.properties.agreement import find_difference, run, run_oracle
-from tests.properties.awaiting import Awaiting, Steps, find_awaiting, run_planted
+from tests.properties.agreement import find_difference, find_turns, run, run_oracle
+from tests.properties.awaiting import Awaiting, Steps, find_awaiting, is_of, run_planted
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
 from tests.properties.programs import emit_changed, find_deferred, find_kept
@@ -104,17 +105,17 @@ class Known:
     steps: Steps
     is_degenerate: bool
 
-    def try_without(self, text: str, gated: tuple[str, ...]) -> str:
+    def try_without(self, text: str, function: Function) -> str:
         """Return what becomes of the steps with another text: an outcome, or nothing where they are the same."""
         try:
-            wrong = run(self.ground.execute(self.plan, text), self.plan.spec, TRAINING)
+            wrong = run(self.ground.execute(self.plan, text), self.plan.spec, TRAINING, overflows=False)
         except RuntimeError:
             return "raised"
         if self.is_degenerate:
             return "degenerate"
         if find_difference(wrong, self.steps):
             return "changed"
-        return "" if self._is_met(gated) else "unmet"
+        return "" if self._is_met(function) else "unmet"
 
     def try_planted(self, awaiting: Awaiting) -> str:
         """Return what becomes of steps in which another update overflows, where one does not wait for its verdict."""
@@ -128,19 +129,17 @@ class Known:
             return "planted"
         return "" if is_met else "unmet"
 
-    def _is_met(self, gated: tuple[str, ...]) -> bool:
+    def _is_met(self, function: Function) -> bool:
         """Return whether a function is one of those that the steps pick."""
         names = self.ground.execute(self.plan).names
         clock, gates = names.get("clock"), names.get("gates")
-        if gates is None:
-            return True
-        for _ in TRAINING:
-            clock.start("train")
-            fired = gates.fire("train")
+        for turn in find_turns(self.plan.spec, TRAINING) if gates is not None else ():
+            clock.start(turn[0])
+            fired = gates.fire(*turn)
             clock.finish()
-            if fired == gated:
+            if fired == function.gated and is_of(turn, function):
                 return True
-        return False
+        return gates is None
 
 
 def undo_deferrals(seeds: Iterable[int], order: str = "listed", ground: Ground = TORCH) -> Undone:
@@ -150,7 +149,7 @@ def undo_deferrals(seeds: Iterable[int], order: str = "listed", ground: Ground =
         for function, write, program, excuse in find_deferred(known.plan):
             found.tried += 1
             models = [model for part in write.parts for model in part.models]
-            outcome = known.try_without(emit_changed(program), function.gated) or excuse
+            outcome = known.try_without(emit_changed(program), function) or excuse
             outcome = outcome or ("" if _moves(known, models) else "still")
             if outcome:
                 found.count(outcome)
@@ -173,7 +172,7 @@ def undo_retains(seeds: Iterable[int], order: str = "fewest", ground: Ground = T
     for known in find_known(seeds, order, ground):
         for function, gradient, program, excuse in find_kept(known.plan):
             found.tried += 1
-            outcome = known.try_without(emit_changed(program), function.gated) or excuse
+            outcome = known.try_without(emit_changed(program), function) or excuse
             if outcome:
                 found.count(outcome)
             else:
@@ -188,7 +187,7 @@ def find_known(seeds: Iterable[int], order: str, ground: Ground) -> Iterator[Kno
             plan, plan_for_torch = ground.plan(seed, order), ground.plan_for_torch(seed, order)
         except SpecError:
             continue
-        steps = run(ground.execute(plan), plan.spec, TRAINING)
+        steps = run(ground.execute(plan), plan.spec, TRAINING, overflows=False)
         is_degenerate = _is_degenerate(plan_for_torch)
         yield Known(ground=ground, seed=seed, plan=plan, steps=steps, is_degenerate=is_degenerate)
 

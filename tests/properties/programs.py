@@ -118,7 +118,8 @@ def find_kept(plan: Plan) -> Iterator[tuple[Function, Gradient, Program, Excuse]
 
 
 def _excuse_keeping(plan: Plan, graph: StepGraph, gradient: Gradient) -> Excuse:
-    name = gradient.op if gradient.op in graph.paths else f"{gradient.op}.gradient"
+    part = f"#{gradient.part}" if gradient.part else ""
+    name = f"{gradient.op}{part}" if f"{gradient.op}{part}" in graph.paths else f"{gradient.op}.gradient{part}"
     later = (_find_own(graph, other) for other in graph.flags.retained[name])
     shared = frozenset[str]().union(*later) & _find_own(graph, name)
     if not shared:
@@ -127,7 +128,7 @@ def _excuse_keeping(plan: Plan, graph: StepGraph, gradient: Gradient) -> Excuse:
 
 
 def _saves_nothing(plan: Plan, name: str) -> bool:
-    match plan.spec.ops.get(name):
+    match plan.spec.ops.get(name.partition("#")[0]):
         case CallOp(call=call):
             return call.name("torch") in LINEAR
         case ForwardOp(forward=model):

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from tests.properties.necessity import undo_deferrals, undo_retains
+from tests.properties.necessity import Ground, undo_deferrals, undo_retains
+from tests.properties.plans import plan_of
+from tests.properties.special_overflow import OVERFLOWING
 
 
 def test_every_deferral_is_needed():
     found = undo_deferrals(range(40))
     assert found.needless == []
     assert found.raised + found.changed > 20
-    assert found.raised + found.changed > 0.6 * found.tried
+    assert found.raised + found.changed + found.planted > 0.6 * found.tried
+
+
+def test_every_verdict_that_is_awaited_is_needed():
+    def plan(name, order):
+        return plan_of(OVERFLOWING[name], order)
+
+    found = undo_deferrals(OVERFLOWING, ground=Ground(plan=plan, plan_for_torch=plan))
+    assert found.needless == []
+    assert found.planted > 4
 
 
 def test_every_retained_graph_is_needed():
