@@ -7,7 +7,10 @@ import ast
 from tests.features.rows import ROWS
 from tests.features.table import FOLDER, PAGE, make_page
 
-OTHERS = {"test_table.py", "test_wrong_in_silence.py", "test_transforms.py", "test_transforms_twice.py"}
+OTHERS = {
+    f"test_{name}.py"
+    for name in ("table", "wrong_in_silence", "transforms", "transforms_twice", "waits", "thawing", "epoch_ends")
+}
 
 
 def test_the_page_is_up_to_date() -> None:
