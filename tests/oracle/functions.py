@@ -29,7 +29,7 @@ def all_axes(x: Array, axis: int | Sequence[int] | None = None) -> tuple[int, ..
 
 def relu(n: Numbers, x: Array) -> Array:
     """Return max(0, x)."""
-    return n.where(n.real(x) > 0, x, 0.0)
+    return n.where(n.real(x) <= 0, 0.0, x)
 
 
 def sigmoid(n: Numbers, x: Array) -> Array:

@@ -34,26 +34,33 @@ def find_awaiting(plan: Plan) -> Iterator[Awaiting]:
     """Yield every update that is deferred until verdicts of others are known."""
     for function in plan.program.mode("train").functions:
         decisions = (one for one in plan.graphs[function.name].decisions if one.code == "DEFER")
-        awaited = {one.subject: {each.op for each in one.because if each.edge == "verdict"} for one in decisions}
+        late = {one.subject for one in decisions if any(each.edge == "verdict" for each in one.because)}
         for write in function.instructions:
-            others = awaited.get(write.op, set()) - {write.op}
-            if isinstance(write, Apply) and others:
-                hurried = change_function(plan.program, function, _hurry(function, write))
-                yield Awaiting(function=function, write=write, others=frozenset(others), program=hurried)
+            if isinstance(write, Apply) and write.op in late:
+                yield _hurry(plan.program, function, write)
 
 
-def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
-    """Return the instructions with all that an update does right behind its gradients, as far as these allow it."""
+def _hurry(program: Program, function: Function, write: Apply) -> Awaiting:
+    """Return the program in which all that an update does stands right behind its gradients, as far as these allow it.
+
+    It depends on the verdicts that are known there; the update awaits those that are not.
+    """
     chain = _find_chain(function.instructions, write)
     rest = [one for one in function.instructions if one not in chain]
-    judges = [one for one in function.instructions if isinstance(one, Judge)]
+    judges = {one.output: one.op for one in function.instructions if isinstance(one, Judge)}
     own = {value for one in chain for value in find_definitions(one)}
-    foreign = {one.output for one in judges if one.op != write.op}
-    mine = {one.output for one in judges if one.op == write.op}
-    wanted = mine | {value for one in chain for value in find_uses(one)} - own - foreign
+    foreign = {value for value, op in judges.items() if op != write.op}
+    wanted = judges.keys() - foreign | {value for one in chain for value in find_uses(one)} - own - foreign
     place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(find_definitions(one)))
     known = own | {value for one in rest[:place] for value in find_definitions(one)}
-    return (*rest[:place], *(replace(one, commits=limit(one.commits, known)) for one in chain), *rest[place:])
+    awaited = {value for one in chain for way in one.commits for value in way} - known
+    hurried = (*rest[:place], *(replace(one, commits=limit(one.commits, known)) for one in chain), *rest[place:])
+    return Awaiting(
+        function=function,
+        write=write,
+        others=frozenset(judges[value] for value in awaited if value in judges),
+        program=change_function(program, function, hurried),
+    )
 
 
 def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instruction]:
