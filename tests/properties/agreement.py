@@ -58,11 +58,11 @@ def try_specs(seeds: Iterable[int], policies: Sequence[str] = POLICIES) -> Tally
     tally = Tally()
     for seed in seeds:
         tally.specs += 1
-        document = random_spec(Random(seed))
+        document, before = random_spec(Random(seed)), (tally.executed, tally.same)
         try:
             mismatch = try_spec(document, policies, tally)
-        except DegenerateError:
-            tally.degenerate += 1
+        except DegenerateError:  # also behind programs that were run: they count for nothing
+            tally.degenerate, (tally.executed, tally.same) = tally.degenerate + 1, before
             continue
         if mismatch:
             tally.mismatches.append(f"seed {seed}: {mismatch}")
