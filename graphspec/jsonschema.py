@@ -31,6 +31,7 @@ from graphspec.jsonschema_parts import (
 )
 from graphspec.library import Family
 from graphspec.names import NAME_PATTERN
+from graphspec.precision import OTHER_NAMES, TYPE_NAMES
 from graphspec.schedules import ScheduleSpec
 
 FILE = "graphspec.schema.json"
@@ -63,6 +64,12 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "RegularizerSpec": (),
 }
 """Declarations for which a word may stand, or the path of a function."""
+
+_SHORT: Mapping[str, tuple[Json, ...]] = {
+    "LossScaleSpec": ({"enum": ["none", "dynamic", "fixed"]}, {"type": "number", "exclusiveMinimum": 0}),
+    "PrecisionSpec": ({"enum": [*TYPE_NAMES]},),
+}
+"""What may stand for a declaration in place of a mapping."""
 
 _FAMILIES: Mapping[str, Family] = {
     "LossOp": "loss",
@@ -120,6 +127,10 @@ def _finish(name: str, definition: Json) -> Json:
         cleaned["oneOf"] = [{"required": [field]} for field in _CHOICES[name]]
     if name in _WORDS:
         cleaned = _add_words(cleaned, _WORDS[name])
+    if name == "LossScaleSpec":
+        cleaned = _add_other_names(cleaned, OTHER_NAMES)
+    if name in _SHORT:
+        cleaned = _add_short(cleaned, _SHORT[name])
     return _each(_accept_variables, cleaned)
 
 
@@ -143,6 +154,18 @@ def _add_words(definition: Json, words: tuple[str, ...]) -> Json:
     mapping: Json = {**definition, "properties": {**properties, "function": path}}
     known: list[JsonValue] = [{"enum": [*words]}] if words else []
     return {"description": mapping.pop("description"), "anyOf": [*known, PATH, mapping]}
+
+
+def _add_short(definition: Json, short: tuple[Json, ...]) -> Json:
+    """Let something shorter stand for a mapping."""
+    return {"description": definition.pop("description"), "anyOf": [*short, definition]}
+
+
+def _add_other_names(definition: Json, names: Mapping[str, str]) -> Json:
+    """Let fields have other names as well."""
+    properties = cast("dict[str, Json]", definition["properties"])
+    others = {other: {**properties[name], "description": f"Another name of `{name}`."} for other, name in names.items()}
+    return {**definition, "properties": {**properties, **others}}
 
 
 def _add_class(definition: Json) -> Json:

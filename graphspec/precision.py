@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias, cast
+from typing import Annotated, Literal, TypeAlias, cast, get_args
 
 from annotated_types import Gt, Lt
-from pydantic import AllowInfNan, BeforeValidator, Strict, model_validator
+from pydantic import AllowInfNan, BeforeValidator, Strict, WithJsonSchema, model_validator
 
 from graphspec.declaration import Declaration, below, problem
 from graphspec.fields import Count, PositiveNumber
@@ -24,8 +24,14 @@ _TYPES: Mapping[str, Compute] = {
     "mixed_float16": "float16",
 }
 """What frameworks call the types, besides their own names."""
+TYPE_NAMES = (
+    *get_args(Compute),
+    *_TYPES,
+    *(f"{framework}.{name}" for framework in ("torch", "tf") for name in (*get_args(Compute), "half", "float")),
+)
+"""Every word for a type to compute in."""
 
-_OTHER_NAMES: Mapping[str, str] = {
+OTHER_NAMES: Mapping[str, str] = {
     "init_scale": "initial",
     "initial_scale": "initial",
     "initial_loss_scale": "initial",
@@ -54,14 +60,16 @@ def _read_params(value: object) -> object:
     return found
 
 
-ComputeField = Annotated[Compute, BeforeValidator(_read_type)]
+ComputeField = Annotated[
+    Compute, BeforeValidator(_read_type), WithJsonSchema({"type": "string", "enum": [*TYPE_NAMES]})
+]
 
 
 def _read_names(written: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of a loss scale under their own names; raise where one is written under two."""
     found: dict[str, object] = {}
     for key, value in written.items():
-        name = _OTHER_NAMES.get(key, key)
+        name = OTHER_NAMES.get(key, key)
         if name in found:
             help = f"they are two names of `{name}`; keep one"
             raise below((key,), problem("GS053", f"`{key}` says what is said already", help=help, at="key"))

@@ -44,7 +44,7 @@ def refuse_dataset(dataset: str | None, mode: str, program: Program) -> Diagnost
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Intake:
     """What a step of a mode takes on a data set: none where no op depends on it."""
 
@@ -52,6 +52,8 @@ class Intake:
     dataset: str | None
     inputs: tuple[InputDecl, ...]
     names: tuple[str, ...]
+    usual: tuple[object, ...] = ()
+    """What the inputs were like that were last taken as they were."""
 
     @classmethod
     def of(cls, mode: str, dataset: str | None, inputs: tuple[InputDecl, ...]) -> Intake:

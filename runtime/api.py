@@ -25,6 +25,7 @@ def build(
     jit_compile: bool = False,
     weights: bool = True,
     profile: bool = False,
+    norms: bool = False,
 ) -> Step:
     """Build a plan on a device (``auto``: cuda, mps, else cpu) and check it before the first step.
 
@@ -36,6 +37,7 @@ def build(
     ``jit_compile`` lets XLA compile the step, on TensorFlow alone (GS268): its numbers differ in the last bits.
     Without ``weights`` no file is read that the spec names under `weights:`, for a step that is restored at once.
     With ``profile`` the profilers of PyTorch and TensorFlow call what the step does by the names of its ops.
+    With ``norms`` the report of a step has the norms of the gradients of its updates; nothing waits for them before.
     """
     request = BuildRequest(
         device=device,
@@ -48,6 +50,7 @@ def build(
         jit_compile=jit_compile,
         weights=weights,
         profile=profile,
+        norms=norms,
     )
     return Step(find_backend(plan.program.backend).build(plan, request))
 

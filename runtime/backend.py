@@ -42,6 +42,8 @@ class BuildRequest:
     """Let XLA compile the step: TensorFlow alone."""
     profile: bool = False
     """Put every op of the step into a range of its name, for profilers."""
+    norms: bool = False
+    """Measure the gradients of every update, for reports."""
     weights: bool = True
     """Read the files that `weights:` of models names; needless where a state is restored at once."""
 
@@ -49,8 +51,9 @@ class BuildRequest:
 class Engine(ABC):
     """A built step of one framework, as :class:`runtime.step.Step` drives it."""
 
+    @staticmethod
     @abstractmethod
-    def fingerprint(self, value: object) -> object:
+    def fingerprint(value: object) -> object:
         """Return what tells arrays apart that are not admitted alike, hashable and cheap; None for what is no array.
 
         Where :meth:`admit` returned the very object that it was given, so it does for others that are told alike.
@@ -83,6 +86,10 @@ class Engine(ABC):
     @abstractmethod
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""
+
+    @abstractmethod
+    def norms(self) -> Mapping[str, float]:
+        """Return the norms of the gradients of the last step by update, where the step was built to measure them."""
 
     @abstractmethod
     def parameter_names(self, model: str) -> tuple[str, ...]:

@@ -22,6 +22,9 @@ class UpdateReport:
     """It was to take place in this step, and gradients that are not finite held it back: ``reason`` says whose."""
     nonfinite: str | None = None
     """The first parameter whose gradient is not finite: `net.0.weight`; None where all are, or nobody looked."""
+    gradient_norm: float | None = None
+    """The Euclidean norm of the gradients that it was given, of its whole window, without the loss scale and before
+    they are clipped; None where it did not come to that, or the step was built without `norms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

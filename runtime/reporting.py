@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from compiler import Plan
 from compiler.cells import window_of
@@ -23,6 +23,8 @@ class Reporter:
     plan: Plan
     optimizers: Mapping[str, Optimizer]
     overflow: Overflow = NOTHING
+    norms: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The norms of the gradients of updates that were measured, in this step or another."""
     names: Callable[[str], tuple[str, ...]] = lambda model: ()
     """The parameters of a model, in order."""
 
@@ -91,6 +93,7 @@ class Reporter:
         return UpdateReport(
             name=name,
             fired=fired,
+            gradient_norm=self.norms.get(name) if fired else None,
             reason=_tell(gate, step, gated, program, dataset) if is_here else f"it does not run in mode {program.mode}",
             iterations={cell: self.optimizers[cell].iterations for cell in cells},
             learning_rates={cell: rate for cell, rate in rates.items() if rate is not None},

@@ -55,13 +55,12 @@ class ModuleEngine(Engine, Generic[M]):
     module: M
     loaded: Executed
     counts: bool
-    """The engine counts the steps: nothing in the module depends on their number."""
+    """The engine is to count the steps: nothing in the module depends on their number."""
 
     def count(self, mode: str) -> None:
-        """Count a step that came to its end, where the module does not."""
-        if self.counts:
-            steps = self.module.clock.steps
-            steps[mode] = steps.get(mode, 0) + 1
+        """Count a step that came to its end."""
+        steps = self.module.clock.steps
+        steps[mode] = steps.get(mode, 0) + 1
 
     def told(self, dataset: str | None) -> tuple[str | None, ...]:
         """Return the data set as a further argument of ``step``, where the module takes one."""

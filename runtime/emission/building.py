@@ -14,6 +14,7 @@ from runtime.emission.flow import DRAWING_LAYERS, has_layer
 from runtime.emission.measuring import construct_metric, registration
 from runtime.emission.names import Names
 from runtime.emission.needs import Needs, are_tied, find_metrics, find_needs
+from runtime.emission.norms import norm_globals
 from runtime.emission.optimizers import construct_optimizer
 from runtime.emission.patterns import find_frozen, frozen_global, pattern_globals
 from runtime.emission.scheduling import scheduled_globals
@@ -108,6 +109,7 @@ def _globals(draft: Draft) -> Iterator[Global]:
     for mode, metric in find_metrics(program):
         value, place = construct_metric(mode, metric, draft), (metric.op, metric.place)
         yield Global(name=names.metric(mode, metric.op), value=value, place=place)
+    yield from norm_globals(draft)
     if names.checks:
         yield Global(name=names.checks, value=syntax.call("Checks", syntax.name("MODELS"), syntax.name("OPTIMIZERS")))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from compiler.program import Program
 from runtime.effects import find_functions
@@ -15,7 +15,7 @@ from runtime.emission.dialect import Dialect, Draft
 from runtime.emission.dispatch import emit_dispatch
 from runtime.emission.imports import find_user_paths, import_lines, user_imports
 from runtime.emission.measuring import epoch_function, register_lines
-from runtime.emission.names import Names, choose_names
+from runtime.emission.names import PLAIN, Extras, Names, choose_names
 from runtime.emission.states import register_lines as state_register
 from runtime.emission.support import Support, select_support
 from runtime.emission.text import Block, Code, Line, Source, plain, print_code
@@ -34,23 +34,17 @@ class Emitted:
     names: Names
 
 
-def emit_module(
-    program: Program, dialect: Dialect, provided: Iterable[str] = (), *, debug: bool = False, profile: bool = False
-) -> Emitted:
-    """Return the source of a program; models in ``provided`` are given to ``build``, their class is not imported.
-
-    With ``debug`` every instruction is followed by checks of what it made or wrote; with ``profile`` it stands in a
-    range that profilers call like its op.
-    """
+def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = (), extras: Extras = PLAIN) -> Emitted:
+    """Return the source of a program; models in ``provided`` are given to ``build``, their class is not imported."""
     given = frozenset(provided)
     library = dialect.library()
     # Which support code is used shows in the first text, and only that takes names from the spec: where the support
     # code that is not used took some too, the text is written again.
-    careful = _draft(program, dialect, library.definitions, debug=debug, profile=profile)
+    careful = _draft(program, dialect, library.definitions, extras)
     parts = tuple(_emit_parts(careful, given))
     used = frozenset(name for part in parts for name in _find_names(part))
     support = select_support(sorted(used), library)
-    draft = _draft(program, dialect, (each.name for each in support.definitions), debug=debug, profile=profile)
+    draft = _draft(program, dialect, (each.name for each in support.definitions), extras)
     parts = parts if draft.names == careful.names else tuple(_emit_parts(draft, given))
     page = print_code(
         (
@@ -64,10 +58,10 @@ def emit_module(
     return Emitted(text=page.text, places=page.places, names=draft.names)
 
 
-def _draft(program: Program, dialect: Dialect, taken: Iterable[str], *, debug: bool, profile: bool) -> Draft:
+def _draft(program: Program, dialect: Dialect, taken: Iterable[str], extras: Extras) -> Draft:
     """Return a draft whose names are neither those of the framework nor ``taken``."""
-    names = choose_names(program, (*dialect.reserved, *taken), wishes=dialect.wishes(program), debug=debug)
-    return Draft(program=program, names=replace(names, profile=profile), dialect=dialect)
+    names = choose_names(program, (*dialect.reserved, *taken), wishes=dialect.wishes(program), extras=extras)
+    return Draft(program=program, names=names, dialect=dialect)
 
 
 def _emit_parts(draft: Draft, provided: frozenset[str]) -> Iterator[Code]:

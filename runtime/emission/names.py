@@ -23,8 +23,24 @@ FIXED = (
 """Identifiers that every emitted module uses itself."""
 Wish = tuple[str, str, str]
 """Kind, key, and the identifier that something would like to have."""
-CHECKS = ("checks", "")
-"""Kind and key of the checks."""
+CHECKS, NORMS = ("checks", ""), ("norms", "")
+"""Kind and key of the checks, and of what measures gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What a module does beside its step, for those who look on."""
+
+    debug: bool = False
+    """Check what every instruction made or wrote."""
+    norms: bool = False
+    """Measure the gradients of every update."""
+    profile: bool = False
+    """The code of every op stands in a range of its name, for profilers."""
+
+
+PLAIN = Extras()
+"""Nothing but the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +145,19 @@ class Names:
         """Return the global variable of the checks of a debug build; empty in others."""
         return self.table.get(CHECKS, "")
 
+    @property
+    def norms(self) -> str:
+        """Return the global variable of what measures the gradients of updates; empty where nobody asked for it."""
+        return self.table.get(NORMS, "")
+
     def function(self, function: str) -> str:
         """Return the name of an emitted step function."""
         return self.table["function", function]
 
 
-def choose_names(program: Program, taken: Iterable[str], *, wishes: Iterable[Wish] = (), debug: bool = False) -> Names:
+def choose_names(
+    program: Program, taken: Iterable[str], *, wishes: Iterable[Wish] = (), extras: Extras = PLAIN
+) -> Names:
     """Return the identifiers of a module: models first, then values, then what is derived from them.
 
     ``taken`` are the names of the support library and of the framework; keywords, builtins and the module's own names
@@ -142,12 +165,13 @@ def choose_names(program: Program, taken: Iterable[str], *, wishes: Iterable[Wis
     """
     used = {*FIXED, *taken, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
     table: dict[tuple[str, str], str] = {}
-    first = ((*CHECKS, "checks"),) if debug else ()
+    watching = {(*CHECKS, "checks"): extras.debug, (*NORMS, "norms"): extras.norms}
+    first = (wish for wish, is_wanted in watching.items() if is_wanted)
     for kind, key, wish in (*first, *_wishes(program), *wishes):
         if (kind, key) not in table:
             table[kind, key] = _free(wish, used)
             used.add(table[kind, key])
-    return Names(table=table)
+    return Names(table=table, profile=extras.profile)
 
 
 def _free(wish: str, used: set[str]) -> str:

@@ -7,10 +7,8 @@ import ast
 from tests.features.rows import ROWS
 from tests.features.table import FOLDER, PAGE, make_page
 
-OTHERS = {
-    f"test_{name}.py"
-    for name in ("table", "wrong_in_silence", "transforms", "transforms_twice", "waits", "thawing", "epoch_ends")
-}
+OTHER = ("table", "wrong_in_silence", "transforms", "transforms_twice", "waits", "thawing", "epoch_ends", "norms")
+OTHERS = {f"test_{name}.py" for name in OTHER}
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -17,6 +17,13 @@ from graphspec.optimizers import OPTIMIZERS
 from graphspec.source import read_document
 
 ROOT = Path(__file__).parents[2]
+NET = """
+graphspec: 1
+name: net
+inputs: {x: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+ops: {out: {forward: net, inputs: x}}
+"""
 
 
 @cache
@@ -40,6 +47,34 @@ def test_the_published_file_is_what_the_declarations_give(tmp_path):
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_valid(path):
     assert [error.message for error in _validator().iter_errors(read_document(path).data)] == []
+
+
+@pytest.mark.parametrize("folder", ["catalogue", "conformance"])
+def test_every_spec_that_the_tests_train_is_valid(folder):
+    found = sorted((ROOT / "tests" / folder / "specs").glob("*.yaml"))
+    assert len(found) > 20
+    refused = [path.stem for path in found if not _is_valid(path.read_text(encoding="utf-8"))]
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "bf16",
+        "torch.float16",
+        "${half}",
+        "{compute: mixed_float16, loss_scale: 1024}",
+        "{compute: half, loss_scale: dynamic}",
+        "{loss_scale: {init_scale: 8, growth_interval: 5}}",
+    ],
+)
+def test_precision_has_the_names_that_frameworks_have(written):
+    assert _is_valid(f"{NET}precision: {written}\n")
+
+
+@pytest.mark.parametrize("written", ["float8", "{loss_scale: -1}", "{loss_scale: {foo: 1}}", "{loss_scale: sometimes}"])
+def test_precision_has_no_other_names(written):
+    assert not _is_valid(f"{NET}precision: {written}\n")
 
 
 @pytest.mark.parametrize(

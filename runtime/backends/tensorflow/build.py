@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import tensorflow as tf
 
@@ -27,6 +28,7 @@ from runtime.building.patterns import check_parameters
 from runtime.building.users import import_users
 from runtime.building.weights import find_files, place_files
 from runtime.emission.module import Emitted, emit_module
+from runtime.emission.names import Extras
 from runtime.problems import problem
 from runtime.step import StepError
 
@@ -70,7 +72,7 @@ def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
         seed=request.seed,
         given=given,
         weights=find_files(plan.program, plan.spec, request),
-        profile=request.profile,
+        extras=Extras(norms=request.norms, profile=request.profile),
         jit_compile=request.jit_compile,
     )
 
@@ -97,7 +99,7 @@ def _load(learned: Learned, setting: Setting) -> Loaded:
 
 def _emit(program: Program, setting: Setting, *, debug: bool = False) -> Emitted:
     """Return the source of the step."""
-    return emit_module(program, TENSORFLOW, provided=setting.given, debug=debug, profile=setting.profile)
+    return emit_module(program, TENSORFLOW, setting.given, replace(setting.extras, debug=debug))
 
 
 def _instrument(loaded: Loaded, spec: GraphSpec, setting: Setting) -> Loaded:

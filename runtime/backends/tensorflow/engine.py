@@ -58,9 +58,7 @@ class TensorFlowEngine(ModuleEngine[Module]):
             step=loaded.names["step"],
         )
 
-    def fingerprint(self, value: object) -> object:
-        """Return shape and dtype, hashable and cheap."""
-        return tensors.fingerprint(value)
+    fingerprint = staticmethod(tensors.fingerprint)  # called for every input of every step: no method around it
 
     def describe(self, value: object) -> Signature | None:
         """Return shape and type of an array or tensor."""
@@ -79,19 +77,25 @@ class TensorFlowEngine(ModuleEngine[Module]):
 
     def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
-        self.flags.check(mode)
+        if self.flags.modes:
+            self.flags.check(mode)
         try:
             outputs = self.step(batch, mode) if dataset is None else self.step(batch, mode, dataset)
         except Exception as error:
             found = diagnose(error, self.loaded, self.spec)
         else:
-            self.count(mode)
+            if self.counts:
+                self.count(mode)
             return outputs
         raise StepError([found], self.spec.texts())
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""
         return self.module.overflow()
+
+    def norms(self) -> Mapping[str, float]:
+        """Return the norms of the gradients of the last step by update, where the step was built to measure them."""
+        return self.module.norms()
 
     def parameter_names(self, model: str) -> tuple[str, ...]:
         """Return the names of the parameters of a model for which gradients are taken."""

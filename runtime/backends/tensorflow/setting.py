@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from runtime.building.weights import NO_FILES, WeightFiles
+from runtime.emission.names import PLAIN, Extras
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,5 +21,5 @@ class Setting:
     seed: int
     given: Mapping[str, Any]
     weights: WeightFiles = field(default=NO_FILES)
-    profile: bool = False
+    extras: Extras = PLAIN
     jit_compile: bool = False

@@ -27,6 +27,7 @@ from runtime.building.users import import_users
 from runtime.building.weights import find_files, place_files
 from runtime.effects import count_parts
 from runtime.emission.module import Emitted, emit_module
+from runtime.emission.names import Extras
 from runtime.problems import problem
 from runtime.step import StepError
 
@@ -69,7 +70,7 @@ def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
         seed=request.seed,
         given=given,
         weights=find_files(plan.program, plan.spec, request),
-        profile=request.profile,
+        extras=Extras(norms=request.norms, profile=request.profile),
     )
 
 
@@ -89,7 +90,7 @@ def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.M
 
 def _emit(program: Program, setting: Setting, *, debug: bool = False) -> Emitted:
     """Return the source of the step."""
-    return emit_module(program, TORCH, provided=setting.given, debug=debug, profile=setting.profile)
+    return emit_module(program, TORCH, setting.given, replace(setting.extras, debug=debug))
 
 
 def _instrument(loaded: Loaded, setting: Setting) -> Loaded:

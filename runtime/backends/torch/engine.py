@@ -58,9 +58,7 @@ class TorchEngine(ModuleEngine[Module]):
             flags=Flags.of(loaded.program, spec, _find_parameters(loaded), attrgetter("requires_grad")),
         )
 
-    def fingerprint(self, value: object) -> object:
-        """Return shape and dtype, hashable and cheap."""
-        return tensors.fingerprint(value)
+    fingerprint = staticmethod(tensors.fingerprint)  # called for every input of every step: no method around it
 
     def describe(self, value: object) -> Signature | None:
         """Return shape and type of an array or tensor."""
@@ -89,12 +87,17 @@ class TorchEngine(ModuleEngine[Module]):
         else:
             with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is not meant for the step
                 outputs = call_checked(self.loaded, self.spec, "step", *given)
-        self.count(mode)
+        if self.counts:
+            self.count(mode)
         return outputs
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""
         return self.module.overflow()
+
+    def norms(self) -> Mapping[str, float]:
+        """Return the norms of the gradients of the last step by update, where the step was built to measure them."""
+        return self.module.norms()
 
     def parameter_names(self, model: str) -> tuple[str, ...]:
         """Return the names of the parameters of a model for which gradients are taken."""

@@ -101,6 +101,11 @@ class Module:
             scale_after=None if scale is None else scale.scale,
         )
 
+    def norms(self) -> dict[str, float]:
+        """Return the norms of gradients that were measured, by update."""
+        variable = self.loaded.emitted.names.norms
+        return self.loaded.names[variable].read() if variable else {}
+
     def parameter_names(self, model: str) -> tuple[str, ...]:
         """Return the names of the parameters of a model for which gradients are taken."""
         names, listed = self.names(), self.loaded.names[self.loaded.emitted.names.parameters(model)]

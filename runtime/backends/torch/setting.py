@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from runtime.building.weights import NO_FILES, WeightFiles
+from runtime.emission.names import PLAIN, Extras
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,4 +21,4 @@ class Setting:
     seed: int
     given: Mapping[str, nn.Module]
     weights: WeightFiles = field(default=NO_FILES)
-    profile: bool = False
+    extras: Extras = PLAIN

@@ -23,6 +23,7 @@ from runtime.emission.headers import describe_function, input_line, shape_commen
 from runtime.emission.lowering import lower
 from runtime.emission.names import Names
 from runtime.emission.needs import find_needs
+from runtime.emission.norms import measured
 from runtime.emission.profiling import in_range
 from runtime.emission.scope import Scope, line_of, parameter_list
 from runtime.emission.text import Block, Code, Line
@@ -146,7 +147,8 @@ class _Writer:
         """Yield the code of an instruction; what gradients are taken for is watched as soon as it is made."""
         instruction = self.function.instructions[position]
         lowered = instrument(instruction, lower(instruction, self.scope), self.function, self.scope)
-        yield from in_range(instruction, conditioned(instruction, lowered, self.scope), self.scope).code
+        lowered = measured(instruction, conditioned(instruction, lowered, self.scope), self.scope)
+        yield from in_range(instruction, lowered, self.scope).code
         yield from self._stop_lines(position)
         made = self._made(position)
         for tape in (each for each in self.tapes if each.first <= position <= each.last):

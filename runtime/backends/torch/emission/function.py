@@ -19,7 +19,7 @@ from compiler.instructions import (
     Transform,
 )
 from compiler.program import Function
-from runtime.backends.torch.emission.verdicts import begin_lines, conditioned, find_reading
+from runtime.backends.torch.emission.verdicts import Reading, begin_lines, conditioned, find_reading
 from runtime.effects import find_definitions, find_inputs
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
@@ -28,6 +28,7 @@ from runtime.emission.draw import batch_size_lines
 from runtime.emission.flow import find_differentiated, find_flow, find_modes, is_modal
 from runtime.emission.headers import describe_function, input_line, shape_comment
 from runtime.emission.lowering import lower
+from runtime.emission.norms import measured
 from runtime.emission.profiling import in_range
 from runtime.emission.scope import Lowered, Scope, line_of
 from runtime.emission.text import Block, Code, Line
@@ -52,10 +53,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
     )
     instructions = tuple(gather_releases(function.instructions))
     reading = find_reading(instructions, program)
-    lowered = [
-        in_range(each, conditioned(each, instrument(each, _lower(each, scope), function, scope), scope, reading), scope)
-        for each in instructions
-    ]
+    lowered = [_write(each, scope, reading) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)
     body = (
@@ -88,6 +86,13 @@ def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
         elif value in scope.flow.siblings:
             alone = syntax.method(syntax.name(name), "view_as", syntax.name(name))
             yield line_of(instruction, syntax.assign(name, alone), comment=f"{LEAF} alone")
+
+
+def _write(instruction: Instruction, scope: Scope, reading: Reading | None) -> Lowered:
+    """Return the code of an instruction with all that stands around it."""
+    lowered = instrument(instruction, _lower(instruction, scope), scope.function, scope)
+    lowered = conditioned(instruction, lowered, scope, reading)
+    return in_range(instruction, measured(instruction, lowered, scope), scope)
 
 
 def group(lowered: Iterable[Lowered]) -> Iterator[Code]:
