@@ -49,7 +49,7 @@ from compiler.scheduled import check_scheduled, declare_scheduled
 from compiler.schedules import check_schedules
 from compiler.structure import Structure, find_structure, find_uncalled
 from compiler.swaps import find_swaps, find_uses, map_models
-from compiler.thawing import check_thaws, find_resting, find_thaw_gates, rest
+from compiler.thawing import check_thaws, find_asleep, find_resting, find_thaw_gates, rest
 from compiler.timing import apply_pace, check_modes
 from compiler.turns import Turns
 from graphspec.datasets import UNNAMED, find_datasets
@@ -99,7 +99,7 @@ def compile_step(
     findings.report(find_uncalled(spec, compilation.lowered, compilation.models))
     findings.stop_on_errors()
     program = compilation.declare(modes, structure, order)
-    findings.report(check_patterns(spec, find_known_names(program)))
+    findings.report(check_patterns(spec, find_known_names(program.models)))
     findings.stop_on_errors()
     return Plan(
         spec=spec,
@@ -135,6 +135,12 @@ class _Compilation:
     def models(self) -> Mapping[str, ModelFacts]:
         """Return what is known about each model."""
         return describe_models(self.context.spec, self.observed)
+
+    @cached_property
+    def names(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the names of the parameters of the models whose structure is known."""
+        spec, backend = self.context.spec, self.context.table.backend
+        return find_known_names(declare_models(spec, self.models, self.structure, backend))
 
     def check_document(self) -> None:
         """Report what is wrong whatever fires in whichever mode; raise SpecError where ops have no order at all."""
@@ -182,7 +188,8 @@ class _Compilation:
             scheduled=declare_scheduled(spec, self.pace),
         )
         lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
-        everything = rest(lowered, resting, spec, lowering.gaps)
+        asleep = find_asleep(spec, resting, self.names) if resting else frozenset[str]()
+        everything = rest(lowered, resting, asleep, spec, lowering.gaps)
         nodes = {name: node for name, node in everything.items() if _runs_in(mode, node, reaches)}
         ordering = find_ordering(spec, everything)
         return Scene(

@@ -28,7 +28,7 @@ def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
     instructions = [each for function in program.mode(mode).functions for each in function.instructions]
     applied = {name for each in instructions if isinstance(each, Apply) for part in each.parts for name in part.models}
     frozen = {gate.op: gate.until for gate in program.mode(mode).gates}
-    known = find_known_names(program)
+    known = find_known_names(program.models)
     for model in program.models:
         for index, group in enumerate(model.groups if model.name in applied else ()):
             names = find_matching(group.match, known[model.name]) if model.name in known else None

@@ -132,6 +132,8 @@ class Gradient(InstructionBase):
     unconnected: Literal["error", "skip", "zero"] = "error"
     resting: Resting = ()
     """No gradient is taken for these parameters, which are frozen for now."""
+    asleep: tuple[str, ...] = ()
+    """Models that are frozen whole for now: the gradient runs back to none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from compiler.program import ModelDecl, Program
+from compiler.program import ModelDecl
 from graphspec.constraints import ConstraintSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
@@ -28,9 +28,9 @@ def find_matching(pattern: str, names: Names) -> tuple[str, ...]:
     return tuple(name for name in names if re.search(pattern, name))
 
 
-def find_known_names(program: Program) -> Mapping[str, tuple[str, ...]]:
+def find_known_names(models: Iterable[ModelDecl]) -> Mapping[str, tuple[str, ...]]:
     """Return the names of the parameters of every model whose structure is known: not those of classes."""
-    return {model.name: tuple(each.name for each in model.parameters) for model in program.models if _is_known(model)}
+    return {model.name: tuple(each.name for each in model.parameters) for model in models if _is_known(model)}
 
 
 def _is_known(model: ModelDecl) -> bool:

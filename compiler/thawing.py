@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.cells import find_tied, group_of
+from compiler.cells import find_tied, group_of, parameters_of
 from compiler.gaps import CLOSING
 from compiler.instructions import Apply, Collect, Gather, Gradient, Instruction, Resting, Transform
-from compiler.ir import Node
+from compiler.ir import Derivative, Node
 from compiler.optimizers import find_optimizers, find_tempo
 from compiler.pace import Pace, PaceProblem, Tempo
+from compiler.patterns import Names
 from compiler.program import Gate, Mode
 from compiler.rhythms import find_rhythm
 from graphspec.diagnostics import Diagnostic
@@ -128,22 +130,43 @@ def find_resting(spec: GraphSpec, fired: Collection[str]) -> Resting:
     return tuple((thaw.model, thaw.match) for thaw in find_thaws(spec) if thaw.gate in fired)
 
 
+def find_asleep(spec: GraphSpec, resting: Resting, known: Mapping[str, Names]) -> frozenset[str]:
+    """Return the models all of whose parameters are frozen for now: nothing need run back to them.
+
+    ``known`` has the names of the parameters of those models that are looked at; what a model shares is not looked at.
+    """
+    return frozenset(
+        model
+        for model, names in known.items()
+        if not find_tied(spec, model)
+        and all(any(re.search(match, name) for of, match in resting if of == model) for name in names)
+        and any(of == model for of, _ in resting)
+    )
+
+
 def has_thaws(spec: GraphSpec) -> bool:
     """Return whether some parameters are frozen until some moment."""
     return any(True for _ in find_thaws(spec))
 
 
-def rest(nodes: Mapping[str, Node], resting: Resting, spec: GraphSpec, gaps: Collection[str]) -> Mapping[str, Node]:
+def rest(
+    nodes: Mapping[str, Node], resting: Resting, asleep: Collection[str], spec: GraphSpec, gaps: Collection[str]
+) -> Mapping[str, Node]:
     """Return nodes in which no gradient is taken of what is frozen for now, and nothing gives it one.
 
-    ``gaps`` are the sets in which a gradient may be absent for another reason. Windows of models that are frozen for
-    some time have gaps in every step: one may reach over the moment.
+    ``asleep`` are models that are frozen whole. ``gaps`` are the sets in which a gradient may be absent for another
+    reason. Windows of models that are frozen for some time have gaps in every step: one may reach over the moment.
     """
     thawed = frozenset(thaw.model for thaw in find_thaws(spec))
     if not thawed:
         return nodes
     found = {
-        name: replace(node, instruction=_rest(node.instruction, resting, thawed, gaps)) for name, node in nodes.items()
+        name: replace(
+            node,
+            instruction=_rest(node.instruction, resting, thawed, gaps, asleep),
+            derivative=_spare(node.derivative, asleep),
+        )
+        for name, node in nodes.items()
     }
     opened = {value for node in found.values() for value in _opens(node.instruction)}
     before = -1
@@ -154,11 +177,27 @@ def rest(nodes: Mapping[str, Node], resting: Resting, spec: GraphSpec, gaps: Col
     return found
 
 
-def _rest(instruction: Instruction, resting: Resting, thawed: frozenset[str], gaps: Collection[str]) -> Instruction:
+def _spare(derivative: Derivative | None, asleep: Collection[str]) -> Derivative | None:
+    """Return what is differentiated, models left out that are frozen whole."""
+    if derivative is None or not asleep:
+        return derivative
+    models = tuple(model for model in derivative.models if model not in asleep)
+    cells = derivative.cells - {parameters_of(model) for model in asleep}
+    return replace(derivative, models=models, cells=cells)
+
+
+def _rest(
+    instruction: Instruction,
+    resting: Resting,
+    thawed: frozenset[str],
+    gaps: Collection[str],
+    asleep: Collection[str],
+) -> Instruction:
     """Return an instruction that leaves alone what is frozen for now."""
     match instruction:
         case Gradient():
-            return replace(instruction, resting=_of(resting, instruction.models))
+            sleeping = tuple(model for model in instruction.models if model in asleep)
+            return replace(instruction, resting=_of(resting, instruction.models), asleep=sleeping)
         case Transform() if instruction.function.builtin and instruction.function.name in OWN:
             return replace(instruction, resting=_of(resting, instruction.models))
         case Gather() if not thawed.isdisjoint(instruction.models):

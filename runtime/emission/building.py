@@ -13,7 +13,7 @@ from runtime.emission.dialect import Dialect, Draft, Global
 from runtime.emission.flow import DRAWING_LAYERS, has_layer
 from runtime.emission.measuring import construct_metric, registration
 from runtime.emission.names import Names
-from runtime.emission.needs import Needs, are_tied, find_metrics, find_needs
+from runtime.emission.needs import Needs, are_tied, find_metrics
 from runtime.emission.norms import norm_globals
 from runtime.emission.optimizers import construct_optimizer
 from runtime.emission.patterns import find_frozen, frozen_global, pattern_globals
@@ -45,8 +45,8 @@ def emit_build(draft: Draft) -> Block:
         Line(statement=syntax.perform(syntax.call("MODELS.update", made))),
         *initial_lines(program, dialect),
         *(_assignment(each) for each in assigned),
-        *_attach_lines(program, draft.names),
-        *dialect.last_lines(draft, find_needs(program)),
+        *_attach_lines(draft),
+        *dialect.last_lines(draft, draft.needs),
         *_registration(program, draft.names),
         *window_registration(draft),
         *registration(draft),
@@ -80,7 +80,7 @@ def _assignment(entry: Global) -> Line:
 
 def _globals(draft: Draft) -> Iterator[Global]:
     """Yield every global variable in the order of its making."""
-    program, names, dialect, needs = draft.program, draft.names, draft.dialect, find_needs(draft.program)
+    program, names, dialect, needs = draft.program, draft.names, draft.dialect, draft.needs
     if needs.clock:
         yield Global(name="clock", value=syntax.call("Clock"))
     yield from dialect.first_globals(needs)
@@ -164,11 +164,11 @@ def _total(terms: Sequence[ast.expr]) -> ast.expr:
     return total
 
 
-def _attach_lines(program: Program, names: Names) -> Iterator[Line]:
+def _attach_lines(draft: Draft) -> Iterator[Line]:
     """Yield the lines that let the dropout layers of built-in models draw keyed numbers."""
-    for model in program.models:
-        if model.kind == "layers" and has_layer(model.layers, DRAWING_LAYERS) and find_needs(program).random:
-            attached = syntax.call("random.attach", syntax.name(names.model(model.name)))
+    for model in draft.program.models if draft.needs.random else ():
+        if model.kind == "layers" and has_layer(model.layers, DRAWING_LAYERS):
+            attached = syntax.call("random.attach", syntax.name(draft.names.model(model.name)))
             yield Line(statement=syntax.perform(attached), op=model.name, place=model.place)
 
 

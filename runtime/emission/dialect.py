@@ -264,3 +264,4 @@ class Draft:
     program: Program
     names: Names
     dialect: Dialect
+    needs: Needs

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from compiler.program import Function
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft
-from runtime.emission.needs import Needs, find_needs
+from runtime.emission.needs import Needs
 from runtime.emission.text import Block, Code, Line
 from runtime.emission.verdicts import check_lines, hold_lines
 
 
 def emit_dispatch(draft: Draft) -> Iterator[Code]:
     """Yield the table of functions, and ``def step(batch, mode="train")``."""
-    program, dialect, needs = draft.program, draft.dialect, find_needs(draft.program)
+    program, dialect, needs = draft.program, draft.dialect, draft.needs
     yield from dialect.table_lines(draft)
     default = program.modes[0].mode
     chosen = [syntax.parameter("dataset", syntax.constant(None))] if program.datasets else []
@@ -73,7 +73,7 @@ def _share(keys: list[ast.expr], function: ast.expr) -> ast.expr:
 
 def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.expr:
     """Return the functions by mode, or by mode, data set and what fires where there are sets and something is gated."""
-    gated = find_needs(draft.program).gates
+    gated = draft.needs.gates
     keys: list[ast.expr | None] = []
     values: list[ast.expr] = []
     for mode in draft.program.modes:

@@ -16,6 +16,7 @@ from runtime.emission.dispatch import emit_dispatch
 from runtime.emission.imports import find_user_paths, import_lines, user_imports
 from runtime.emission.measuring import epoch_function, register_lines
 from runtime.emission.names import PLAIN, Extras, Names, choose_names
+from runtime.emission.needs import find_needs
 from runtime.emission.states import register_lines as state_register
 from runtime.emission.support import Support, select_support
 from runtime.emission.text import Block, Code, Line, Source, plain, print_code
@@ -61,7 +62,7 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
 def _draft(program: Program, dialect: Dialect, taken: Iterable[str], extras: Extras) -> Draft:
     """Return a draft whose names are neither those of the framework nor ``taken``."""
     names = choose_names(program, (*dialect.reserved, *taken), wishes=dialect.wishes(program), extras=extras)
-    return Draft(program=program, names=names, dialect=dialect)
+    return Draft(program=program, names=names, dialect=dialect, needs=find_needs(program))
 
 
 def _emit_parts(draft: Draft, provided: frozenset[str]) -> Iterator[Code]:

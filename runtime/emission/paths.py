@@ -83,7 +83,8 @@ def _find_uses(instruction: Instruction) -> tuple[str, ...]:
 
 def find_holders(gradient: Gradient, program: Program) -> frozenset[str]:
     """Return the models whose calls read weights that a gradient is taken for: its own, and what shares theirs."""
-    return frozenset(gradient.models).union(*(program.model(name).tied for name in gradient.models))
+    awake = [name for name in gradient.models if name not in gradient.asleep]
+    return frozenset(awake).union(*(program.model(name).tied for name in awake))
 
 
 def _depends(

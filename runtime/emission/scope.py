@@ -14,6 +14,7 @@ from runtime.emission import syntax
 from runtime.emission.dialect import Dialect
 from runtime.emission.flow import Flow
 from runtime.emission.names import Names
+from runtime.emission.needs import Needs
 from runtime.emission.text import Code, Line
 
 
@@ -24,6 +25,7 @@ class Scope:
     program: Program
     names: Names
     dialect: Dialect
+    needs: Needs
     flow: Flow
     differentiated: frozenset[str]
     """The models that some gradient is taken for; the others' weights never require one."""

@@ -9,7 +9,7 @@ from compiler.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.projection import Projection
 from runtime.emission import syntax
 from runtime.emission.gaps import apply_present
-from runtime.emission.needs import are_tied, find_needs, follows_buffers
+from runtime.emission.needs import are_tied, follows_buffers
 from runtime.emission.patterns import chosen_list
 from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
 from runtime.emission.versions import write_comment
@@ -126,7 +126,7 @@ def lower_assign(instruction: Assign, scope: Scope) -> Lowered:
 
 def _weights(model: str, scope: Scope) -> ast.expr:
     """Return the list of all of a model's parameters."""
-    has_own = model in find_needs(scope.program).weights
+    has_own = model in scope.needs.weights
     return syntax.name(scope.names.weights(model) if has_own else scope.names.parameters(model))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from compiler import Pace, compile_step
+from compiler.instructions import Forward
 from graphspec import SpecError, load
 from runtime import Step
 from tests.features.paced import build_paced
@@ -163,3 +164,38 @@ ops:
 def test_a_model_that_shares_parameters_is_refused() -> None:
     with pytest.raises(SpecError, match=r"GS045\]: `frozen: \{until: ...\}` of 'net', which shares parameters"):
         compile_step(load(TIED))
+
+
+TWO = """
+graphspec: 1
+name: tune
+inputs: {x: {shape: [batch, 1]}}
+models:
+  body:
+    layers: [{linear: {out: 1, bias: false}}]
+    optimizer: {name: sgd, lr: 0.1}
+    groups: [{match: ., frozen: {until: 2 steps}}]
+  head: {layers: [{linear: {out: 1, bias: false}}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  inner: {forward: body, inputs: x}
+  out: {forward: head, inputs: inner}
+  error: {call: mean, inputs: out}
+  step: {update: [body, head], loss: error}
+"""
+
+
+def test_a_model_that_is_frozen_whole_runs_without_a_graph(backend: str) -> None:
+    functions = compile_step(load(TWO), backend).program.mode("train").functions
+    graphs = [[each.graph for each in one.instructions if isinstance(each, Forward)] for one in functions]
+    assert sorted(graphs) == [[False, True], [True, True]]
+
+
+def test_what_stands_behind_a_frozen_model_is_trained(backend: str) -> None:
+    step = build_step(TWO, backend)
+    set_weights(step, {"body.0.weight": [[1.0]], "head.0.weight": [[1.0]]})
+    body, head = 1.0, 1.0
+    for number in range(1, 5):
+        step(X)
+        body, head = body - 0.1 * 2 * head * (number > 2), head - 0.1 * 2 * body
+        found = weights(step)
+        assert np.allclose([found["body.0.weight"].item(), found["head.0.weight"].item()], [body, head]), number

@@ -32,12 +32,13 @@ AMONG_WRITES = {"raw", "waw", "declared", "implied"}
 
 LINEAR = {"add", "sub", "neg", "mean", "sum", "lerp", "concat", "split"}
 """Functions of which PyTorch saves nothing."""
-Excuse = Literal["", "commuting", "thin", "unseen", "inner"]
+Excuse = Literal["", "commuting", "thin", "resting", "unseen", "inner"]
 """Why a deferral, or a graph that is kept, may turn out needless.
 
 It only keeps the order of writes of the same weights, which may commute; or it protects what saves nothing of its own,
-such as a model of one tensor or a sum; or nobody sees the numbers of the forward that would see other weights; or what
-two gradients share is only the path of a third that one of them differentiates again.
+such as a model of one tensor or a sum, or a part of a model that is frozen for now; or nobody sees the numbers of the
+forward that would see other weights; or what two gradients share is only the path of a third that one of them
+differentiates again.
 """
 
 
@@ -46,7 +47,7 @@ def find_deferred(plan: Plan) -> Iterator[tuple[Function, Apply, Program, Excuse
     for function in plan.program.mode("train").functions:
         graph = plan.graphs[function.name]
         found = [one for one in graph.decisions if one.code == "DEFER" and one.because and not _awaits(one)]
-        late = {one.subject: _excuse(plan, one) for one in found}
+        late = {one.subject: _excuse(plan, one, find_resting(function)) for one in found}
         for instruction in function.instructions:
             if isinstance(instruction, Apply) and instruction.op in late:
                 hurried = change_function(plan.program, function, _hurry(function, instruction))
@@ -58,10 +59,18 @@ def _awaits(decision: Decision) -> bool:
     return any(reason.edge == "verdict" for reason in decision.because)
 
 
-def _excuse(plan: Plan, decision: Decision) -> Excuse:
+def find_resting(function: Function) -> frozenset[str]:
+    """Return the models of which some parameters are frozen for now."""
+    gradients = (each for each in function.instructions if isinstance(each, Gradient))
+    return frozenset(model for each in gradients for model, _ in each.resting)
+
+
+def _excuse(plan: Plan, decision: Decision, resting: frozenset[str]) -> Excuse:
     rest = [reason for reason in decision.because if reason.edge not in AMONG_WRITES]
     if all(_is_thin(plan, one) for one in rest):
         return "thin" if rest else "commuting"
+    if all(one.edge == "backward-war" and one.cell.partition(".")[0] in resting for one in rest):
+        return "resting"
     return "unseen" if all(_is_unseen(plan, one) for one in rest) else ""
 
 

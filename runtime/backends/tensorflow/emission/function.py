@@ -22,7 +22,6 @@ from runtime.emission.flow import find_differentiated
 from runtime.emission.headers import describe_function, input_line, shape_comment
 from runtime.emission.lowering import lower
 from runtime.emission.names import Names
-from runtime.emission.needs import find_needs
 from runtime.emission.norms import measured
 from runtime.emission.profiling import in_range
 from runtime.emission.scope import Scope, line_of, parameter_list
@@ -47,8 +46,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
 
 def is_numbered(draft: Draft) -> bool:
     """Return whether the functions of a module are given the number of the step."""
-    needs = find_needs(draft.program)
-    return needs.random or needs.measured
+    return draft.needs.random or draft.needs.measured
 
 
 def name_tapes(tapes: Sequence[Tape], instructions: Sequence[Instruction], names: Names) -> Mapping[Tape, str]:
@@ -76,6 +74,7 @@ class _Writer:
             program=draft.program,
             names=draft.names,
             dialect=draft.dialect,
+            needs=draft.needs,
             flow=find_recorded(function, draft.program),
             differentiated=find_differentiated(draft.program),
             switches={},

@@ -44,6 +44,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         program=program,
         names=names,
         dialect=draft.dialect,
+        needs=draft.needs,
         flow=find_flow(function),
         differentiated=find_differentiated(program),
         switches=find_switches(function),
