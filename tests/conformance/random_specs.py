@@ -18,8 +18,10 @@ from graphspec.load import load
 from tests.conformance.execution import TensorFlowExecution, running
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import (
+    Record,
     batches,
     codes_of,
+    complete,
     find_difference,
     find_error,
     find_turns,
@@ -30,6 +32,7 @@ from tests.properties.agreement import (
     observe,
     run_oracle,
 )
+from tests.properties.agreement import run as take
 from tests.properties.execution import Execution
 from tests.properties.plans import PACE
 from tests.properties.planting import LAST, is_planted
@@ -139,12 +142,11 @@ def against_oracle(plan: Plan, found: Sequence[tuple[Values, Mapping[str, Values
     return mismatch and f"from the oracle: {mismatch}"
 
 
-def complete(found: Sequence, meant: Sequence) -> list:
-    """Return what was found with what a framework lists once and the oracle under two names."""
-    return [
-        (outputs, {model: {**wanted_state[model], **one} for model, one in state.items()})
-        for (outputs, state), (_, wanted_state) in zip(found, meant, strict=True)
-    ]
+def run_few(document: Mapping[str, object], modes: Sequence[str]) -> Record:
+    """Return outputs and state after steps of some modes on TensorFlow, without a graph."""
+    plan = compile_step(load(json.dumps(per_backend(document)) + "\n"), "tensorflow", pace=PACE)
+    with running(eagerly=True):
+        return take(TensorFlowExecution(plan, swift=True), plan.spec, modes)
 
 
 def run(execution: Execution | TensorFlowExecution, plan: Plan) -> list[tuple[Values, Mapping[str, Values]]]:

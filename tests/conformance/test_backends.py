@@ -17,7 +17,9 @@ FLOOR = 1e-6
 
 
 def each(scenarios):
-    return pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.name)
+    """Return the parameter; what one process has trained for one test it need not train for another."""
+    together = [pytest.param(one, marks=pytest.mark.xdist_group(f"trained {one.name}")) for one in scenarios]
+    return pytest.mark.parametrize("scenario", together, ids=[one.name for one in scenarios])
 
 
 def rules(spec: GraphSpec) -> set[str | None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, cycle
 from random import Random
 
@@ -36,6 +37,10 @@ HUGE = 1e6
 
 Values = Mapping[str, np.ndarray]
 State = Mapping[str, Values]
+Record = list[tuple[Values, State]]
+"""Outputs and state after every step."""
+Elsewhere = Callable[[Mapping[str, object], Sequence[str]], Record]
+"""What another backend makes of a document, in steps of some modes."""
 
 
 @dataclass(kw_only=True)
@@ -46,6 +51,8 @@ class Tally:
     agreed: int = 0
     executed: int = 0
     """Programs that ran."""
+    elsewhere: int = 0
+    """Specs that ran on another backend too."""
     same: int = 0
     """Plans of another policy whose program is the same as one that ran."""
     degenerate: int = 0
@@ -53,23 +60,26 @@ class Tally:
     mismatches: list[str] = field(default_factory=list)
 
 
-def try_specs(seeds: Iterable[int], policies: Sequence[str] = POLICIES) -> Tally:
-    """Compare random specs with the oracle, under every policy."""
+def try_specs(seeds: Iterable[int], policies: Sequence[str] = POLICIES, elsewhere: Elsewhere | None = None) -> Tally:
+    """Compare random specs with the oracle, under every policy, and on another backend if there is one."""
     tally = Tally()
     for seed in seeds:
         tally.specs += 1
-        document, before = random_spec(Random(seed)), (tally.executed, tally.same)
+        document, before = random_spec(Random(seed)), (tally.executed, tally.same, tally.elsewhere)
         try:
-            mismatch = try_spec(document, policies, tally)
+            mismatch = try_spec(document, policies, tally, elsewhere)
         except DegenerateError:  # also behind programs that were run: they count for nothing
-            tally.degenerate, (tally.executed, tally.same) = tally.degenerate + 1, before
+            tally.degenerate += 1
+            tally.executed, tally.same, tally.elsewhere = before
             continue
         if mismatch:
             tally.mismatches.append(f"seed {seed}: {mismatch}")
     return tally
 
 
-def try_spec(document: Mapping[str, object], policies: Sequence[str], tally: Tally) -> str:
+def try_spec(
+    document: Mapping[str, object], policies: Sequence[str], tally: Tally, elsewhere: Elsewhere | None = None
+) -> str:
     """Return the first difference between one document's plans and the oracle; nothing where they agree."""
     try:
         spec = load(json.dumps(document) + "\n")
@@ -78,16 +88,18 @@ def try_spec(document: Mapping[str, object], policies: Sequence[str], tally: Tal
         tally.rejected[codes_of(error)] += 1
         return ""
     try:
-        mismatch = compare(spec, plans, tally)
+        mismatch = compare(spec, plans, tally, None if elsewhere is None else partial(elsewhere, document))
     except RuntimeError as error:
         mismatch = f"raised {error}"
     tally.agreed += not mismatch
     return mismatch
 
 
-def compare(spec: GraphSpec, plans: Sequence[Plan], tally: Tally) -> str:
-    """Return the first difference between plans of one spec and the oracle."""
-    meant: list[tuple[Values, State]] = []
+def compare(
+    spec: GraphSpec, plans: Sequence[Plan], tally: Tally, elsewhere: Callable[[Sequence[str]], Record] | None = None
+) -> str:
+    """Return the first difference between plans of one spec, or what another backend makes of it, and the oracle."""
+    meant: Record = []
     programs = []
     for plan in plans:
         program = replace(plan.program, order="")
@@ -96,18 +108,39 @@ def compare(spec: GraphSpec, plans: Sequence[Plan], tally: Tally) -> str:
             continue
         programs.append(program)
         execution = Execution(plan)
-        meant = meant or run_oracle(spec, execution.shapes(), modes_of(plan))
+        told = spec, execution.shapes(), modes_of(plan)
+        meant = meant or run_oracle(*told)
         found = run(execution, spec, modes_of(plan))
         tally.executed += 1
-        mismatch = find_difference(found, meant, is_single(spec), is_planted(spec, "late"))
-        told = spec, execution.shapes(), modes_of(plan)
-        if mismatch and hangs_on_rounding(*told, meant):
-            raise DegenerateError("rounding alone changes the numbers")
-        if mismatch and is_vague(*told) and not find_difference(found, meant, True, is_planted(spec, "late")):
-            raise DegenerateError("a little off, behind a gradient that may be rounding alone")
+        mismatch = judge(told, found, meant)
         if mismatch:
             return f"{plan.program.order}: {mismatch}"
-    return ""
+    if elsewhere is None:
+        return ""
+    found = complete(elsewhere(told[2]), meant)
+    tally.elsewhere += 1
+    mismatch = judge(told, found, meant)
+    return mismatch and f"elsewhere: {mismatch}"
+
+
+def judge(told: tuple[GraphSpec, Mapping, Sequence[str]], found: Record, meant: Record) -> str:
+    """Return where numbers differ from those of the oracle; raise DegenerateError where that says nothing."""
+    spec = told[0]
+    loose = is_planted(spec, "late")
+    mismatch = find_difference(found, meant, is_single(spec), loose)
+    if mismatch and hangs_on_rounding(*told, meant):
+        raise DegenerateError("rounding alone changes the numbers")
+    if mismatch and is_vague(*told) and not find_difference(found, meant, True, loose):
+        raise DegenerateError("a little off, behind a gradient that may be rounding alone")
+    return mismatch
+
+
+def complete(found: Record, meant: Record) -> Record:
+    """Return what was found with what a framework lists once and the oracle under two names."""
+    return [
+        (outputs, {model: {**wanted_state[model], **one} for model, one in state.items()})
+        for (outputs, state), (_, wanted_state) in zip(found, meant, strict=True)
+    ]
 
 
 def is_single(spec: GraphSpec) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import (
     POLICIES,
+    Elsewhere,
     Tally,
     find_difference,
     is_single,
@@ -34,13 +36,24 @@ SPECS = int(os.environ.get("STEPGRAPH_SPECS", "1000"))
 """How many random specs are tried; a smaller number for a quick look."""
 
 
+def find_other_backend() -> Elsewhere | None:
+    """Return what TensorFlow makes of a document, where it is installed."""
+    if find_spec("tensorflow") is None:
+        return None
+    from tests.conformance.random_specs import run_few
+
+    return run_few
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_specs_give_the_numbers_of_the_oracle_under_every_policy(chunk):
-    tally = try_specs(range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS), POLICIES)
+    elsewhere = find_other_backend() if chunk else None  # of the first hundred, tests/conformance takes twenty steps
+    tally = try_specs(range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS), POLICIES, elsewhere)
     assert tally.mismatches == []
     assert set(tally.rejected) <= {"E-TWO-VERSIONS"}
     assert tally.agreed >= 0.8 * tally.specs - 5
     assert tally.executed + tally.same == len(POLICIES) * tally.agreed
+    assert tally.elsewhere == tally.agreed * (elsewhere is not None)
 
 
 def test_the_order_of_least_memory_agrees_too():
