@@ -64,12 +64,13 @@ def _is_conditional(instruction: Instruction) -> bool:
 def _can_hold(apply: Apply, later: Sequence[Instruction], program: Program) -> bool:
     """Return whether what an update changes can be put back before anything ``later`` reads how often it was applied.
 
-    So it is with the library's own rules, each applied for the last time.
+    So it is with the rules of the language, each applied for the last time: they keep nothing but tensors and the
+    number of their updates. What torch.optim keeps begins with the first gradient of a parameter: all must be there.
     """
     counted = frozenset(name for each in later for name in _find_counted(each))
     declared = {each.name: each for each in program.optimizers}
-    mine = [part.optimizer for part in apply.parts]
-    return all(name not in counted and declared[name].rule in HOLDABLE for name in mine)
+    held = {part.optimizer: declared[part.optimizer].rule in DIRECT or not part.gaps for part in apply.parts}
+    return all(declared[name].builtin and is_held and name not in counted for name, is_held in held.items())
 
 
 def _find_counted(instruction: Instruction) -> Iterator[str]:
@@ -84,8 +85,8 @@ def _find_counted(instruction: Instruction) -> Iterator[str]:
             pass
 
 
-HOLDABLE = frozenset({"sgd", "adam", "adamw", "adagrad", "lion"})
-"""Rules that keep nothing but tensors and the number of their updates."""
+DIRECT = frozenset({"sgd", "adam", "adamw", "adagrad", "lion"})
+"""Rules that keep what they keep from the start."""
 
 
 def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, reading: Reading | None) -> Lowered:

@@ -271,6 +271,10 @@ class Wrapped(Optimizer):
         """Return the slots by parameter, as the wrapped optimizer keeps them."""
         return self.optimizer.state
 
+    def restart(self) -> None:
+        """Forget all that the wrapped optimizer keeps: it makes that with its first update."""
+        self.optimizer.state.clear()
+
     def follow(self) -> None:
         """Give the wrapped optimizer the options that change, as they are now."""
         for group in self.optimizer.param_groups:
