@@ -54,6 +54,7 @@ def train(backend: str, precision: str) -> tuple[np.ndarray, dict[str, np.ndarra
     return np.stack(found), dict(weights(step))
 
 
+@pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("compute", EPSILON)
 def test_both_backends_are_as_near_to_float32_and_to_each_other_as_a_few_roundings(compute: str) -> None:
     exact, _ = train("torch", "float32")
