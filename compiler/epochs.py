@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from compiler.ops.verdict import find_judged
 from compiler.pace import Pace, PaceProblem, Tempo
 from compiler.program import Gate
 from graphspec.datasets import find_datasets, find_places, find_possible
@@ -63,7 +62,6 @@ def _refuse(spec: GraphSpec, name: str) -> Iterator[Diagnostic]:
     """Yield the refusal of a window that ends with an epoch, where that does not go with the rest of the spec."""
     places = find_places(spec.ops, find_datasets(spec))
     reasons = {
-        "where gradients that are not finite are skipped": bool(find_judged(spec)),
         "of an update that does not run on every data set": not places[name].issuperset(find_possible(spec, "train")),
     }
     for reason in (each for each, is_so in reasons.items() if is_so):

@@ -178,8 +178,10 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None else tree
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
     window.totals, window.rows = [found.get(name) for name in named] if found else [], held["rows"]
-    if isinstance(window, Guarded):
-        window.spoiled = held.get("spoiled", False)
+    if isinstance(window, Guarded):  # the device decides whether there is something to take, in the next step perhaps
+        device = next(iter(named.values())).device
+        window.rows = torch.tensor(held["rows"], device=device)
+        window.spoiled = torch.tensor(held.get("spoiled", False), device=device)
 
 
 def scale_items(scale: Any) -> Iterator[Item]:
