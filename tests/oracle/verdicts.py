@@ -35,9 +35,7 @@ class Verdicts:
 
     def are_finite(self) -> bool:
         """Return whether all gradients that were taken for updates in this step are finite."""
-        ops = self.step.meaning.ops
-        taken = (name for name in self.groups.taking if ops[name].window == 1 or name in self.gathering)
-        return all(self.is_finite(name) for name in taken)
+        return all(self.is_finite(name) for name in self.groups.taking)
 
     def commits(self, name: str) -> bool:
         """Return whether the gradients that an update takes in this step are used: by its optimizer, or its window."""
