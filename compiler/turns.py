@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from compiler.activity import Outputs, find_live_gates, find_outputs
@@ -49,7 +49,7 @@ class Turns:
         closing = find_closing(spec)
         nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
         views = {each: _look(nodes, each, places, closing) for each in possible}
-        outputs = {each: find_outputs(spec, mode, view) for each, view in views.items()}
+        outputs = {each: find_outputs(spec, mode, _look(nodes, each, places)) for each in possible}
         restricted = {
             name: tuple(each for each in possible if each in found)
             for name, found in places.items()
@@ -83,7 +83,7 @@ class Turns:
 
 
 def _look(
-    nodes: Mapping[str, Node], dataset: str, places: Mapping[str, frozenset[str]], closing: frozenset[str]
+    nodes: Mapping[str, Node], dataset: str, places: Mapping[str, frozenset[str]], closing: Container[str] = ()
 ) -> Mapping[str, Node]:
     """Return the nodes that can run on a batch of a data set: those of its ops, and what ends windows on any."""
     return {key: node for key, node in nodes.items() if dataset in places[node.op] or node.admission in closing}
