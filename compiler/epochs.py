@@ -75,8 +75,8 @@ def check_numbers(scene: Scene, graph: StepGraph, dataset: str) -> Iterator[Diag
         for value in dict.fromkeys(use.value for use in node.uses if use.value in known and use.value not in made):
             yield Diagnostic(
                 code="E-ABSENT",
-                message=f"'{node.op}' uses '{value}' at the end of an epoch, in a step on a batch of '{dataset}', where "
-                f"'{value}' is not there",
+                message=f"'{node.op}' uses '{value}' at the end of an epoch, in a step on a batch of '{dataset}', "
+                f"where '{value}' is not there",
                 span=spec.span("ops", node.admission, "accumulate", "on_epoch_end"),
                 label="an epoch may end with a batch of any data set",
                 help="write `on_epoch_end: carry`, or apply what was gathered without this value",

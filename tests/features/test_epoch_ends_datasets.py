@@ -93,7 +93,7 @@ def test_reports_tell_of_the_update(backend: str) -> None:
 
 @pytest.mark.parametrize("settings", [(), (DROP,), JUDGED])
 def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, settings: tuple[str, ...]) -> None:
-    batches = "a1 a2 b4 b8 a16 b32".split()
+    batches = ["a1", "a2", "b4", "b8", "a16", "b32"]
     for cut in (1, 2, 5):
         step, other = (build_paced(SPEC, backend, settings, epoch=3) for _ in range(2))
         walk(step, " ".join(batches[:cut]))

@@ -52,7 +52,7 @@ class OpenWindow(Window):
 class GuardedOpenWindow(GuardedWindow):
     """A window of gradients that may be absent, which takes none in without a verdict.
 
-    ``is_whole``: a step that is missing spoils all of it. ``seen`` holds which gradients some step had that was taken in.
+    ``is_whole``: a step that is missing spoils all of it. ``seen``: which gradients some step had that was taken in.
     """
 
     def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_whole: bool = False) -> None:
@@ -70,7 +70,7 @@ class GuardedOpenWindow(GuardedWindow):
                 seen.assign(commits | seen)
 
     def take(self, fresh: bool = True) -> Gaps:
-        """Return the mean over the rows that were taken in, or the sum, and begin anew; ``fresh`` tells nothing here."""
+        """Return the mean over the rows that were taken in, or the sum, and begin anew."""
         flags, taken = [each.read_value() for each in self.seen], super().take()
         for seen in self.seen:
             seen.assign(False)
