@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 from tests.properties.absent import add_gaps
 from tests.properties.datasets import name_datasets
-from tests.properties.epochs import freeze, is_judged
+from tests.properties.epochs import MOMENTS, freeze, is_judged
 from tests.properties.overflow import add_overflow
 from tests.properties.windows import accumulate
 
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
+
+
+TIED = ("coder", "reader")
+"""Models that share a weight."""
 
 
 def combine(draft: Draft) -> None:
@@ -28,8 +32,18 @@ def combine(draft: Draft) -> None:
         _end(draft, op)
     owned = sorted({model for op in draft.ops.values() for model in op.get("update", [])})
     for model in owned:
-        if draft.chance(0.4):
+        if model not in TIED and draft.chance(0.4):
             freeze(draft, model)
+    if not draft.models.keys().isdisjoint(TIED) and draft.chance(0.6):
+        _freeze_tied(draft)
+
+
+def _freeze_tied(draft: Draft) -> None:
+    """Freeze the weight that two models share, in the words of both, and perhaps what either has beside it."""
+    moment = draft.random.choice(MOMENTS)
+    for model in TIED:
+        match = draft.random.choice(["weight", "."])
+        draft.models[model]["groups"] = [{"match": match, "frozen": {"until": moment}}]
 
 
 def _find_windows(draft: Draft) -> list[dict]:
