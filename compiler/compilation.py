@@ -23,7 +23,7 @@ from compiler.checks.terms import check_terms
 from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
-from compiler.epochs import check_windows
+from compiler.epochs import check_numbers, check_windows
 from compiler.facts import ModelFacts, describe_models
 from compiler.findings import Findings
 from compiler.gaps import find_gaps
@@ -239,6 +239,7 @@ class _Compilation:
             scenes[place] = whole
             look = turns.look(whole, dataset), fired, turns.outputs[dataset]
             graph = self._find_graph(look[0], mode, turns, fired, look[2])
+            self.findings.report(check_numbers(whole, graph, dataset) if turns.are_told else ())
             key = graph.gated, tuple(graph.nodes), graph.outputs
             before = found.get(key, graph).datasets
             found[key] = replace(graph, datasets=(*before, dataset) if turns.are_told else ())

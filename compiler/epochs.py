@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from compiler.ops.verdict import find_judged
+from compiler.cells import drop_of
+from compiler.checks.context import Scene
+from compiler.ir import StepGraph
 from compiler.pace import Pace, PaceProblem, Tempo
 from compiler.program import Gate
-from graphspec.datasets import find_datasets, find_places, find_possible
+from graphspec.datasets import find_inputs
 from graphspec.diagnostics import Diagnostic
 from graphspec.durations import Duration
 from graphspec.graph import GraphSpec
@@ -33,19 +35,20 @@ def time_windows(gates: Iterable[Gate], spec: GraphSpec, epoch: int | None) -> I
             yield replace(gate, epoch=epoch)
 
 
+def find_closing(spec: GraphSpec) -> frozenset[str]:
+    """Return the gates of what takes place at the end of an epoch, whatever batch its last step has."""
+    ending = [name for name, op in spec.ops.items() if isinstance(op, UpdateOp) and op.at_epoch_end != "carry"]
+    return frozenset(gate for name in ending for gate in (name, drop_of(name)))
+
+
 def has_ends(spec: GraphSpec) -> bool:
     """Return whether some window does not go on into the next epoch."""
     return any(isinstance(op, UpdateOp) and op.at_epoch_end != "carry" for op in spec.ops.values())
 
 
 def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for every update whose window ends with an epoch, where nobody knows when that is.
-
-    Yield GS045 for one that does not run on every data set, and where gradients are judged.
-    """
+    """Yield E-PACE for every update whose window ends with an epoch, where nobody knows when that is."""
     for name, op in spec.ops.items():
-        if isinstance(op, UpdateOp) and op.at_epoch_end != "carry":
-            yield from _refuse(spec, name)
         problem = _find_problem(name, op, pace) if isinstance(op, UpdateOp) and op.at_epoch_end != "carry" else None
         if problem is not None and isinstance(op, UpdateOp):
             done = WORDS[op.at_epoch_end]
@@ -59,20 +62,25 @@ def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             )
 
 
-def _refuse(spec: GraphSpec, name: str) -> Iterator[Diagnostic]:
-    """Yield the refusal of a window that ends with an epoch, where that does not go with the rest of the spec."""
-    places = find_places(spec.ops, find_datasets(spec))
-    reasons = {
-        "where gradients that are not finite are skipped": bool(find_judged(spec)),
-        "of an update that does not run on every data set": not places[name].issuperset(find_possible(spec, "train")),
-    }
-    for reason in (each for each, is_so in reasons.items() if is_so):
-        yield Diagnostic(
-            code="GS045",
-            message=f"`on_epoch_end` of '{name}', {reason}, is part of the language but not built yet",
-            span=spec.span("ops", name, "accumulate", "on_epoch_end"),
-            help="a window goes on into the next epoch: `on_epoch_end: carry`",
-        )
+def check_numbers(scene: Scene, graph: StepGraph, dataset: str) -> Iterator[Diagnostic]:
+    """Yield E-ABSENT for what ends a window and uses a value that is not there on batches of the step's data set.
+
+    The end of an epoch may be a step on a data set that the update does not run on: gradients are not taken there, and
+    what they are multiplied with may not be made.
+    """
+    spec, closing = scene.spec, find_closing(scene.spec)
+    made = {value for node in graph.nodes.values() for value in node.defines} | set(find_inputs(spec, dataset))
+    known = {*scene.producers, *spec.inputs}
+    for node in (node for node in graph.nodes.values() if node.admission in closing):
+        for value in dict.fromkeys(use.value for use in node.uses if use.value in known and use.value not in made):
+            yield Diagnostic(
+                code="E-ABSENT",
+                message=f"'{node.op}' uses '{value}' at the end of an epoch, in a step on a batch of '{dataset}', "
+                f"where '{value}' is not there",
+                span=spec.span("ops", node.admission, "accumulate", "on_epoch_end"),
+                label="an epoch may end with a batch of any data set",
+                help="write `on_epoch_end: carry`, or apply what was gathered without this value",
+            )
 
 
 def _find_problem(name: str, op: UpdateOp, pace: Pace) -> PaceProblem | None:

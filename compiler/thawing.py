@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from compiler.cells import find_tied, group_of, parameters_of
 from compiler.gaps import CLOSING
@@ -23,6 +24,8 @@ from graphspec.ops import UpdateOp
 
 OWN = frozenset({*CLOSING, "regularize"})
 """Transforms that would give a gradient to a parameter that has none."""
+Holders: TypeAlias = Mapping[str, frozenset[str]]
+"""By model that freezes parameters for some time: all that hold some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ def find_thaw_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node], pace
     trained = {model for node in nodes.values() if node.derivative is not None for model in node.derivative.models}
     for thaw in find_thaws(spec) if mode == "train" else ():
         last = find_last(spec, thaw, pace)
-        if thaw.model in trained and last:
+        if last and not trained.isdisjoint(find_holders(spec, thaw.model)):
             yield Gate(op=thaw.gate, until=last)
 
 
@@ -69,13 +72,8 @@ def find_last(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int | None:
 
 
 def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for every group that is frozen until a moment that cannot be counted.
-
-    Yield GS045 for one of a model that shares parameters with others.
-    """
+    """Yield E-PACE for every group that is frozen until a moment that cannot be counted."""
     for thaw in find_thaws(spec):
-        if find_tied(spec, thaw.model):
-            yield _refuse_tied(spec, thaw)
         problem = _find_problem(spec, thaw, pace)
         if problem is not None:
             yield Diagnostic(
@@ -88,20 +86,10 @@ def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             )
 
 
-def _refuse_tied(spec: GraphSpec, thaw: Thaw) -> Diagnostic:
-    """Return the refusal of a group of a model that shares parameters with others."""
-    message = f"`frozen: {{until: ...}}` of '{thaw.model}', which shares parameters with others,"
-    return Diagnostic(
-        code="GS045",
-        message=f"{message} is part of the language but not built yet",
-        span=spec.span("models", thaw.model, "groups", thaw.index, "frozen"),
-        help="let updates start later: `start: 2 epochs`",
-    )
-
-
 def _find_problem(spec: GraphSpec, thaw: Thaw, pace: Pace) -> PaceProblem | None:
     """Return why the steps until a moment cannot be counted; None where they can."""
-    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp) and thaw.model in op.update}
+    holders = find_holders(spec, thaw.model)
+    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp) and holders & {*op.update}}
     elsewhere = [name for name, op in updates.items() if op.mode not in (None, ("train",))]
     if elsewhere:
         message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
@@ -123,6 +111,11 @@ def _count(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int:
         return rhythm.step(int(thaw.until.count))
     tempo = replace(find_tempo(spec, cell, pace), help="count steps: `1000 steps`")
     return math.floor(tempo.steps(thaw.until))
+
+
+def find_holders(spec: GraphSpec, model: str) -> frozenset[str]:
+    """Return a model and those that share parameters with it: what it freezes, none of them trains."""
+    return frozenset((model, *find_tied(spec, model)))
 
 
 def find_resting(spec: GraphSpec, fired: Collection[str]) -> Resting:
@@ -157,13 +150,13 @@ def rest(
     ``asleep`` are models that are frozen whole. ``gaps`` are the sets in which a gradient may be absent for another
     reason. Windows of models that are frozen for some time have gaps in every step: one may reach over the moment.
     """
-    thawed = frozenset(thaw.model for thaw in find_thaws(spec))
-    if not thawed:
+    holders = {thaw.model: find_holders(spec, thaw.model) for thaw in find_thaws(spec)}
+    if not holders:
         return nodes
     found = {
         name: replace(
             node,
-            instruction=_rest(node.instruction, resting, thawed, gaps, asleep),
+            instruction=_rest(node.instruction, resting, holders, gaps, asleep),
             derivative=_spare(node.derivative, asleep),
         )
         for name, node in nodes.items()
@@ -189,7 +182,7 @@ def _spare(derivative: Derivative | None, asleep: Collection[str]) -> Derivative
 def _rest(
     instruction: Instruction,
     resting: Resting,
-    thawed: frozenset[str],
+    holders: Holders,
     gaps: Collection[str],
     asleep: Collection[str],
 ) -> Instruction:
@@ -197,23 +190,27 @@ def _rest(
     match instruction:
         case Gradient():
             sleeping = tuple(model for model in instruction.models if model in asleep)
-            return replace(instruction, resting=_of(resting, instruction.models), asleep=sleeping)
+            return replace(instruction, resting=_of(resting, instruction.models, holders), asleep=sleeping)
         case Transform() if instruction.function.builtin and instruction.function.name in OWN:
-            return replace(instruction, resting=_of(resting, instruction.models))
-        case Gather() if not thawed.isdisjoint(instruction.models):
+            return replace(instruction, resting=_of(resting, instruction.models, holders))
+        case Gather() if _may_thaw(instruction.models, holders):
             is_strict = instruction.gradients in gaps and not instruction.gaps
-            return replace(
-                instruction, gaps=True, strict=is_strict, resting=_of(resting, instruction.models) if is_strict else ()
-            )
-        case Collect() if not thawed.isdisjoint(instruction.models):
+            found = _of(resting, instruction.models, holders) if is_strict else ()
+            return replace(instruction, gaps=True, strict=is_strict, resting=found)
+        case Collect() if _may_thaw(instruction.models, holders):
             return replace(instruction, gaps=True)
         case _:
             return instruction
 
 
-def _of(resting: Resting, models: Collection[str]) -> Resting:
-    """Return what is frozen for now of some models."""
-    return tuple(each for each in resting if each[0] in models)
+def _may_thaw(models: Collection[str], holders: Holders) -> bool:
+    """Return whether some parameters of models are frozen for some time."""
+    return any(not each.isdisjoint(models) for each in holders.values())
+
+
+def _of(resting: Resting, models: Collection[str], holders: Holders) -> Resting:
+    """Return what is frozen for now of some models, and of what they share."""
+    return tuple(each for each in resting if not holders[each[0]].isdisjoint(models))
 
 
 def _opens(instruction: Instruction) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from compiler.activity import Outputs, find_live_gates, find_outputs
 from compiler.checks.context import Scene
 from compiler.clocks import sort_gates
-from compiler.epochs import time_windows
+from compiler.epochs import find_closing, time_windows
 from compiler.holdable import find_holdable, find_undecided
 from compiler.ir import Node
 from compiler.program import Function, Gate, Mode, Program
@@ -29,6 +29,8 @@ class Turns:
     """Gates of which no clock tells when they are due, as they count writes that may be held."""
     places: Mapping[str, frozenset[str]]
     """By op: the data sets that it runs on."""
+    closing: frozenset[str]
+    """The gates of what ends windows with an epoch, whatever the data set of its last step."""
     are_told: bool
     """A step is told of which data set its batch is."""
 
@@ -44,9 +46,10 @@ class Turns:
         """Return the turns of a mode; ``others`` are gates of what is no op, ``epoch`` is its length in steps."""
         datasets, possible = find_datasets(spec), find_possible(spec, mode)
         places = find_places(spec.ops, datasets)
+        closing = find_closing(spec)
         nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
-        views = {each: {key: node for key, node in nodes.items() if each in places[node.op]} for each in possible}
-        outputs = {each: find_outputs(spec, mode, view) for each, view in views.items()}
+        views = {each: _look(nodes, each, places, closing) for each in possible}
+        outputs = {each: find_outputs(spec, mode, _look(nodes, each, places)) for each in possible}
         restricted = {
             name: tuple(each for each in possible if each in found)
             for name, found in places.items()
@@ -63,6 +66,7 @@ class Turns:
             always={each: found - gated for each, found in admitted.items()},
             undecided=find_undecided(gates, find_holdable(nodes)),
             places=places,
+            closing=closing,
             are_told=bool(datasets),
         )
 
@@ -75,7 +79,14 @@ class Turns:
         """Return what there is of a scene on a batch of a data set."""
         if not self.are_told:
             return scene
-        return replace(scene, nodes={key: each for key, each in scene.nodes.items() if dataset in self.places[each.op]})
+        return replace(scene, nodes=_look(scene.nodes, dataset, self.places, self.closing))
+
+
+def _look(
+    nodes: Mapping[str, Node], dataset: str, places: Mapping[str, frozenset[str]], closing: Container[str] = ()
+) -> Mapping[str, Node]:
+    """Return the nodes that can run on a batch of a data set: those of its ops, and what ends windows on any."""
+    return {key: node for key, node in nodes.items() if dataset in places[node.op] or node.admission in closing}
 
 
 def is_particular(function: Function, program: Program) -> bool:

@@ -8,7 +8,6 @@ from compiler.checks.context import Scene
 from compiler.checks.counts import check_counts
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
-from compiler.checks.overflow import check_open_windows
 from compiler.checks.ownership import check_average_targets, check_buffer_policy, check_frozen_train, check_overlap
 from compiler.checks.swaps import check_swaps
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
@@ -25,7 +24,6 @@ OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_interval,
     check_clip_scope,
     check_counts,
-    check_open_windows,
 )
 """Checks that hold whatever the order of ops is, so they can be made where there is none."""
 

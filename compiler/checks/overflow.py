@@ -1,13 +1,11 @@
-"""Checks of what gradients that are not finite stop: E-SKIP-SCOPE, and windows that cannot be judged yet."""
+"""Checks of what gradients that are not finite stop: E-SKIP-SCOPE."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from compiler.chains import is_update
-from compiler.checks.context import Scene
 from compiler.diagnose import span_of
-from compiler.instructions import Gather
 from compiler.ir import StepGraph
 from compiler.passes.commits import find_gradients, find_groups
 from graphspec.diagnostics import Diagnostic
@@ -31,20 +29,3 @@ def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
                     label="one update cannot wait for the other's gradient",
                     help="write `on_overflow: group`: what happens before the same updates is skipped together",
                 )
-
-
-def check_open_windows(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield GS045 where gradients that may be absent go into a window under verdicts.
-
-    Whether a parameter has a gradient in the steps that count is then known on the device alone.
-    """
-    for node in scene.nodes.values():
-        gather = node.instruction
-        if isinstance(gather, Gather) and gather.gaps and gather.guard != "none":
-            yield Diagnostic(
-                code="GS045",
-                message=f"'{node.op}' accumulates gradients that may be absent, and skips those that are not finite: "
-                "both together are part of the language but not built yet",
-                span=span_of(scene.spec, node.op, "accumulate"),
-                help="write `missing: zero` (or `unconnected: zero` on the gradient), or `on_overflow: apply`",
-            )

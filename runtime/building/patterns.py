@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import combinations
 
-from compiler.group import GroupDecl
 from compiler.patterns import check_patterns
-from compiler.program import ModelDecl, Program
+from compiler.program import Program
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.graph import GraphSpec
+from graphspec.groups import GroupSpec
 from runtime.building.attribution import find_span
 
 Parameters = Mapping[str, object]
@@ -21,19 +20,20 @@ Parameters = Mapping[str, object]
 def check_parameters(models: Mapping[str, Parameters], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield E-MATCH for patterns that fit nothing or overlap, and for shared parameters whose groups differ."""
     yield from check_patterns(spec, {name: tuple(parameters) for name, parameters in models.items()})
-    trained = [model for model in program.models if model.trained and model.name in models]
+    trained = [model.name for model in program.models if model.trained and model.name in models]
     for one, other in combinations(trained, 2):
-        shared = {id(parameter): name for name, parameter in models[one.name].items()}
-        for name, parameter in models[other.name].items():
+        shared = {id(parameter): name for name, parameter in models[one].items()}
+        for name, parameter in models[other].items():
             first = shared.get(id(parameter))
-            if first is not None and _find_group(one, first) != _find_group(other, name):
-                yield _contradiction(f"{one.name}.{first}", f"{other.name}.{name}", find_span(spec, other.name))
+            if first is not None and _find_group(one, first, spec) != _find_group(other, name, spec):
+                yield _contradiction(f"{one}.{first}", f"{other}.{name}", find_span(spec, other))
 
 
-def _find_group(model: ModelDecl, name: str) -> GroupDecl | None:
+def _find_group(model: str, name: str, spec: GraphSpec) -> GroupSpec | None:
     """Return what is different for a parameter of a model, whatever the pattern; None where it is in no group."""
-    found = next((group for group in model.groups if re.search(group.match, name)), None)
-    return None if found is None else replace(found, match="")
+    found = next((group for group in spec.models[model].groups if re.search(group.match, name)), None)
+    scale = 1.0 if found is None or found.lr_scale is None else found.lr_scale
+    return None if found is None else found.model_copy(update={"match": "", "lr_scale": scale})
 
 
 def _contradiction(first: str, second: str, span: Span | None) -> Diagnostic:

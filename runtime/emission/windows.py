@@ -64,9 +64,8 @@ def window_globals(draft: Draft) -> Iterator[Global]:
 
 def _kind(instruction: Gather) -> str:
     """Return the class of a window."""
-    if instruction.guard != "none":
-        return "GuardedWindow"
-    return "OpenWindow" if instruction.gaps else "Window"
+    guarded, opened = "Guarded" if instruction.guard != "none" else "", "Open" if instruction.gaps else ""
+    return f"{guarded}{opened}Window"
 
 
 def window_registration(draft: Draft) -> Iterator[Line]:

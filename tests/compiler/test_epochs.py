@@ -55,12 +55,30 @@ def test_long_epochs_are_not_walked_step_by_step():
     }
 
 
-@pytest.mark.parametrize(
-    "setting", ["precision={loss_scale: 8}", "ops.step.on_overflow=own", "ops.step.dataset=[a, '!b']"]
-)
-def test_an_end_that_does_not_go_with_the_rest_is_refused(setting):
-    with pytest.raises(SpecError, match=r"GS045\]: `on_epoch_end` of 'step'"):
-        build_paced(SPEC, "torch", (setting,))
+NUMBER = """
+graphspec: 1
+name: weighed
+inputs: {x: {shape: [batch]}, rate: {shape: []}}
+models: {net: {parameter: {shape: [], init: 0.0}, optimizer: {name: sgd, lr: 1.0}}}
+ops:
+  w: {forward: net}
+  product: {call: mul, inputs: [x, w], dataset: [a, '!b']}
+  cost: {call: mean, inputs: product}
+  slope: {gradient: cost, wrt: net}
+  half: {call: mul, inputs: [0.5, cost]}
+  weighed: {call: mul, inputs: [slope, half]}
+  step: {update: net, gradients: weighed, accumulate: {steps: 2, on_epoch_end: flush}}
+"""
+
+
+@pytest.mark.parametrize("value", ["half", "rate"])
+def test_a_number_that_only_other_data_sets_have_is_refused(value):
+    with pytest.raises(SpecError, match=rf"E-ABSENT\]: 'weighed' uses '{value}' at the end of an epoch"):
+        build_paced(NUMBER, "torch", (f"ops.weighed.inputs=[slope, {value}]",), epoch=3)
+
+
+def test_a_number_is_used_where_the_window_ends_in_a_step_that_has_it():
+    build_paced(NUMBER, "torch", ("ops.step.accumulate.on_epoch_end=drop",), epoch=3)
 
 
 def test_the_spec_itself_is_fine():

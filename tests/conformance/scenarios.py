@@ -59,7 +59,7 @@ def catalogue() -> tuple[Scenario, ...]:
     )
 
 
-TIED = ("ties", "tie-alone")
+TIED = ("ties", "tie-alone", "tie-thawed")
 """Specs whose models share a weight; they are handed to `build`."""
 CLASSES = {
     "losses": {"label": 4, "grid": 4},
@@ -72,7 +72,10 @@ CLASSES = {
 }
 
 
-BURSTS = {"overflow": {"here": (2, 3, 7, 12), "there": (3, 8, 16)}}
+BURSTS = {
+    "overflow": {"here": (2, 3, 7, 12), "there": (3, 8, 16)},
+    "endings": {"here": (2, 3, 6, 12), "there": (8, 16)},
+}
 """Of specs in which gradients overflow."""
 
 

@@ -11,7 +11,6 @@ ELSEWHERE = {
     **{f"UpdateOp.on_overflow = {one}": "tests/features/test_b10.py" for one in ("group", "all")},
     "UpdateOp.on_overflow = error": "it ends the run: tests/features/test_b2.py",
     "UpdateOp.missing = zero": "tests/features/test_c7.py",
-    "op.dataset": "a step is told the data set: tests/features/test_a4.py",
     "InputSpec.dtype = bfloat16": "NumPy has no such type: such a batch is one of the framework's own",
     **{
         f"optimizer {name}.fused": "PyTorch's kernels"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import cycle
 from zlib import crc32
 
 import numpy as np
@@ -33,8 +34,8 @@ def train(scenario: Scenario, backend: str, dtype: str = "float64") -> Record:
     """Take twenty steps, an epoch's end and the other modes amid them; return what came of it."""
     step = built(scenario, backend, dtype)
     outputs, states = [], []
-    for mode, batch in schedule(step, scenario):
-        found = step(batch, mode)
+    for mode, batch, dataset in schedule(step, scenario):
+        found = step(batch, mode, dataset=dataset)
         outputs.append(dict(named(step, found)))
         states = [*states[:1], step.state()]
         if len(outputs) == STEPS // 2:
@@ -59,11 +60,16 @@ def without(tree: Mapping[str, object], prefixes: tuple[str, ...], path: str = "
     }
 
 
-def schedule(step: Step, scenario: Scenario) -> Iterator[tuple[str, Batch]]:
-    """Yield the modes of the steps and their batches: training, twice interrupted by all other modes."""
+def schedule(step: Step, scenario: Scenario) -> Iterator[tuple[str, Batch, str | None]]:
+    """Yield the modes of the steps, their batches, and of which data sets these are, in turn.
+
+    Training is twice interrupted by all other modes.
+    """
     others = [mode.mode for mode in step.plan.program.modes if mode.mode != "train"]
     modes = [*["train"] * (STEPS // 2), *others, *["train"] * (STEPS // 2), *others, *others]
-    yield from zip(modes, scenario.batches(step.spec), strict=False)
+    turns = cycle(step.plan.program.datasets or (None,))
+    for mode, batch in zip(modes, scenario.batches(step.spec), strict=False):
+        yield mode, batch, next(turns)
 
 
 def built(scenario: Scenario, backend: str, dtype: str = "float64") -> Step:

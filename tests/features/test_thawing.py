@@ -142,30 +142,6 @@ def test_the_plan_tells_until_when(backend: str) -> None:
     assert "'weight' of net is frozen up to step 21 (until: 3 epochs)" in str(plan)
 
 
-TIED = """
-graphspec: 1
-name: tied
-inputs: {x: {shape: [batch, 1]}}
-models:
-  net:
-    class: zoo:Net
-    traits: {ties: [other.weight]}
-    optimizer: sgd
-    groups: [{match: weight, frozen: {until: 2 steps}}]
-  other: {class: zoo:Net}
-ops:
-  out: {forward: net, inputs: x}
-  more: {forward: other, inputs: out}
-  error: {call: mean, inputs: more}
-  step: {update: net, loss: error}
-"""
-
-
-def test_a_model_that_shares_parameters_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"GS045\]: `frozen: \{until: ...\}` of 'net', which shares parameters"):
-        compile_step(load(TIED))
-
-
 TWO = """
 graphspec: 1
 name: tune

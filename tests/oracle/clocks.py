@@ -41,7 +41,8 @@ class Clocks:
         self.admitted = admitted = set[str]()
         self.gathering, self.counted = set(), []
         for name in meaning.gated():
-            if self._is_inside(meaning.ops[name], step) and self._is_due(name, meaning, step, admitted):
+            is_inside = meaning.takes(name) and self._is_inside(meaning.ops[name], step)
+            if is_inside and self._is_due(name, meaning, step, admitted):
                 admitted |= {name} if self._is_full(name, meaning) else set()
             if step % self.pace.epoch == 0 and name in meaning.accumulating:
                 admitted |= {name} if self._close(name, meaning) else set()

@@ -17,15 +17,16 @@ TOGETHER = ("group", "all")
 
 
 class Groups:
-    """The groups among the updates that take part in a step: those that fire, and those that only gather."""
+    """The groups among the updates that take gradients in a step: to apply them, or to gather them."""
 
     def __init__(self, meaning: Meaning, firing: Iterable[str], gathering: Iterable[str]) -> None:
         self.meaning = meaning
-        ops, present = meaning.ops, {*firing, *gathering}
+        ops, gathering = meaning.ops, {*gathering}
         self.firing = frozenset(name for name in firing if isinstance(ops[name], UpdateOp))
-        self.taking = [name for name in ops if name in present and isinstance(ops[name], UpdateOp)]
+        updates = [name for name in ops if isinstance(ops[name], UpdateOp)]
+        self.taking = [name for name in updates if name in (gathering if ops[name].window > 1 else self.firing)]
         self.is_scaled = meaning.spec.loss_scale is not None
-        self.words = {name: ops[name].on_overflow or "" for name in self.taking}
+        self.words = {name: ops[name].on_overflow or "" for name in updates}
         """What each update says."""
 
     def judges(self, name: str) -> list[str]:

@@ -41,7 +41,7 @@ class Meaning:
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
         self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
         self.inputs = {name: self._find_inputs(op) for name, op in spec.ops.items()}
-        self.present = [name for name in spec.ops if self._is_present(name)]
+        self.present = [name for name in spec.ops if self._is_present(name) or self._may_close(name)]
         self.sharing = {name: self._find_givers(name) for name in spec.ops}
         """By update: the updates whose gradients it adds to its own, for what both hold."""
         self.past = close(spec.ops, self._happens_before())
@@ -55,6 +55,15 @@ class Meaning:
 
     def _is_present(self, name: str) -> bool:
         return self.ops[name].runs_in(self.mode) and self._is_on(name, self.dataset) and self._has_inputs(name)
+
+    def takes(self, name: str) -> bool:
+        """Return whether an op runs on batches of this data set: an update then takes its gradients of them."""
+        return self._is_present(name)
+
+    def _may_close(self, name: str) -> bool:
+        """Return whether an update applies, or forgets, at the end of an epoch what it gathered on other data sets."""
+        op = self.ops[name]
+        return isinstance(op, UpdateOp) and op.window > 1 and op.at_epoch_end != "carry" and op.runs_in(self.mode)
 
     def _has_inputs(self, name: str) -> bool:
         return all(self._is_present(other) for other in self.inputs[name])
@@ -254,7 +263,7 @@ class Meaning:
         if self.spec.outputs is not None:
             return (*self.returned, *metrics)
         feeding: set[str] = set()
-        pending = [name for name in self.present if isinstance(self.ops[name], UpdateOp)]
+        pending = [name for name in self.present if isinstance(self.ops[name], UpdateOp) and self.takes(name)]
         while pending:
             feeding |= (new := {other for name in pending for other in self.inputs[name]} - feeding)
             pending = list(new)

@@ -24,7 +24,8 @@ class Order:
         self.versions, self.meaning = versions, versions.meaning
         self.ops, self.paths = self.meaning.ops, Paths(self.meaning, frozenset(versions.firing))
         self.updates = [name for name in versions.firing if isinstance(self.ops[name], UpdateOp)]
-        self.taking = [*self.updates, *(name for name in versions.gathering if name not in self.updates)]
+        self.taking = [name for name in self.updates if self.ops[name].window == 1 or name in versions.gathering]
+        self.taking += [name for name in versions.gathering if name not in self.updates]
         derived = [f"{name}.gradient" for name in self.taking if self.ops[name].loss is not None]
         gathers = [f"{name}.gather" for name in versions.gathering]
         self.nodes = [*versions.firing, *derived, *gathers]
@@ -129,6 +130,7 @@ class Order:
         return {
             (gradient, name)
             for name in self.updates
+            if name in self.taking
             for other in self.groups.judges(name)
             for gradient in self._find_gradients(other)
         }
@@ -147,7 +149,7 @@ class Order:
         pairs: Pairs = set()
         for name in (one for one in self.updates if self.ops[one].shared is not None):
             held = self._held(name)
-            for other in (one for one in self.updates if one != name and held & self._held(one)):
+            for other in (one for one in self.taking if one in self.updates and one != name and held & self._held(one)):
                 values = [self.meaning.owner[value] for value in self.ops[other].gradients or ()]
                 windows = [f"{other}.gather"] if other in self.versions.gathering else []
                 pairs |= {(before, name) for before in (*self._find_gradients(other), *values, *windows)}

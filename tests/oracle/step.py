@@ -156,7 +156,7 @@ class StepValues:
             (holder, name): value.shape
             for holder in self.meaning.storages.all_holders(models)
             for name, value in self.start[holder].items()
-            if not is_buffer(name) and not is_frozen(spec, holder, name)
+            if not is_buffer(name) and not is_frozen(spec, self.meaning.storages, holder, name)
         }
 
     def gradient_values(self, world: World, name: str, op: GradientOp) -> Mapping[str, Array]:

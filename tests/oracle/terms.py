@@ -13,6 +13,7 @@ from graphspec.graph import GraphSpec
 from graphspec.groups import GroupSpec
 from graphspec.ops import UpdateOp
 from tests.oracle.optimizers import ROUNDING, DegenerateError
+from tests.oracle.storages import Storages
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
@@ -27,10 +28,11 @@ def group_of(spec: GraphSpec, model: str, name: str) -> GroupSpec | None:
     return next((group for group in groups if re.search(group.match, name)), None)
 
 
-def is_frozen(spec: GraphSpec, model: str, name: str) -> bool:
-    """Return whether a parameter is not stepped, in a spec whose groups say so for one step."""
-    group = group_of(spec, model, name)
-    return group is not None and group.frozen is True
+def is_frozen(spec: GraphSpec, storages: Storages, holder: str, name: str) -> bool:
+    """Return whether a parameter is not stepped, in a spec whose groups say so for one step; one of its models may."""
+    sharing = [model for model, (held, _) in storages.groups.items() if held == holder]
+    groups = (group_of(spec, model, name) for model in sharing or [holder])
+    return any(group is not None and group.frozen is True for group in groups)
 
 
 def options_of(spec: GraphSpec, model: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:

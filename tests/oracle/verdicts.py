@@ -35,9 +35,7 @@ class Verdicts:
 
     def are_finite(self) -> bool:
         """Return whether all gradients that were taken for updates in this step are finite."""
-        ops = self.step.meaning.ops
-        taken = (name for name in self.groups.taking if ops[name].window == 1 or name in self.gathering)
-        return all(self.is_finite(name) for name in taken)
+        return all(self.is_finite(name) for name in self.groups.taking)
 
     def commits(self, name: str) -> bool:
         """Return whether the gradients that an update takes in this step are used: by its optimizer, or its window."""
@@ -62,13 +60,22 @@ class Verdicts:
         op = self.step.meaning.ops[name]
         match op:
             case UpdateOp() if op.window > 1:
-                return self.is_guarded(name) and not self.step.windows.is_filled(self.step, name, op)
+                return self.is_guarded(name) and (not self._is_filled(name) or self._is_spoiled(name))
             case UpdateOp():
-                return not self.commits(name)
+                return not self.commits(name) or (bool(self.groups.judges(name)) and self._is_spoiled(name))
             case EmaOp() | CopyOp():
                 return self._follows_held(name, op.ema if isinstance(op, EmaOp) else op.copy_)
             case _:
                 return False
+
+    def _is_filled(self, name: str) -> bool:
+        """Return whether the window of an update has something to give."""
+        return self.step.windows.is_filled(self.step, name, self.step.meaning.ops[name])
+
+    def _is_spoiled(self, name: str) -> bool:
+        """Return whether others, whose gradients an update adds to its own, have none that are finite to give."""
+        givers = [giver for giver in self.step.meaning.sharing[name] if giver in self.firing]
+        return not all(self._is_filled(one) if self.is_guarded(one) else self.is_finite(one) for one in givers)
 
     def _follows_held(self, name: str, source: str) -> bool:
         """Return whether whatever writes a model in this step is held."""

@@ -16,8 +16,8 @@ def end_with_epochs(draft: Draft) -> None:
     for model in owned:
         is_tied = model in ("coder", "reader") or draft.models[model].get("traits", {}).get("ties")
         if not is_tied and not _is_gathered(draft, model) and draft.chance(0.6):
-            _freeze(draft, model)
-    is_free = not _is_judged(draft) and not any("dataset" in op for op in draft.ops.values())
+            freeze(draft, model)
+    is_free = not is_judged(draft) and not any("dataset" in op for op in draft.ops.values())
     for op in draft.ops.values():
         if "update" in op and "accumulate" in op and is_free and draft.chance(0.8):
             given = op["accumulate"]
@@ -27,7 +27,7 @@ def end_with_epochs(draft: Draft) -> None:
             op["reset"] = draft.random.choice(["1 epochs", "2 epochs", "6 samples"])
 
 
-def _is_judged(draft: Draft) -> bool:
+def is_judged(draft: Draft) -> bool:
     """Return whether gradients that are not finite may be skipped."""
     text = repr((draft.ops, getattr(draft, "fields", {}), vars(draft)))
     return "on_overflow" in text or "loss_scale" in text
@@ -36,10 +36,10 @@ def _is_judged(draft: Draft) -> bool:
 def _is_gathered(draft: Draft, model: str) -> bool:
     """Return whether a window of gradients that may be skipped has those of a model."""
     updates = [op for op in draft.ops.values() if model in op.get("update", [])]
-    return _is_judged(draft) and any("accumulate" in op for op in updates)
+    return is_judged(draft) and any("accumulate" in op for op in updates)
 
 
-def _freeze(draft: Draft, model: str) -> None:
+def freeze(draft: Draft, model: str) -> None:
     """Freeze a part of a model, or all of it; in a group that is there already, after which that goes on."""
     groups = draft.models[model].get("groups", [])
     moment = {"frozen": {"until": draft.random.choice(MOMENTS)}}

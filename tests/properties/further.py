@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.properties.absent import add_gaps
+from tests.properties.combinations import combine
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.epochs import end_with_epochs
 from tests.properties.lazy import add_lazy_terms
@@ -42,6 +43,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     add_overflow,
     port,
     end_with_epochs,
+    combine,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 

@@ -34,8 +34,8 @@ def find_sequence(function: Mapping) -> list[str]:
             case "gather":
                 name = f"{one['op']}.gather"
                 nodes = [*(other for other in nodes if other != name), name]  # the last of several
-            case "collect":
-                pass  # a part of the write
+            case "collect" | "drop":
+                pass  # a part of the write, or what an epoch forgets
             case "transform" if one["op"] in function["active"]:
                 pass  # a clip, or the joining of sets: a part of the write
             case "release" | "return" | "emit" | "judge" | "settle":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
+from tests.properties.special_endings import ENDING
 from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.specs import base_spec
 
@@ -155,6 +156,7 @@ SPECIAL: Mapping[str, dict] = {
     "state": state(),
     "weighed": weighed(),
     **OVERFLOWING,
+    **ENDING,
 }
 
 

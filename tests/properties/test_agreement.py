@@ -28,6 +28,7 @@ from tests.properties.agreement import (
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
 from tests.properties.programs import emit_changed, find_deferred
+from tests.properties.special_endings import ENDING
 from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.specs import random_spec
 
@@ -65,6 +66,11 @@ def test_the_order_of_least_memory_agrees_too():
 @pytest.mark.parametrize("name", OVERFLOWING)
 def test_gradients_that_overflow_stop_what_the_definition_says(name):
     assert try_spec(OVERFLOWING[name], POLICIES, Tally()) == ""
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_data_sets_endings_and_what_is_shared_mean_what_the_definition_says(name):
+    assert try_spec(ENDING[name], POLICIES, Tally()) == ""
 
 
 def find_silent_mistakes() -> Iterator[tuple[Plan, list]]:

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from compiler import Plan
+from compiler.instructions import Collect, Gather
 from compiler.program import Function
 from graphspec.diagnostics import SpecError
 from graphspec.ops import CopyOp, EmaOp
@@ -40,10 +41,18 @@ def orders_of(document: Mapping, policy: str) -> tuple[Known, ...]:
 
 
 def _describe(plan: Plan) -> Iterator[Known]:
+    """Yield the functions but those that apply a window in a step that adds nothing to it: they take no gradient."""
     for made, function in zip(plan.program.mode("train").functions, plan.to_json()["functions"], strict=True):
+        if ends_alone(made):
+            continue
         meaning = Meaning(plan.spec, "train", next(iter(made.datasets), ""))
         order = Order(find_versions(meaning, plan, made))
         yield plan, function, order, order.constraints(find_cloned(function))
+
+
+def ends_alone(made: Function) -> bool:
+    """Return whether a window is applied in a step that adds nothing to it."""
+    return any(isinstance(one, Collect) and one.alone for one in made.instructions)
 
 
 def find_versions(meaning: Meaning, plan: Plan, made: Function) -> Versions:
@@ -52,7 +61,9 @@ def find_versions(meaning: Meaning, plan: Plan, made: Function) -> Versions:
     closed = gates.difference(made.gated)
     idle = {name for name in meaning.present if isinstance(meaning.ops[name], WRITERS)}.difference(gates, made.active)
     live = find_live(meaning, set(meaning.present) - closed - idle)
-    gathering = [name for name in meaning.accumulating if f"{name}.window" not in closed]
+    functions = plan.program.mode(meaning.mode).functions
+    ever = {one.op for each in functions for one in each.instructions if isinstance(one, Gather)}
+    gathering = [name for name in meaning.accumulating if f"{name}.window" not in closed and name in ever]
     return Versions(meaning, meaning.firing(live, gathering), gathering)
 
 

@@ -85,6 +85,14 @@ class Open(Protocol):
     is_open: bool
 
 
+@runtime_checkable
+class Seeing(Protocol):
+    """What a window has of which only the device knows which gradients are there."""
+
+    seen: Sequence[Any]
+    missed: Sequence[bool]
+
+
 def slot_tensors(
     cell: str, optimizer: Any, names: Mapping[int, str], applied: int
 ) -> Iterator[tuple[str, torch.Tensor]]:
@@ -169,7 +177,9 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     if not window.totals:
         return None
     guarded = {"spoiled": bool(window.spoiled)} if isinstance(window, Guarded) else {}
-    found = {name: total for name, total in zip(names, window.totals, strict=True) if total is not None}
+    seen = [bool(each) for each in window.seen] if isinstance(window, Seeing) else [True] * len(names)
+    named = zip(names, window.totals, seen, strict=True)
+    found = {name: total for name, total, is_there in named if total is not None and is_there}
     return {"rows": int(window.rows), **guarded, "totals": encode(found)}
 
 
@@ -178,8 +188,12 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None else tree
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
     window.totals, window.rows = [found.get(name) for name in named] if found else [], held["rows"]
-    if isinstance(window, Guarded):
-        window.spoiled = held.get("spoiled", False)
+    if isinstance(window, Guarded):  # the device decides whether there is something to take, in the next step perhaps
+        device = next(iter(named.values())).device
+        window.rows = torch.tensor(held["rows"], device=device)
+        window.spoiled = torch.tensor(held.get("spoiled", False), device=device)
+    if isinstance(window, Seeing):
+        window.seen, window.missed = [name in found for name in named], [bool(held["rows"])] * len(named)
 
 
 def scale_items(scale: Any) -> Iterator[Item]:

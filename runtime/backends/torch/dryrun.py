@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from compiler.instructions import Forward
+from compiler.instructions import Collect, Forward
 from compiler.program import Function, Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
@@ -25,6 +25,7 @@ from runtime.building.attribution import find_span
 from runtime.effects import find_functions, find_inputs
 from runtime.emission.module import Emitted
 from runtime.emission.needs import find_metrics
+from runtime.emission.windows import REGISTER
 from runtime.frames import describe
 
 BATCH = 2
@@ -156,6 +157,9 @@ class _Attempt:
         """Call one function with the inputs it needs, whatever its clocks say."""
         given = {entry.name: inputs[entry.name] for entry in find_inputs(self.trial.program, function)}
         self.loaded.start(function.mode)
+        for each in (each for each in function.instructions if isinstance(each, Collect) and each.alone):
+            window = self.loaded.names[REGISTER][each.window]
+            window.add([torch.zeros_like(parameter) for parameter in window.parameters])  # as a step before did
         self.outputs[function.name] = self.loaded.call(self.loaded.emitted.names.function(function.name), given)
 
     def _find_aliases(self, function: Function, models: Models) -> Iterator[Diagnostic]:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.library.gaps import Gaps, Maybe
 from runtime.backends.tensorflow.library.optimizers import plain_name
-from runtime.backends.tensorflow.library.windows import Window
+from runtime.backends.tensorflow.library.windows import GuardedWindow, Window
 
 
 class OpenWindow(Window):
@@ -41,6 +41,40 @@ class OpenWindow(Window):
             seen.assign(False)
         rows = zip(taken, flags, self.fresh, strict=True)
         return tuple(each if fresh and is_new else Maybe(each, flag) for each, flag, is_new in rows)
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        super().drop()
+        for seen in self.seen:
+            seen.assign(False)
+
+
+class GuardedOpenWindow(GuardedWindow):
+    """A window of gradients that may be absent, which takes none in without a verdict.
+
+    ``is_whole``: a step that is missing spoils all of it. ``seen``: which gradients some step had that was taken in.
+    """
+
+    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_whole: bool = False) -> None:
+        super().__init__(parameters, is_mean, is_whole)
+        named = [plain_name(p) for p in self.parameters]
+        self.seen = [tf.Variable(tf.constant(False), trainable=False, name=f"window/seen/{name}") for name in named]
+
+    def add(self, gradients: Sequence[Any], rows: Any = 1, commits: tf.Tensor | None = None) -> None:
+        """Add the gradients that are there where they are committed, each as often as it has rows."""
+        commits = tf.constant(True) if commits is None else commits
+        pairs = zip(gradients, self.parameters, strict=True)
+        super().add([tf.zeros(p.shape, p.dtype) if each is None else each for each, p in pairs], rows, commits)
+        for seen, gradient in zip(self.seen, gradients, strict=True):
+            if gradient is not None:
+                seen.assign(commits | seen)
+
+    def take(self, fresh: bool = True) -> Gaps:
+        """Return the mean over the rows that were taken in, or the sum, and begin anew."""
+        flags, taken = [each.read_value() for each in self.seen], super().take()
+        for seen in self.seen:
+            seen.assign(False)
+        return tuple(Maybe(each, flag) for each, flag in zip(taken, flags, strict=True))
 
     def drop(self) -> None:
         """Forget what was added, and begin anew."""

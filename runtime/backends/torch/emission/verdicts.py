@@ -122,7 +122,7 @@ def _chosen(instruction: Store, line: Code, scope: Scope) -> Code:
 
 def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
     """Yield ``committed = verdicts.read({"step_d": step_d_finite})``."""
-    if not reading.settle.verdicts:
+    if not (reading.settle.verdicts or reading.settle.held):
         return
     read = syntax.call(f"{VERDICTS}.read", commits_by_op(reading.settle, scope))
     is_used = bool(reading.known)

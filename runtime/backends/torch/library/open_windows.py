@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ class OpenWindow:
     def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True) -> None:
         self.parameters, self.is_mean, self.is_open = list(parameters), is_mean, True
         self.totals: list[torch.Tensor | None] = []
-        self.rows = 0
+        self.rows: Any = 0
 
     @torch.no_grad()
     def add(self, gradients: Sequence[torch.Tensor | None], rows: int = 1) -> None:
@@ -38,6 +39,52 @@ class OpenWindow:
         """Forget what was added, and begin anew."""
         if self.rows:
             self.take()
+
+
+class GuardedOpenWindow(OpenWindow):
+    """A window of gradients that may be absent, which takes none in without a verdict.
+
+    ``is_whole``: a step that is missing spoils all of it. Whether a gradient is there that only some steps had is what
+    the device knows: it is asked for where the window is taken, and for no other.
+    """
+
+    def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True, is_whole: bool = False) -> None:
+        super().__init__(parameters, is_mean)
+        self.is_whole, self.rows, self.spoiled = is_whole, 0, False
+        self.seen: list[Any] = [False] * len(self.parameters)  # whether a step that was taken in had a gradient
+        self.missed = [False] * len(self.parameters)  # whether some step had none
+
+    @torch.no_grad()
+    def add(self, gradients: Sequence[torch.Tensor | None], rows: int = 1, commits: torch.Tensor | None = None) -> None:
+        """Add the gradients that are there where they are committed, each as often as it has rows."""
+        if commits is None:
+            commits = torch.ones((), dtype=torch.bool, device=self.parameters[0].device)
+        counted = self.rows + torch.where(commits, rows, 0)
+        super().add([None if each is None else torch.where(commits, each, 0) for each in gradients], rows)
+        self.rows, self.spoiled = counted, torch.logical_not(commits) | self.spoiled
+        pairs = list(zip(self.seen, gradients, strict=True))
+        self.seen = [seen if each is None or seen is True else commits | seen for seen, each in pairs]
+        self.missed = [was or each is None for was, each in zip(self.missed, gradients, strict=True)]
+
+    def is_filled(self) -> torch.Tensor:
+        """Return whether there is something to take: the device's verdict."""
+        return torch.logical_not(self.spoiled) if self.is_whole else self.rows > 0
+
+    @torch.no_grad()
+    def take(self, fresh: bool = True) -> tuple[torch.Tensor | None, ...]:
+        """Return the mean over the rows that were taken in, or the sum, and begin anew."""
+        asked = [at for at, seen in enumerate(self.seen) if isinstance(seen, torch.Tensor) and self.missed[at]]
+        asked = [] if self.is_whole else asked  # all of it was taken in, or nothing comes of it
+        answers = torch.stack([self.seen[at] for at in asked]).tolist() if asked else []
+        absent = {at for at, was_seen in zip(asked, answers, strict=True) if not was_seen}
+        taken = super().take(fresh)
+        self.drop()
+        return tuple(None if at in absent else each for at, each in enumerate(taken))
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        self.totals, self.rows, self.spoiled = [], 0, False
+        self.seen, self.missed = [False] * len(self.parameters), [False] * len(self.parameters)
 
 
 def added(total: torch.Tensor | None, gradient: torch.Tensor | None, rows: int) -> torch.Tensor | None:

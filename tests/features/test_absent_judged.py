@@ -1,0 +1,83 @@
+"""`missing: skip` in windows that go without what is not finite: a dropped step counts nothing for any parameter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime import Step
+from tests.features.paced import build_paced
+from tests.features.steps import weights
+
+SPEC = """
+graphspec: 1
+name: gaps
+inputs: {x: {shape: [batch]}}
+models:
+  net: {parameter: {shape: [], init: 0.0}, optimizer: {name: sgd, lr: 1.0}}
+  head: {parameter: {shape: [], init: 1.0}, optimizer: {name: sgd, lr: 1.0, weight_decay: 0.5}}
+ops:
+  w: {forward: net}
+  product: {call: mul, inputs: [x, w]}
+  cost: {call: mean, inputs: product}
+  h: {forward: head}
+  scaled: {call: mul, inputs: [x, h]}
+  loss: {loss: wasserstein, inputs: scaled, args: {sign: 1.0}, every: 2, lazy: none}
+  both: {call: add, inputs: [cost, loss]}
+  step: {update: [net, head], loss: both, missing: skip, accumulate: {steps: 3}, on_overflow: own}
+"""
+"""The slope of either is the mean of the batch; that of the head is there in every second step."""
+WHOLE = "ops.step.accumulate.on_nonfinite=window"
+FLUSH = "ops.step.accumulate.on_epoch_end=flush"
+BAD = np.inf
+
+
+def walk(step: Step, slopes: list[float]) -> tuple[float, float]:
+    """Return both weights after steps on batches of one row."""
+    for slope in slopes:
+        step({"x": np.array([float(slope)])})
+    return float(weights(step)["net.value"]), float(weights(step)["head.value"])
+
+
+def begin(backend: str, *settings: str) -> Step:
+    return build_paced(SPEC, backend, settings, epoch=4)
+
+
+def test_a_gradient_of_dropped_steps_alone_is_absent(backend: str) -> None:
+    assert np.allclose(walk(begin(backend), [1, BAD, 4]), (-2.5, 1.0))
+
+
+def test_absent_adds_nothing_and_the_step_counts(backend: str) -> None:
+    assert np.allclose(walk(begin(backend), [1, 2, 6]), (-3, 1 - 2 / 3 - 0.5))
+
+
+def test_a_dropped_step_counts_nothing_for_any(backend: str) -> None:
+    assert np.allclose(walk(begin(backend), [1, 2, BAD]), (-1.5, 1 - 2 / 2 - 0.5))
+
+
+def test_all_of_it_is_new_in_the_next_window(backend: str) -> None:
+    step = begin(backend)
+    assert np.allclose(walk(step, [1, 2, BAD]), (-1.5, -0.5))
+    assert np.allclose(walk(step, [BAD, 8, BAD]), (-9.5, -0.5))  # only a step without the head is taken in
+    assert np.allclose(walk(step, [BAD, 4, BAD]), (-13.5, -0.5 - (4 + 0.5 * -0.5)))
+
+
+def test_a_window_is_lost_as_a_whole_where_it_is_asked_for(backend: str) -> None:
+    step = begin(backend, WHOLE)
+    assert walk(step, [1, 2, BAD]) == (0, 1)
+    assert np.allclose(walk(step, [3, 6, 9]), (-6, 1 - (3 + 9) / 3 - 0.5))
+
+
+def test_an_epoch_ends_it_too(backend: str) -> None:
+    step = begin(backend, FLUSH)
+    assert np.allclose(walk(step, [1, BAD, 4, 8]), (-10.5, 1 - 8 - 0.5))
+
+
+@pytest.mark.parametrize("settings", [(), (WHOLE,), (FLUSH,)])
+def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, settings: tuple[str, ...]) -> None:
+    slopes = [1, 2, BAD, BAD, 16, BAD, 32, 64, BAD]
+    for cut in (1, 2, 4, 5, 7):
+        step, other = begin(backend, *settings), begin(backend, *settings)
+        walk(step, slopes[:cut])
+        other.restore(step.state())
+        assert walk(other, slopes[cut:]) == walk(step, slopes[cut:])

@@ -1,0 +1,107 @@
+"""Mutants of data sets in turn, of what ends with epochs, of groups frozen for some time, and of what models share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from compiler.program import Gate
+from graphspec.datasets import UNNAMED
+from tests.properties import mutations as to
+from tests.properties.mutant import Mutant
+
+
+def carry_on(found: Iterable[Gate], *arguments: object) -> Iterator[Gate]:
+    """Let every window go on into the next epoch."""
+    yield from (replace(gate, epoch=None, flush=False) for gate in found if gate.clock != "epochs")
+
+
+def run_everywhere(found: Mapping[str, frozenset[str]], ops: object, datasets: tuple[str, ...]) -> Mapping:
+    """Let every op run on batches of every data set."""
+    return dict.fromkeys(found, frozenset((UNNAMED, *datasets)))
+
+
+def count_every_step(found: Iterable[Gate], *arguments: object) -> tuple[Gate, ...]:
+    """Let the clocks of ops for some data sets count the steps on others too."""
+    return tuple(gate if gate.follows else replace(gate, clock="steps") for gate in found)
+
+
+def hear_own(found: tuple[str, ...], node: object, verdicts: tuple[str, ...], *arguments: object) -> tuple[str, ...]:
+    """Leave out the verdicts over what others give."""
+    return verdicts
+
+
+MUTANTS_OF_ENDINGS = (
+    Mutant(
+        name="data-sets-unheard",
+        says="Every op runs on batches of every data set.",
+        place="turns:find_places",
+        change=to.change(run_everywhere),
+        killer="numbers",
+        case="counted-apart",
+    ),
+    Mutant(
+        name="every-counts-all",
+        says="`every` of an op for some data sets counts the steps on others too.",
+        place="turns:find_live_gates",
+        change=to.change(count_every_step),
+        killer="numbers",
+        case="counted-apart",
+    ),
+    Mutant(
+        name="windows-carried",
+        says="Every window goes on into the next epoch.",
+        place="turns:time_windows",
+        change=to.change(carry_on),
+        killer="numbers",
+        case="ends-elsewhere",
+    ),
+    Mutant(
+        name="ends-at-home",
+        says="An epoch ends no window where its last batch is of another data set.",
+        place="turns:find_closing",
+        change=to.give(frozenset()),
+        killer="numbers",
+        case="ends-elsewhere",
+    ),
+    Mutant(
+        name="never-frozen",
+        says="What is frozen until a moment is trained before it.",
+        place="compilation:find_resting",
+        change=to.give(()),
+        killer="numbers",
+        case="frozen-first",
+    ),
+    Mutant(
+        name="frozen-for-one",
+        says="What a model freezes, another that shares it trains.",
+        place="thawing:find_tied",
+        change=to.give(()),
+        killer="numbers",
+        case="frozen-by-the-other",
+    ),
+    Mutant(
+        name="no-gaps-over-moments",
+        says="A window that reaches over the end of a freeze asks for a gradient in all of its steps.",
+        place="thawing:_may_thaw",
+        change=to.give(False),
+        killer="numbers",
+        case="frozen-first",
+    ),
+    Mutant(
+        name="others-left-out",
+        says="An update that steps what others hold leaves their gradients out.",
+        place="ops.update:find_givers",
+        change=to.give(()),
+        killer="numbers",
+        case="given-nothing",
+    ),
+    Mutant(
+        name="others-unjudged",
+        says="What others give is added where it is not finite.",
+        place="passes.commits:with_others",
+        change=to.change(hear_own),
+        killer="numbers",
+        case="given-nothing",
+    ),
+)
