@@ -117,7 +117,7 @@ def explain_constraint(detail: Detail) -> str | None:
     template = _CONSTRAINTS.get(detail.kind)
     if template is None:
         return None
-    numbers = {key: int(item) for key, item in detail.context.items() if isinstance(item, float) and item.is_integer()}
+    numbers = {key: f"{item:.15g}" for key, item in detail.context.items() if isinstance(item, float)}
     return template.format_map({**detail.context, **numbers})
 
 

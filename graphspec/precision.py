@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias, cast, get_args
 
-from annotated_types import Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AllowInfNan, BeforeValidator, Strict, WithJsonSchema, model_validator
 
 from graphspec.declaration import Declaration, below, problem
 from graphspec.fields import Count, PositiveNumber
 
 Compute: TypeAlias = Literal["float32", "bfloat16", "float16"]
+Scale = Annotated[PositiveNumber, Ge(1.1754943508222875e-38), Le(3.4028234663852886e38)]
+"""A number that float32 holds with all its digits."""
 Share = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Lt(1)]
 
 _TYPES: Mapping[str, Compute] = {
@@ -82,7 +84,7 @@ class LossScaleSpec(Declaration):
 
     kind: Literal["none", "fixed", "dynamic"] = "dynamic"
     """`dynamic`: it grows while gradients are finite and shrinks when one is not; `fixed`: it stays as it is."""
-    initial: PositiveNumber = 32768.0
+    initial: Scale = 32768.0
     """The scale at the start; a fixed one keeps it."""
     growth_steps: Count = 2000
     """After how many steps in a row with finite gradients it grows."""
@@ -90,10 +92,10 @@ class LossScaleSpec(Declaration):
     """What it is multiplied by then; where the product is no float32 it stays."""
     backoff_factor: Share = 0.5
     """What it is multiplied by after a step in which a gradient is not finite."""
-    min_scale: PositiveNumber = 1.0
+    min_scale: Scale = 1.0
     """What it never goes below."""
     max_consecutive_skips: Count | None = None
-    """After how many steps in a row with a gradient that is not finite the run stops with an error; else never."""
+    """How many steps in a row may have a gradient that is not finite; one more ends the run with an error."""
 
     @model_validator(mode="before")
     @classmethod
@@ -110,6 +112,9 @@ class LossScaleSpec(Declaration):
         if self.kind == "dynamic" and self.initial < self.min_scale:
             message = f"the scale starts at {self.initial:g}, below `min_scale: {self.min_scale:g}`"
             raise below(("initial",), problem("GS053", message, help="lower `min_scale` too"))
+        if self.kind == "none" and self.initial != 32768.0:
+            message = f"`initial: {self.initial:g}` is the scale at the start, and there is none"
+            raise below(("initial",), problem("GS056", message, help="remove it", at="key"))
         if self.kind != "dynamic":
             self._refuse_idle()
         return self

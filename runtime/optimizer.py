@@ -16,6 +16,8 @@ from runtime.terminal import counted
 class Optimizer:
     """One optimizer of a built step, the same on every backend."""
 
+    __slots__ = ("_access", "_declared", "_is_set", "_used")  # so that `lr`, which it is called elsewhere, is told
+
     def __init__(self, declared: OptimizerDecl, access: OptimizerAccess) -> None:
         self._declared = declared
         self._access = access

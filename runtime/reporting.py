@@ -54,8 +54,8 @@ class Reporter:
             return update
         guilty = [other for other in self._find_group(name) if not self.overflow.given.get(other, True)]
         told = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
-        reason = f"gradients of {told} are not finite"
-        return replace(update, fired=False, skipped=True, reason=reason, learning_rates={})
+        reason, norm = f"gradients of {told} are not finite", update.gradient_norm if guilty else None
+        return replace(update, fired=False, skipped=True, reason=reason, learning_rates={}, gradient_norm=norm)
 
     def _find_group(self, name: str) -> tuple[str, ...]:
         """Return the updates whose verdicts an update takes place under."""

@@ -152,4 +152,5 @@ def find_reduce(windows: Windows) -> Reduce:
         return reduce
     if True in are_sums(context.gathering[windows.name], context.spec):
         return "sum"
-    return "mean" if context.spec.inputs else "steps"
+    has_rows = any(entry.shape is None or entry.shape for entry in context.spec.inputs.values())
+    return "mean" if has_rows else "steps"

@@ -87,6 +87,8 @@ class Gates:
                 elif self.follows(gate, fired, counts):
                     counts[gate.op] += 1
                     due = (counts[gate.op] - (1 if gate.start else 0)) % gate.every == 0
+                    if due and not gate.start:
+                        counts[gate.op] = 0  # so that a checkpoint fits another interval
                 else:
                     due = False
                 if gate.flush and ends_epoch(gate, step):

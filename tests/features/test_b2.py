@@ -125,3 +125,17 @@ def test_a_window_without_anything_finite_is_skipped(backend: str) -> None:
         give(step, slope)
     assert weights(step)["v.value"].tolist() == [-2.0, -2.0]
     assert step.optimizers["v"].iterations == 1
+
+
+@pytest.mark.needs("torch")
+def test_a_program_whose_numbers_are_float64_may_look_at_gradients_too() -> None:
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        step = made("torch", [MOMENTUM])
+        for slope in (1.0, INF):
+            give(step, slope)
+        assert step.optimizers["v"].iterations == 1
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -37,6 +37,23 @@ def test_every_direction_goes_on_with_the_same_weights(
     assert rest.optimizers["v"].iterations == whole.optimizers["v"].iterations
 
 
+@pytest.mark.parametrize(("before", "after", "expected"), [(3, 2, -2.0), (2, 3, -3.0), (4, 2, -4.0)])
+def test_a_window_of_another_length_is_counted_from_its_own_beginning(
+    before: int, after: int, expected: float, tmp_path: Path, backend: str
+) -> None:
+    """Three or four steps before the checkpoint: a full window, two windows, and an open one, which is filled then."""
+    half, rest = (made(backend, [f"ops.step.accumulate={{steps: {each}, reduce: sum}}"]) for each in (before, after))
+    for _ in range(4 if before == 2 else 3):
+        give(half, 1.0)
+    half.save(tmp_path / "saved")
+    rest.load(tmp_path / "saved")
+    start, moves = weights(rest)["v.value"][0], []
+    for _ in range(4):
+        give(rest, 1.0)
+        moves.append(float(weights(rest)["v.value"][0] - start))
+    assert next(each for each in moves if each) == expected
+
+
 def test_the_scale_and_what_it_has_counted_are_kept(tmp_path: Path, backend: str) -> None:
     settings = [ADAM, f"precision.loss_scale={SCALES['dynamic']}"]
     whole, half, rest = (made(backend, settings) for _ in range(3))

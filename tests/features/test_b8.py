@@ -94,6 +94,13 @@ def test_an_optimizer_says_what_it_is(backend: str) -> None:
     assert repr(optimizer) == "<optimizer 'w': sgd on w, learning rate 0.1 (set by hand), 0 updates>"
 
 
+@pytest.mark.parametrize("name", ["lr", "learningrate"])
+def test_another_name_for_the_rate_is_refused(name: str, backend: str) -> None:
+    optimizer = build_step(SPEC, backend).optimizers["w"]
+    with pytest.raises(AttributeError, match=name):
+        setattr(optimizer, name, 0.1)
+
+
 def test_another_rate_traces_nothing_anew(backend: str) -> None:
     text = SPEC.replace("{call: sum, inputs: value}", "{call: sum, inputs: seen}")
     text = text.replace("  cost:", '  seen: {call: "tests.features.traced:count", inputs: value}\n  cost:')

@@ -1,4 +1,4 @@
-"""Slots are found by optimizer, parameter and slot name, and are the same numbers on every backend."""
+"""Slots are found by optimizer, parameter and slot name; what both backends keep are the same numbers."""
 
 from __future__ import annotations
 

@@ -92,6 +92,21 @@ def test_an_update_that_is_held_tells_the_length_that_held_it(backend: str) -> N
     assert found == {"step_a": math.inf, "step_b": math.inf}
 
 
+def test_a_window_with_nothing_in_it_has_no_length(backend: str) -> None:
+    step = measuring(backend, ["precision={loss_scale: 1024}", "ops.step_a.accumulate=2"])
+    for _ in range(2):
+        found = norms(step, {"x": np.array([[math.inf, 0.0]])})
+    assert step.report.updates["step_a"].skipped
+    assert found["step_a"] is None
+
+
+def test_gradients_that_are_absent_have_no_length(backend: str) -> None:
+    text = SPEC.replace("lr: 0.5}}", "lr: 0.5}, groups: [{match: ., frozen: {until: 2 steps}}]}", 1)
+    step = measuring(backend, ["ops.step_a.accumulate=2"], text)
+    found = [norms(step)["step_a"] for _ in range(4)]
+    assert found == [None, 0.0, None, pytest.approx(5.0)]
+
+
 def test_micro_batches_are_measured_as_one(backend: str) -> None:
     step = measuring(backend, ["micro_batches=2"])
     found = norms(step, {"x": np.array([[1.0, 0.0], [3.0, 0.0], [5.0, 8.0], [7.0, 8.0]])})

@@ -117,6 +117,10 @@ def test_losses_are_scaled_where_something_computes_in_float16_and_nobody_says_o
         ("{loss_scale: {backoff_factor: «1.0»}}", "GS044", "less than 1"),
         ("{loss_scale: {growth_steps: «0»}}", "GS044", "number of at least 1"),
         ("{loss_scale: {kind: fixed, «growth_steps»: 3}}", "GS056", "a fixed scale does not change"),
+        ("{loss_scale: «1e39»}", "GS044", "at most 3.40282346638529e+38"),
+        ("{loss_scale: «1e-50»}", "GS044", "at least 1.17549435082229e-38"),
+        ("{loss_scale: {min_scale: «1e-60»}}", "GS044", "at least 1.17549435082229e-38"),
+        ("{loss_scale: {kind: none, «initial»: 4}}", "GS056", "there is none"),
         ("{loss_scale: {kind: none, «min_scale»: 3}}", "GS056", "a none scale does not change"),
     ],
 )

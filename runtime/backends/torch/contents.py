@@ -177,10 +177,15 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     if not window.totals:
         return None
     guarded = {"spoiled": bool(window.spoiled)} if isinstance(window, Guarded) else {}
-    seen = [bool(each) for each in window.seen] if isinstance(window, Seeing) else [True] * len(names)
+    seen = _find_seen(window) or [True] * len(names)
     named = zip(names, window.totals, seen, strict=True)
     found = {name: total for name, total, is_there in named if total is not None and is_there}
     return {"rows": int(window.rows), **guarded, "totals": encode(found)}
+
+
+def _find_seen(window: Any) -> list[bool]:
+    """Return by parameter whether a window took a gradient in, where it keeps account of that."""
+    return [bool(each) for each in window.seen] if isinstance(window, Seeing) else []
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:

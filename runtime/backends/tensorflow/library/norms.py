@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from runtime.backends.tensorflow.library.gaps import Gaps, number_of
+
 
 class Norms:
     """The norms of the gradients that updates were given last."""
@@ -13,9 +15,9 @@ class Norms:
     def __init__(self, updates: Sequence[str]) -> None:
         self.kept = {update: tf.Variable(tf.zeros((), tf.float64), trainable=False) for update in updates}
 
-    def keep(self, update: str, *sets: Sequence[tf.Tensor | None]) -> None:
+    def keep(self, update: str, *sets: Gaps) -> None:
         """Measure the gradients of an update, over all elements of all its sets."""
-        gradients = [gradient for each in sets for gradient in each if gradient is not None]
+        gradients = [number_of(gradient) for each in sets for gradient in each if gradient is not None]
         norm = tf.linalg.global_norm(gradients) if gradients else 0.0
         self.kept[update].assign(tf.cast(norm, tf.float64))
 

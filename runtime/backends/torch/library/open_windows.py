@@ -68,7 +68,7 @@ class GuardedOpenWindow(OpenWindow):
 
     def is_filled(self) -> torch.Tensor:
         """Return whether there is something to take: the device's verdict."""
-        return torch.logical_not(self.spoiled) if self.is_whole else self.rows > 0
+        return torch.logical_not(torch.as_tensor(self.spoiled)) if self.is_whole else self.rows > 0
 
     @torch.no_grad()
     def take(self, fresh: bool = True) -> tuple[torch.Tensor | None, ...]:
