@@ -16,7 +16,15 @@ from compiler.instructions import Collect, Drop, Gather, Guard, Transform
 from compiler.ir import Node, Overflow, Read, Use, Write
 from compiler.ops.context import Lowering
 from compiler.ops.evaluate import lower_call
-from compiler.ops.shares import Share, add_shares, find_missing, is_counted, lower_gradient_of, lower_shares
+from compiler.ops.shares import (
+    Share,
+    add_shares,
+    close_shares,
+    find_missing,
+    is_counted,
+    lower_gradient_of,
+    lower_shares,
+)
 from compiler.ops.transform import lower_transform
 from compiler.ops.verdict import bind, find_overflow, guard_of, verdict_of
 from graphspec.ops import CallOp, GradientOp, TransformOp, UpdateOp
@@ -108,7 +116,9 @@ class Windows:
             return outputs[0]
         total = f"{window}.collected"
         self.nodes.append(add_shares(total, self.name, outputs, models, self.context, gaps=gaps))
-        return total
+        if wanted == "error":  # each of the shares may lack some, all of them together may not
+            self.nodes += close_shares(total, self.name, models, self.context)
+        return self.nodes[-1].defines[0]
 
     def _owner(self, value: str) -> str:
         """Return the op that defines a gradient set."""

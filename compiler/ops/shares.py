@@ -188,6 +188,12 @@ def add_shares(
     return _transform(name, op, "add_sets", tuple(sets), models, context, gaps)
 
 
+def close_shares(value: str, op: str, models: tuple[str, ...], context: Lowering) -> tuple[Node, ...]:
+    """Return what refuses that a parameter has no gradient of any share, and makes plain gradients of the others."""
+    required = _transform(f"{value}.required", op, "require", (value,), models, context, gaps=True)
+    return required, _transform(f"{value}.all", op, "fill", required.defines, models, context, gaps=True)
+
+
 def rename(node: Node, output: str) -> Node:
     """Return a transform that gives a set of another name."""
     assert isinstance(node.instruction, Transform)
