@@ -56,7 +56,7 @@ def find_live_gates(
     """Return the gates of ops that fire at all; others would only multiply the functions."""
     gates = find_gates(spec, nodes, restricted)
     by_op = {gate.op: gate for gate in gates}
-    firing = find_firing(nodes, demanded, by_op, frozenset(by_op))
+    firing = find_firing(nodes, Outputs(values=(), demanded=demanded), by_op, frozenset(by_op))
     live = {nodes[name].admission for name in firing}
     return tuple(gate for gate in gates if gate.op in live)
 
@@ -85,19 +85,26 @@ def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node]) -> Outp
 
 
 def find_firing(
-    nodes: Mapping[str, Node], demanded: tuple[str, ...], gates: Mapping[str, Gate], fired: frozenset[str]
+    nodes: Mapping[str, Node], outputs: Outputs, gates: Mapping[str, Gate], fired: frozenset[str]
 ) -> frozenset[str]:
     """Return the ids of the nodes that run when exactly the gated ops ``fired`` are admitted."""
     producers = find_producers(nodes.values())
     consumed = {use.value for node in nodes.values() for use in node.uses}
     admitted = {name for name, node in nodes.items() if node.admission not in gates or node.admission in fired}
     absent = find_absent(nodes, gates.keys() - fired)
-    roots = [producers[value] for value in demanded if producers[value] not in absent]
+    roots = [producers[value] for value in outputs.demanded if producers[value] not in absent]
     for name in admitted:
         node = nodes[name]
         if node.eager or (node.writes and not consumed.intersection(node.defines)):
             roots.append(name)
-    return reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
+    firing = reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
+    returned = (producers[value] for value in outputs.values if value in producers)
+    return firing | {name for name in returned if nodes[name].beside and _is_there(nodes[name], producers, firing)}
+
+
+def _is_there(node: Node, producers: Mapping[str, str], firing: frozenset[str]) -> bool:
+    """Return whether all that a node is made from is there."""
+    return all(producers[use.value] in firing for use in node.uses if use.value in producers)
 
 
 def find_absent_problems(

@@ -21,6 +21,7 @@ from compiler.checks.order import find_unordered_problems
 from compiler.checks.overflow import check_skip_scope
 from compiler.checks.terms import check_terms
 from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
+from compiler.counting import find_counted, is_parted
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
 from compiler.epochs import check_numbers, check_windows
@@ -106,7 +107,7 @@ def compile_step(
         program=program,
         graphs=compilation.graphs,
         warnings=findings.told(),
-        notes=find_notes(spec, compilation.models),
+        notes=find_notes(spec, compilation.models, find_counted(spec, "train", observed)),
         pace=known,
         types=structure.types,
     )
@@ -180,6 +181,8 @@ class _Compilation:
             gaps=find_gaps(spec, sets),
             lazy=find_lazy(spec),
             gathering=find_gathering(spec),
+            counted=find_counted(spec, mode, self.observed),
+            parted=is_parted(spec, mode),
             judged=find_judged(spec),
             scaled=is_scaled(spec, mode, reaches),
             averages=averages,
@@ -282,7 +285,7 @@ class _Compilation:
     def _find_graph(self, scene: Scene, mode: Mode, turns: Turns, fired: frozenset[str], outputs: Outputs) -> StepGraph:
         """Return the graph of the ops that fire together, as nothing but what it consists of."""
         by_op = {gate.op: gate for gate in turns.gates}
-        firing = find_firing(scene.nodes, outputs.demanded, by_op, fired)
+        firing = find_firing(scene.nodes, outputs, by_op, fired)
         self.live[mode] = self.live.get(mode, frozenset()) | {scene.nodes[name].op for name in firing}
         self.findings.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
         return _select(scene, mode, firing, fired, turns.gates, outputs)

@@ -16,6 +16,10 @@ Guard: TypeAlias = Literal["none", "drop", "window"]
 Commit: TypeAlias = tuple[tuple[str, ...], ...]
 """Under which verdicts a write takes place: all of one of these; none at all: always."""
 
+Counted: TypeAlias = Literal["", "kept", "returned", "assumed", "asked"]
+"""How a loss brings a count of its own: not at all, the elements that it does not leave out, as it returns
+(sum, count), perhaps so (else its rows count), or that is what is to be found out."""
+
 Resting: TypeAlias = tuple[tuple[str, str], ...]
 """Parameters that are frozen for now: models, each with a pattern of names."""
 
@@ -70,7 +74,7 @@ class Evaluate(InstructionBase):
     """Evaluate a pure function: a call, a loss, a metric."""
 
     family: Literal["call", "loss", "metric", "part"]
-    """``part``: what micro-batches need beside the functions of the language: parts, shares, weigh."""
+    """``part``: what micro-batches and counts need beside the language's: parts, shares, weigh, quotient, inverse."""
     function: FunctionRef
     arguments: tuple[Argument, ...]
     options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
@@ -81,6 +85,8 @@ class Evaluate(InstructionBase):
     """How often a loss counts: one that runs at every n-th step only, n times."""
     gathered: bool = False
     """Its batches are combined over several steps by their rows: a loss with a count of its own does not fit."""
+    counted: Counted = ""
+    """``outputs`` are its sum and its count; of ``asked`` a tensor with as many elements as it returns pieces."""
     graph: bool = False
     reset: Literal["epoch", "never", "step"] | int = "step"
     """When the running value of a metric starts anew, or after how many steps; ``step``: it is no running value.
@@ -134,6 +140,14 @@ class Gradient(InstructionBase):
     """No gradient is taken for these parameters, which are frozen for now."""
     asleep: tuple[str, ...] = ()
     """Models that are frozen whole for now: the gradient runs back to none of them."""
+    term: str = ""
+    """Of a loss whose terms count differently: the one that it is about."""
+
+    @property
+    def key(self) -> str:
+        """Return what tells it from those of other terms, and of other micro-batches."""
+        key = f"{self.op}.{self.term}" if self.term else self.op
+        return f"{key}#{self.part}" if self.part else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +189,15 @@ class Judge(InstructionBase):
 class Gather(InstructionBase):
     """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
 
-    ``mean``: as many times as the batch has rows; else once.
+    ``mean``: as many times as the batch has rows; else once. ``count``: it is that of a sum over the elements that the
+    value ``count`` counts, which are added up beside it.
     """
 
     window: str
     models: tuple[str, ...]
     gradients: str
-    reduce: Literal["mean", "sum", "steps"]
+    reduce: Literal["mean", "sum", "steps", "count"]
+    count: str = ""
     guard: Guard = "none"
     gaps: bool = False
     """Some gradients may be absent: they add nothing."""

@@ -99,6 +99,8 @@ class Node:
     """The micro-batch it belongs to, from 1; 0 for what runs once."""
     prompt: bool = False
     """It runs as soon as its operands are there, so that these can be forgotten."""
+    beside: bool = False
+    """Where its value may be returned, it runs if all is there that it is made from."""
     gate: str = ""
     """The gate that admits it, where that is another than its op's."""
     verdict: str = ""

@@ -6,12 +6,20 @@ from collections.abc import Iterator, Mapping
 
 from compiler.checks.terms import find_idle
 from compiler.facts import ModelFacts, find_used_models, find_used_states
+from compiler.instructions import Counted
 from graphspec.graph import GraphSpec
 
 
-def find_notes(spec: GraphSpec, models: Mapping[str, ModelFacts]) -> tuple[str, ...]:
-    """Return a sentence for whatever is assumed of models, not used, or without effect."""
-    return (*_assumptions(models), *_unused(spec), *find_idle(spec))
+def find_notes(spec: GraphSpec, models: Mapping[str, ModelFacts], counted: Mapping[str, Counted]) -> tuple[str, ...]:
+    """Return a sentence for whatever is assumed of models and losses, not used, or without effect."""
+    return (*_assumptions(models), *_counts(counted), *_unused(spec), *find_idle(spec))
+
+
+def _counts(counted: Mapping[str, Counted]) -> Iterator[str]:
+    """Yield a sentence for every loss of which it is assumed that it counts by itself."""
+    for name, how in counted.items():
+        if how == "assumed":
+            yield f"assumed of '{name}', a function of yours: it may return (sum, count)"
 
 
 def _assumptions(models: Mapping[str, ModelFacts]) -> Iterator[str]:

@@ -19,7 +19,9 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """Everything seen: traits by model, and the types of values by name."""
+    """Everything seen: traits by model, the types of values by name, and which losses count by themselves."""
 
     models: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
     outputs: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
+    counts: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """User's loss -> whether it returns (sum, count)."""

@@ -86,6 +86,7 @@ def _describe_window(instruction: Gather | Collect | Drop) -> str:
         outputs = (instruction.output, instruction.filled) if instruction.filled else (instruction.output,)
         return f"{', '.join(outputs)} = all of {instruction.window} window"
     counted = " for every row" if instruction.reduce == "mean" else ""
+    counted = f" for every element that {instruction.count.rpartition('.')[0]} keeps" if instruction.count else counted
     return f"{instruction.window} window <- + {instruction.gradients}{counted}"
 
 

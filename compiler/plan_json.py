@@ -153,7 +153,7 @@ def _export_window(instruction: Gather | Collect | Drop) -> Object:
         filled = [instruction.filled] if instruction.filled else []
         return {"window": instruction.window, "outputs": [instruction.output, *filled]}
     added: Object = {"window": instruction.window, "inputs": [instruction.gradients]}
-    return {**added, "reduce": instruction.reduce, "guard": instruction.guard}
+    return {**added, "reduce": instruction.reduce, "count": instruction.count, "guard": instruction.guard}
 
 
 def _export_verdict(instruction: Judge | Settle) -> Object:

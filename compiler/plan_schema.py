@@ -62,7 +62,8 @@ KINDS: dict[str, Object] = {
     "gather": {
         "window": TEXT,
         "inputs": NAMES,
-        "reduce": {"enum": ["mean", "sum", "steps"]},
+        "reduce": {"enum": ["mean", "sum", "steps", "count"]},
+        "count": TEXT,
         "guard": {"enum": ["none", "drop", "window"]},
     },
     "collect": {"window": TEXT, "outputs": NAMES},

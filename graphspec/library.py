@@ -56,6 +56,9 @@ def _loss(meaning: str, operands: tuple[str, ...], *options: Option) -> Signatur
 ALL_AXES = "the axis or axes it goes over (default: all)"
 REDUCTION = (_axis(None, ALL_AXES), Option(name="keepdims", kind="bool", default=False, meaning="keep axes of size 1"))
 PREDICTION = ("prediction", "target")
+IGNORE_INDEX = Option(
+    name="ignore_index", kind="int", default=None, meaning="a class number that is left out of sum and count"
+)
 
 LOSSES: Mapping[str, Signature] = {
     "cross_entropy": _loss(
@@ -70,8 +73,9 @@ LOSSES: Mapping[str, Signature] = {
             maximum=1.0,
             meaning="share spread evenly over all classes",
         ),
+        IGNORE_INDEX,
     ),
-    "nll": _loss("minus the log-probability of the target class", ("log_probabilities", "target")),
+    "nll": _loss("minus the log-probability of the target class", ("log_probabilities", "target"), IGNORE_INDEX),
     "bce": _loss("binary cross-entropy of probabilities", ("probabilities", "target")),
     "bce_with_logits": _loss("binary cross-entropy of logits", ("logits", "target")),
     "mse": _loss("squared difference", PREDICTION),

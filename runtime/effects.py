@@ -67,7 +67,7 @@ def _find_operands(instruction: Instruction) -> tuple[str, ...]:
         case Transform():
             return instruction.inputs
         case Gather():
-            return (instruction.gradients,)
+            return (instruction.gradients, instruction.count) if instruction.count else (instruction.gradients,)
         case Judge():
             return instruction.gradients
         case Settle():

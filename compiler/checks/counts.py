@@ -1,13 +1,15 @@
-"""Checks of windows: E-COUNTS."""
+"""Checks of what is counted over windows and micro-batches: E-COUNTS, and counts that cannot be kept yet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from compiler.checks.context import Scene
+from compiler.counting import find_own, find_plain
 from compiler.diagnose import span_of
 from compiler.gathering import find_gathering, is_total
 from graphspec.diagnostics import Diagnostic
+from graphspec.modes import find_reaches
 
 
 def check_counts(scene: Scene) -> Iterator[Diagnostic]:
@@ -22,4 +24,20 @@ def check_counts(scene: Scene) -> Iterator[Diagnostic]:
                 span=span_of(scene.spec, update, "accumulate"),
                 label="over several steps, sums are added up and means are not",
                 help="give the terms the same `reduction`, or let every step count alike: `{steps: 4, reduce: steps}`",
+            )
+
+
+def check_kept_counts(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield GS045 for a loss that leaves elements out, in windows or micro-batches that cannot count the others."""
+    spec = scene.spec
+    own, plain = find_own(spec, {}), frozenset(find_plain(spec, "train", find_reaches(spec.ops)))
+    for name, counted in own.items():
+        if counted == "kept" and name in plain:
+            yield Diagnostic(
+                code="GS045",
+                message=f"'{name}' leaves elements out (`ignore_index`) and is one of several terms of which some are "
+                "absent from some steps, or its gradient is taken by values: over several steps or micro-batches both "
+                "together are part of the language but not built yet",
+                span=span_of(spec, name, "args"),
+                help="run all terms in every step, or let every step count alike: `{steps: 4, reduce: steps}`",
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.cells import find_parameter_cells
 from compiler.checks.context import Scene
@@ -41,6 +41,7 @@ def check_terms(scene: Scene) -> Iterator[Diagnostic]:
 def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: list[str]) -> Diagnostic:
     """Return the diagnostic of a term without gradient."""
     op = scene.nodes[gradient].op
+    loss, term = _written(loss), _written(term)
     what = f"'{loss}'" if term == loss else f"the term '{term}' of '{loss}'"
     return Diagnostic(
         code="E-NO-GRADIENT",
@@ -54,8 +55,8 @@ def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: lis
 def check_targets(scene: Scene) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for a target of a gradient that its loss does not depend on."""
     paths = scene.paths
-    for node, derivative in scene.gradients():
-        cells, values = _find_reached(scene, paths[node.id])
+    for node, derivative, shares in _group_shares(scene):
+        cells, values = _find_reached(scene, [paths[each] for each in shares])
         for model in derivative.models:
             if not cells.intersection(scene.models[model].cells):
                 yield _unreached(scene, node, derivative, f"model '{model}'")
@@ -97,22 +98,41 @@ def _left(spec: GraphSpec, node: Node, model: str) -> Diagnostic:
     )
 
 
-def _find_reached(scene: Scene, path: GradientPath) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the cells that nodes on a path read, and the values that run along it."""
-    cells = frozenset(read.cell for name in path.nodes for read in scene.nodes[name].reads)
-    return cells, frozenset(value for value, _ in path.uses)
+def _group_shares(scene: Scene) -> Iterator[tuple[Node, Derivative, tuple[str, ...]]]:
+    """Yield every gradient with itself, and the first of those of a loss whose terms count differently with all."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    found: list[tuple[Node, Derivative, tuple[str, ...]]] = []
+    for node, derivative in scene.gradients():
+        is_share = isinstance(node.instruction, Gradient) and bool(node.instruction.term)
+        key = (node.op, *derivative.models) if is_share else (node.id,)
+        if key not in together:
+            found.append((node, derivative, key))
+        together.setdefault(key, []).append(node.id)
+    yield from ((node, derivative, tuple(together[key])) for node, derivative, key in found)
+
+
+def _find_reached(scene: Scene, paths: Sequence[GradientPath]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the cells that nodes on some paths read, and the values that run along them."""
+    cells = frozenset(read.cell for path in paths for name in path.nodes for read in scene.nodes[name].reads)
+    return cells, frozenset(value for path in paths for value, _ in path.uses)
 
 
 def _unreached(scene: Scene, node: Node, derivative: Derivative, target: str) -> Diagnostic:
     """Return the diagnostic of a target that no term reaches."""
     field = "update" if isinstance(scene.spec.ops[node.op], UpdateOp) else "wrt"
+    loss = _written(derivative.loss)
     return Diagnostic(
         code="E-NO-GRADIENT",
-        message=f"'{node.op}' wants the gradient of '{derivative.loss}' for {target}, on which it does not depend",
+        message=f"'{node.op}' wants the gradient of '{loss}' for {target}, on which it does not depend",
         span=span_of(scene.spec, node.op, field),
-        label=f"'{derivative.loss}' does not reach it",
-        help=f"use a loss that is made from {target}, or look for a `stop` on the way from it to '{derivative.loss}'",
+        label=f"'{loss}' does not reach it",
+        help=f"use a loss that is made from {target}, or look for a `stop` on the way from it to '{loss}'",
     )
+
+
+def _written(value: str) -> str:
+    """Return what a spec calls a value: a loss for its sum, or for one of its shares."""
+    return value.partition(".")[0]
 
 
 def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, ...]:

@@ -16,9 +16,18 @@ from compiler.instructions import Collect, Drop, Gather, Guard, Transform
 from compiler.ir import Node, Overflow, Read, Use, Write
 from compiler.ops.context import Lowering
 from compiler.ops.evaluate import lower_call
+from compiler.ops.shares import (
+    Share,
+    add_shares,
+    close_shares,
+    find_missing,
+    is_counted,
+    lower_gradient_of,
+    lower_shares,
+)
 from compiler.ops.transform import lower_transform
 from compiler.ops.verdict import bind, find_overflow, guard_of, verdict_of
-from graphspec.ops import CallOp, TransformOp, UpdateOp
+from graphspec.ops import CallOp, GradientOp, TransformOp, UpdateOp
 
 Reduce = Literal["mean", "sum", "steps"]
 
@@ -29,6 +38,10 @@ class Windows:
     def __init__(self, name: str, op: UpdateOp, context: Lowering) -> None:
         self.name, self.op, self.context = name, op, context
         self.nodes: list[Node] = []
+        self.taken: list[Node] = []
+        """The gradients of terms that count differently, which it takes itself."""
+        self.shared: dict[str, tuple[str, ...]] = {}
+        """The sets of such terms, by the one in whose place they are gathered."""
         self.found: dict[str, str] = {}
         """The set that stands for each of the step's."""
         self.overflow: Overflow = find_overflow(op, context.spec)
@@ -71,12 +84,53 @@ class Windows:
         window = self.name if own else f"{self.name}.{value}"
         models = self.op.update if own else self.context.sets[value]
         gaps = self.op.missing == "skip" if own else value in self.context.gaps and self.op.missing != "error"
-        self.nodes.extend((self._gather(window, value, models, gaps), self._collect(window, models, gaps)))
+        shares = self._find_shares(value)
+        if not is_counted(shares):
+            self._add_one(window, value, models, gaps)
+            return f"{window}.collected"
+        return self._add_shares(window, value, shares, models)
+
+    def _find_shares(self, value: str) -> tuple[Share, ...]:
+        """Return the shares of the loss behind a set, where its terms are gathered by what they count."""
+        owners = {made: op for name, op in self.context.spec.ops.items() for made in op.defines(name)}
+        owner = owners.get(value)
+        loss = self.op.loss if value == self.name else owner.gradient if isinstance(owner, GradientOp) else None
+        is_gathered = loss is not None and self.name in self.context.gathering
+        return lower_shares(loss, self.context) if is_gathered and loss is not None else ()
+
+    def _add_shares(self, window: str, value: str, shares: tuple[Share, ...], models: tuple[str, ...]) -> str:
+        """Add the gradient of every share, and a window for each; what these give is added up."""
+        owner = self.context.spec.ops.get(self._owner(value))
+        wanted = owner.unconnected if isinstance(owner, GradientOp) else self.op.missing
+        missing = find_missing(shares, wanted)
+        gaps = missing == "skip"
+        names = [f"{window}.{share.term}" if share.term else window for share in shares]
+        for share, name in zip(shares, names, strict=True):
+            self.taken += lower_gradient_of(
+                share, op=self.name, models=models, output=f"{name}.sum", missing=missing, context=self.context
+            )
+            self._add_one(name, f"{name}.sum", models, gaps, share.count)
+        self.shared[value] = tuple(f"{name}.sum" for name in names)
+        outputs = [f"{name}.collected" for name in names]
+        if len(outputs) == 1:
+            return outputs[0]
+        total = f"{window}.collected"
+        self.nodes.append(add_shares(total, self.name, outputs, models, self.context, gaps=gaps))
+        if wanted == "error":  # each of the shares may lack some, all of them together may not
+            self.nodes += close_shares(total, self.name, models, self.context)
+        return self.nodes[-1].defines[0]
+
+    def _owner(self, value: str) -> str:
+        """Return the op that defines a gradient set."""
+        return next((name for name, op in self.context.spec.ops.items() if value in op.defines(name)), "")
+
+    def _add_one(self, window: str, value: str, models: tuple[str, ...], gaps: bool, count: str = "") -> None:
+        """Add a window for a gradient set; ``count``: the value that counts what the set is the sum over."""
+        self.nodes.extend((self._gather(window, value, models, gaps, count), self._collect(window, models, gaps)))
         if self.op.at_epoch_end == "drop":
             self.nodes.append(self._drop(window))
-        return f"{window}.collected"
 
-    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool) -> Node:
+    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool, count: str) -> Node:
         cell, place = window_of(window), self.context.place(self.name)
         instruction = Gather(
             op=self.name,
@@ -84,16 +138,18 @@ class Windows:
             window=window,
             models=models,
             gradients=value,
-            reduce=find_reduce(self),
+            reduce="count" if count else find_reduce(self),
+            count=count,
             guard=self.guard,
             gaps=gaps,
         )
+        counts = (Use(value=count, differentiable=False),) if count else ()
         node = Node(
             id=cell,
             op=self.name,
             instruction=instruction,
             label=f"gather {window}",
-            uses=(Use(value=value, differentiable=False),),
+            uses=(Use(value=value, differentiable=False), *counts),
             defines=(cell,),
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from compiler.diagnose import place_in
 from compiler.facts import ModelFacts
+from compiler.instructions import Counted
 from compiler.ir import Use
 from compiler.operands import Argument, Constant, FunctionRef, Operand, Plain, Ref, Scheduled, Setting
 from compiler.pace import Pace
@@ -39,6 +40,10 @@ class Lowering:
     """The values that a sum does without where they are absent."""
     gathering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The terms of what an update gathers over several steps."""
+    counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
+    """The losses whose sum and count are kept apart, and how they count."""
+    parted: bool = False
+    """The steps of this mode are split into micro-batches."""
     judged: frozenset[str] = frozenset()
     """The updates of which it is found out whether their gradients are finite."""
     scaled: bool = False

@@ -11,6 +11,7 @@ from compiler.ir import Node
 from compiler.operands import FunctionRef, Ref, Scheduled, Setting
 from compiler.ops.context import Lowering, lower_inputs, uses_of
 from compiler.ops.transform import transform_node
+from compiler.parts.making import evaluate
 from compiler.resets import find_reset
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
@@ -70,13 +71,37 @@ def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
 
 
 def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Node, ...]:
-    """Return the one node of a loss."""
+    """Return the one node of a loss; of one whose sum and count are kept apart a second, which makes a mean of them."""
     node = _evaluate(name, "loss", op.loss, op.inputs, context.settings(op.args, name), op.defines(name), context, True)
     weight = None if op.weight is None else context.number(op.weight, name, "weight")
     weighted = _with_weighting(node, weight=weight, reduction=op.reduction)
     assert isinstance(weighted.instruction, Evaluate)
-    gathered = any(name in terms for terms in context.gathering.values())
-    return (replace(weighted, instruction=replace(weighted.instruction, times=op.times, gathered=gathered)),)
+    here = [terms for each, terms in context.gathering.items() if context.mode in context.reaches[each].modes]
+    gathered = any(name in terms for terms in here)
+    whole = replace(weighted.instruction, times=op.times, gathered=gathered)
+    if name not in context.counted:
+        return (replace(weighted, instruction=whole),)
+    outputs = sum_of(name), count_of(name)
+    counted = replace(whole, outputs=outputs, counted=context.counted[name], gathered=False)
+    return replace(weighted, instruction=counted, defines=outputs), _lower_mean(name, context)
+
+
+def _lower_mean(name: str, context: Lowering) -> Node:
+    """Return what divides the sum of a loss by its count."""
+    operands = sum_of(name), count_of(name)
+    node = evaluate(f"{name}.mean", "quotient", operands, (name,), op=name, place=context.place(name))
+    uses = (node.uses[0], replace(node.uses[1], differentiable=False))
+    return replace(node, label=f"mean of {name}", uses=uses, beside=True)
+
+
+def sum_of(loss: str) -> str:
+    """Return what the sum of a loss is called that counts by itself."""
+    return f"{loss}.sum"
+
+
+def count_of(loss: str) -> str:
+    """Return what its count is called."""
+    return f"{loss}.count"
 
 
 def lower_metric(name: str, op: MetricOp, context: Lowering) -> tuple[Node, ...]:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from compiler.cells import optimizer_cell, window_of
 from compiler.gaps import find_open
-from compiler.instructions import Apply, ApplyPart, Gradient, Judge, Transform
-from compiler.ir import Derivative, Node, Read, Use, Write
+from compiler.instructions import Apply, ApplyPart, Judge, Transform
+from compiler.ir import Node, Read, Use, Write
 from compiler.operands import FunctionRef, Scheduled, Setting
 from compiler.ops.accumulate import Windows
 from compiler.ops.context import Lowering
 from compiler.ops.projecting import find_projections
 from compiler.ops.regularization import regularize
+from compiler.ops.shares import Share, is_counted, lower_counted, lower_gradient_of, lower_shares
 from compiler.ops.transform import transform_node
 from compiler.ops.verdict import bind_update, find_verdicts, judge
 from compiler.sharing import find_beside, find_givers, find_held, find_kept, is_kept
@@ -37,13 +38,15 @@ def _lower_gradients(
     name: str, op: UpdateOp, context: Lowering
 ) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
     """Return the nodes of an update before its write, and the sets they give: gradient (unless given) to clip."""
-    chain = [_lower_loss(name, op, op.loss, context)] if op.loss is not None else []
+    chain = _lower_loss(name, op, op.loss, context) if op.loss is not None else []
     sets = {name: op.update} if op.loss is not None else _given_sets(op, context)
-    chain += judge(name, op, context)
     if op.window > 1:
         windows = Windows(name, op, context)
         sets = {windows.gather(value): models for value, models in sets.items()}
-        chain = [*(replace(each, gate=window_of(name)) for each in chain), *windows.nodes]
+        taken = [*chain, *windows.taken, *judge(name, op, context, windows.shared)]
+        chain = [replace(each, gate=window_of(name)) if each.op == name else each for each in taken] + windows.nodes
+    else:
+        chain += judge(name, op, context)
     closed, sets = _close(name, op, sets, context, find_open(chain) | context.gaps)
     chain += closed
     penalties, sets = regularize(name, op, sets, context, find_open(chain) | context.gaps)
@@ -129,27 +132,19 @@ def _transform(
     )
 
 
-def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> Node:
-    """Return the gradient of an update's loss with respect to all its models."""
-    instruction = Gradient(
-        op=name,
-        place=context.place(name),
-        loss=loss,
-        models=op.update,
-        output=name,
-        scaled=context.scaled,
-        unconnected=op.missing,
-    )
-    return Node(
-        id=f"{name}.gradient",
-        op=name,
-        instruction=instruction,
-        label=f"gradient {name}",
-        uses=(Use(value=loss),),
-        defines=(name,),
-        derivative=Derivative(loss=loss, models=op.update, cells=frozenset(context.cells(op.update))),
-        place=instruction.place,
-    )
+def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> list[Node]:
+    """Return the gradient of an update's loss with respect to all its models; its windows see to one that they count.
+
+    In micro-batches it is divided by the counts of the loss.
+    """
+    shares = lower_shares(loss, context)
+    if is_counted(shares) and name in context.gathering:
+        return []
+    if is_counted(shares) and context.parted:
+        return [*lower_counted(name, loss, op.update, name, op.missing, context)]
+    share = Share(loss=loss)
+    (node,) = lower_gradient_of(share, op=name, models=op.update, output=name, missing=op.missing, context=context)
+    return [node]
 
 
 def _given_sets(op: UpdateOp, context: Lowering) -> Mapping[str, tuple[str, ...]]:

@@ -38,12 +38,20 @@ def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
     return op.on_overflow or ("group" if spec.loss_scale is not None else "")
 
 
-def judge(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]:
-    """Return the node that looks at the gradients of an update as they were taken, if there is to be a verdict."""
+def judge(
+    name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[Node, ...]:
+    """Return the node that looks at the gradients of an update as they were taken, if there is to be a verdict.
+
+    ``shared``: set -> those that its windows take in its place, of terms that count differently.
+    """
     if name not in context.judged:
         return ()
-    sets = (name,) if op.loss is not None else tuple(dict.fromkeys(_find_sources(op.gradients or (), context)))
-    models = tuple(model for each in sets for model in (op.update if each == name else context.sets.get(each, ())))
+    taken = (name,) if op.loss is not None else tuple(dict.fromkeys(_find_sources(op.gradients or (), context)))
+    spans = {each: op.update if each == name else context.sets.get(each, ()) for each in taken}
+    pairs = [(value, spans[each]) for each in taken for value in (shared or {}).get(each, (each,))]
+    sets = tuple(value for value, _ in pairs)
+    models = tuple(model for _, span in pairs for model in span)
     output = verdict_of(name)
     instruction = Judge(op=name, place=context.place(name), gradients=sets, models=models, output=output)
     node = Node(

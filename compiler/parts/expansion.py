@@ -92,10 +92,20 @@ class Expansion:
         if owner not in self.roles.split or self._is_set(value):
             return
         node = self.nodes[owner]
+        if self.reading.kind(value) is Kind.RATIO:
+            self._repeat(node)
+            return
         kept = [self._kept(value, part, node) for part in self._parts()]
         is_rows = self.reading.kind(value) is Kind.ROWS
         function, options = ("concat", {"axis": self.reading.axis(value)}) if is_rows else ("add", {})
         self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True))
+
+    def _repeat(self, node: Node) -> None:
+        """Add a node once more, of what it uses as it is for the whole batch."""
+        for use in node.uses:
+            self._whole(use.value)
+        uses = tuple(replace(use, differentiable=False) for use in node.uses)
+        self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False))
 
     def _kept(self, value: str, part: int, node: Node) -> str:
         """Return what a micro-batch gives to a joined value, apart from its graph, which can be freed then."""
@@ -125,7 +135,7 @@ class Expansion:
             uses = (Use(value=loss), *uses[1:])
             derivative = self._derive(derivative, loss, part)
         if isinstance(instruction, Evaluate) and instruction.family == "loss":
-            instruction = replace(instruction, gathered=True)
+            instruction = replace(instruction, gathered=not instruction.counted)
         name = part_of(node.id, part)
         copied = replace(
             node,
@@ -189,7 +199,7 @@ class Expansion:
         match self.reading.kind(value):
             case Kind.ROWS | Kind.SUM:
                 return part_of(value, part)
-            case Kind.MEAN:
+            case Kind.MEAN | Kind.RATIO:
                 return self._weigh(part_of(value, part), value, part)
             case Kind.WHOLE:
                 return self._weigh(value, value, part)

@@ -17,6 +17,8 @@ class Kind(Enum):
     """The mean of its parts, each counted by its rows."""
     SUM = "sum"
     """The sum of its parts."""
+    RATIO = "ratio"
+    """What its own operands make of it once these are whole: a sum by its count, and what is linear in such means."""
     MIXED = "mixed"
     """A sum of terms, some of which are means, some sums."""
 
@@ -24,6 +26,8 @@ class Kind(Enum):
 def combine(kinds: Collection[Kind]) -> Kind:
     """Return the kind of a sum of values without rows; what does not depend on the batch counts as a mean of itself."""
     found = set(kinds)
+    if Kind.RATIO in found:
+        return Kind.RATIO
     if found <= {Kind.WHOLE, Kind.MEAN}:
         return Kind.MEAN if Kind.MEAN in found else Kind.WHOLE
     return Kind.SUM if found == {Kind.SUM} else Kind.MIXED

@@ -8,8 +8,9 @@ from compiler.instructions import Evaluate, Gradient, Transform
 from compiler.ir import Node, Use
 from compiler.operands import Argument, FunctionRef, Ref, Setting
 
-PARTING = frozenset({"parts", "shares", "weigh"})
-"""Functions that cut a value into micro-batches, tell their shares of the rows, and multiply with these."""
+PARTING = frozenset({"parts", "shares", "weigh", "quotient", "inverse"})
+"""Functions that cut a value into micro-batches, tell their shares of the rows, and multiply with these; and those that
+divide by the count of a loss."""
 
 
 def evaluate(

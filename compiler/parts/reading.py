@@ -45,7 +45,8 @@ class Reading:
 
     def read(self, nodes: Mapping[str, Node]) -> None:
         """Read nodes, each after those that it uses."""
-        self.scalars |= {term for loss in find_scalars(nodes) for term in find_terms(self.spec, loss)}
+        losses = (loss.partition(".")[0] for loss in find_scalars(nodes))  # of a share: the loss that it is one of
+        self.scalars |= {term for loss in losses for term in find_terms(self.spec, loss)}
         producers = find_producers(nodes.values())
         before = {
             name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()
@@ -75,7 +76,7 @@ class Reading:
         instruction = node.instruction
         match instruction:
             case Forward() | Evaluate():
-                return not _is_metric(instruction) and any(self._is_split(each) for each in instruction.arguments)
+                return not _is_late(instruction) and any(self._is_split(each) for each in instruction.arguments)
             case Gradient():
                 return self.kind(instruction.loss) is not Kind.WHOLE
             case _:
@@ -118,11 +119,13 @@ class Reading:
         kinds = [self._find_operand(each) for each in arguments]
         if instruction.family == "loss":
             found = _find_loss(instruction)
-            if not {Kind.MEAN, Kind.SUM, Kind.MIXED}.isdisjoint(kinds):
+            if not {Kind.MEAN, Kind.SUM, Kind.MIXED, Kind.RATIO}.isdisjoint(kinds):
                 self.coupled[node.id] = "it is no mean or sum over samples"
             elif instruction.function.builtin and _is_coupled_loss(instruction):
                 self.coupled[node.id] = f"`{instruction.function.name}` compares samples with each other"
             self.kinds.update(dict.fromkeys(instruction.outputs, found))
+        elif instruction.function.name == "quotient":
+            self.kinds.update(dict.fromkeys(instruction.outputs, Kind.RATIO))
         elif not instruction.function.builtin:
             self.kinds.update({value: self._find_result(value) for value in instruction.outputs})
         else:
@@ -166,16 +169,18 @@ def find_scalars(nodes: Mapping[str, Node]) -> Iterator[str]:
             yield node.instruction.loss
 
 
-def _is_metric(instruction: Forward | Evaluate) -> bool:
-    """Return whether an instruction is a metric, which looks at the whole batch."""
-    return isinstance(instruction, Evaluate) and instruction.family == "metric"
+def _is_late(instruction: Forward | Evaluate) -> bool:
+    """Return whether an instruction looks at the whole batch: a metric, and one by the count of all its parts."""
+    if not isinstance(instruction, Evaluate):
+        return False
+    return instruction.family == "metric" or instruction.function.name == "inverse"
 
 
 def _find_loss(instruction: Evaluate) -> Kind:
-    """Return the kind of a loss: as it is reduced; one of the user's is a mean."""
+    """Return the kind of a loss: as it is reduced, or of its sum and count; one of the user's is a mean."""
     if instruction.reduction == "none":
         return Kind.ROWS
-    return Kind.SUM if instruction.reduction == "sum" else Kind.MEAN
+    return Kind.SUM if instruction.reduction == "sum" or instruction.counted else Kind.MEAN
 
 
 def _is_coupled_loss(instruction: Evaluate) -> bool:

@@ -33,6 +33,9 @@ def cross_entropy(use: FunctionUse) -> tuple[TensorType, ...]:
     axis = use.axis(logits.shape)
     classes = _without(logits.shape, axis)
     _require_classes(use, target, logits.shape, classes, ", or probabilities of the logits' shape")
+    if use.options.has("ignore_index") and is_floating(target.dtype):
+        found = "`ignore_index` for a target of probabilities"
+        raise use.wrong_option("ignore_index", found, "class numbers as the target, of dtype int64")
     return _result(use, classes, logits.dtype)
 
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from compiler.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
 from compiler.operands import Dimension
 from compiler.program import Function, Program
-from runtime.effects import find_definitions, find_uses
+from runtime.effects import find_definitions, find_functions, find_uses
 
 
-def find_forwards(program: Program, known: frozenset[str]) -> Program:
+def find_forwards(program: Program, known: frozenset[str], asked: frozenset[str] = frozenset()) -> Program:
     """Return the program of the forwards alone, with the pure ops between them, as far as the known models reach.
 
-    Its functions return every result, so that types can be read off; nothing in it writes a weight.
+    Its functions return every result, so that types can be read off; nothing in it writes a weight. ``asked``: users'
+    losses of which it is also asked whether they return (sum, count).
     """
     modes = tuple(
-        replace(mode, gates=(), functions=tuple(_find_forwards(each, program, known) for each in mode.functions))
+        replace(mode, gates=(), functions=tuple(_find_forwards(each, program, known, asked) for each in mode.functions))
         for mode in program.modes
     )
     models = tuple(model for model in program.models if model.name in known)
     return replace(program, models=models, optimizers=(), modes=modes)
 
 
-def _find_forwards(function: Function, program: Program, known: frozenset[str]) -> Function:
+def _find_forwards(function: Function, program: Program, known: frozenset[str], asked: frozenset[str]) -> Function:
     """Return a function's forwards, pure ops and draws whose inputs are all known."""
     defined = {entry.name for entry in (*program.inputs, *program.states)}
     kept: list[Instruction] = []
@@ -32,10 +34,27 @@ def _find_forwards(function: Function, program: Program, known: frozenset[str]) 
             isinstance(instruction, Forward) and instruction.model in known
         )
         if is_known and defined.issuperset(find_uses(instruction)):
-            kept.append(instruction)
+            kept += (instruction, *_ask(instruction, asked))
             defined.update(find_definitions(instruction))
     values = tuple(value for each in kept for value in find_definitions(each))
     return replace(function, gated=(), instructions=(*kept, Emit(op="", values=values)))
+
+
+def _ask(instruction: Instruction, asked: frozenset[str]) -> Iterator[Evaluate]:
+    """Yield what asks a user's loss whether it returns (sum, count), where that is not known."""
+    if isinstance(instruction, Evaluate) and instruction.op in asked and instruction.family == "loss":
+        yield replace(instruction, outputs=(asked_of(instruction.op),), counted="asked")
+
+
+def asked_of(loss: str) -> str:
+    """Return the value that has as many elements as a user's loss returns pieces."""
+    return f"{loss}.pieces"
+
+
+def find_assumed(program: Program) -> frozenset[str]:
+    """Return the users' losses of which it is assumed that they return (sum, count)."""
+    every = (each for function in find_functions(program) for each in function.instructions)
+    return frozenset(each.op for each in every if isinstance(each, Evaluate) and each.counted == "assumed")
 
 
 def find_known(program: Program) -> frozenset[str]:

@@ -15,7 +15,7 @@ from compiler.shapes import TensorType
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.models import Traits
 from runtime.building.attribution import find_instructions, find_span
-from runtime.building.forwards import find_forwards, find_known
+from runtime.building.forwards import asked_of, find_assumed, find_forwards, find_known
 
 Trait = Literal["buffers", "rng", "batch_coupled"]
 TRAITS: tuple[Trait, ...] = ("buffers", "rng", "batch_coupled")
@@ -86,8 +86,10 @@ def learn(plan: Plan, given: Mapping[str, M], observer: Observer[M]) -> Learned[
 
 
 def _has_unknowns(program: Program) -> bool:
-    """Return whether a program names a class, or layers whose sizes are not known."""
-    return any(model.kind == "class" or _is_unresolved(model) for model in program.models)
+    """Return whether a program names a class, or layers whose sizes are not known, or losses that may count."""
+    return bool(find_assumed(program)) or any(
+        model.kind == "class" or _is_unresolved(model) for model in program.models
+    )
 
 
 def _is_unresolved(model: ModelDecl) -> bool:
@@ -99,7 +101,7 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> 
     """Run the forwards of the known models, and compile again with what was seen."""
     plan = _join_parts(learned)
     models = observer.make(plan, known, learned.models)
-    sight = observer.look(plan, find_forwards(plan.program, known), models)
+    sight = observer.look(plan, find_forwards(plan.program, known, find_assumed(learned.plan.program)), models)
     kin = {name: _find_kin(plan, name, models) for name in _find_classes(plan, known)}
     seen = {
         name: Observed(
@@ -113,9 +115,16 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> 
     false = [problem for name, each in traits.items() for problem in _find_false_traits(plan, name, each)]
     if false:
         raise SpecError(false, plan.spec.texts())
-    observed = Observations(models=traits, outputs=dict(sight.types))
+    counts = {**_find_counts(learned.plan, sight), **({} if learned.observed is None else learned.observed.counts)}
+    observed = Observations(models=traits, outputs=dict(sight.types), counts=counts)
     again = _compile_again(learned.plan, observed)
     return Learned(plan=again, models=models, traits=traits, seen=seen, notes=sight.notes, observed=observed)
+
+
+def _find_counts(plan: Plan, sight: Sight) -> Mapping[str, bool]:
+    """Return which users' losses return (sum, count), of those that were seen."""
+    seen = {name: sight.types.get(asked_of(name)) for name in find_assumed(plan.program)}
+    return {name: found.shape == (2,) for name, found in seen.items() if found is not None}
 
 
 def _join_parts(learned: Learned[M]) -> Plan:
@@ -185,10 +194,13 @@ def _compile_again(plan: Plan, observed: Observations) -> Plan:
 
 
 def _tell(before: Plan, learned: Learned[M]) -> Iterator[str]:
-    """Yield a sentence per class about what it has, and whether that changed the plan."""
+    """Yield a sentence per class and per loss about what was seen, and whether that changed the plan."""
     for name in learned.traits:
         yield f"observed of '{name}': {', '.join(_tell_trait(learned, name, trait) for trait in TRAITS)}"
-    if learned.traits:
+    counts = (learned.observed or Observations()).counts
+    for name, is_counted in counts.items():
+        yield f"observed of '{name}': it returns {'(sum, count)' if is_counted else 'one number, whose rows count'}"
+    if learned.traits or counts:
         same = before.program.modes == learned.plan.program.modes
         yield "the plan stays as it was" if same else "the plan was compiled again with what was observed, and changed"
 

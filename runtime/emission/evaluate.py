@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import reduce
 
 from compiler.instructions import Evaluate
@@ -28,6 +29,9 @@ OPERATORS: Mapping[str, ast.operator] = {
 def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
     """Return the call of a function, times its weight; where a graph would be recorded for nothing, without one."""
     targets = [scope.names.value(value) for value in instruction.outputs]
+    if instruction.counted:
+        lines = with_notes(instruction, [line_of(instruction, each) for each in counted(instruction, targets, scope)])
+        return Lowered(code=lines, graph="either") if not instruction.graph else Lowered(code=lines)
     value = _weighted(instruction, _value(instruction, scope), scope)
     statement = syntax.assign(targets[0] if len(targets) == 1 else targets, value)
     lines = with_notes(instruction, [line_of(instruction, statement)])
@@ -67,18 +71,44 @@ def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
     return None if operator is None else reduce(lambda left, right: syntax.binary(left, operator, right), operands)
 
 
+def counted(instruction: Evaluate, targets: list[str], scope: Scope) -> Iterator[ast.stmt]:
+    """Yield what makes the sum and the count of a loss: ``fit_sum, fit_count = pair_of(masked(out, y))``."""
+    operands = positional(instruction.arguments, scope)
+    if instruction.counted == "kept":
+        total = builtin_call(replace(instruction, reduction="sum"), operands, scope)
+        yield syntax.assign(targets[0], _weighted(instruction, total, scope))
+        left_out = setting(instruction.options["ignore_index"], scope)
+        yield syntax.assign(targets[1], syntax.call("kept_count", operands[1], left_out, operands[0]))
+        return
+    called = _call_user(instruction, scope)
+    if instruction.counted == "asked":
+        yield syntax.assign(targets[0], syntax.call("pieces_of", called))
+        return
+    like = [*operands, *keywords(instruction.arguments, scope).values()][:1] if instruction.counted == "assumed" else []
+    yield syntax.assign(targets, syntax.call("pair_or_rows" if like else "pair_of", called, *like))
+    total = syntax.name(targets[0])
+    weighted = _weighted(instruction, total, scope)
+    if weighted is not total:
+        yield syntax.assign(targets[0], weighted)
+
+
 def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
     """Return the call of a user's function; a loss may come as (sum, count) and then stands for their quotient."""
+    called = _call_user(instruction, scope)
+    if len(instruction.outputs) > 1:
+        return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
+    received = "uncounted" if instruction.gathered else "mean_of"
+    return syntax.call(received, called) if instruction.family == "loss" else called
+
+
+def _call_user(instruction: Evaluate, scope: Scope) -> ast.expr:
+    """Return the call of a user's function as it is."""
     options = {key: setting(value, scope) for key, value in instruction.options.items()}
     if instruction.reduction is not None:
         options["reduction"] = syntax.constant(instruction.reduction)
     callee = syntax.dotted(scope.names.imported(instruction.function.name))
     operands, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
-    called = syntax.call(callee, *operands, **named, **options)
-    if len(instruction.outputs) > 1:
-        return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
-    received = "uncounted" if instruction.gathered else "mean_of"
-    return syntax.call(received, called) if instruction.family == "loss" else called
+    return syntax.call(callee, *operands, **named, **options)
 
 
 def _has_graph(instruction: Evaluate, scope: Scope) -> bool:

@@ -26,9 +26,10 @@ def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
         gradients = syntax.call("required", gradients, *resting_places(instruction, scope))
     counted = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
     window = syntax.name(scope.names.window(instruction.window))
-    commits = {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
+    named = {"count": syntax.name(scope.names.value(instruction.count))} if instruction.count else {}
+    named |= {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
     call = syntax.method(window, "add", gradients, *counted)
-    call.keywords.extend(ast.keyword(arg=name, value=value) for name, value in commits.items())
+    call.keywords.extend(ast.keyword(arg=name, value=value) for name, value in named.items())
     added = syntax.perform(call)
     return Lowered(code=with_notes(instruction, [line_of(instruction, added)]))
 
@@ -57,6 +58,7 @@ def window_globals(draft: Draft) -> Iterator[Global]:
         models, names = each.models, draft.names
         parameters = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
         options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
+        options |= {"is_counted": syntax.constant(True)} if each.count else {}
         options |= {"is_whole": syntax.constant(True)} if each.guard == "window" else {}
         made = syntax.call(_kind(each), syntax.name(parameters), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))

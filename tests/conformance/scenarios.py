@@ -62,6 +62,7 @@ def catalogue() -> tuple[Scenario, ...]:
 TIED = ("ties", "tie-alone", "tie-thawed")
 """Specs whose models share a weight; they are handed to `build`."""
 CLASSES = {
+    "counts": {"label": 3},
     "losses": {"label": 4, "grid": 4},
     "numbers": {"label": 3},
     "reductions": {"label": 4},
@@ -85,7 +86,7 @@ def specs() -> tuple[Scenario, ...]:
     return tuple(
         Scenario(
             name=path.stem,
-            rows=11 if path.stem == "micro-batches" else ROWS,
+            rows=11 if path.stem in ("micro-batches", "counts") else ROWS,
             source=path,
             allow=("tests",),
             classes=CLASSES.get(path.stem, {}),

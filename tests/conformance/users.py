@@ -85,6 +85,13 @@ def gap(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.math.log1p(tf.square(x - y)))
 
 
+def kept(x: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the sum of log(1 + x^2), its mean for every row, over the rows whose label is not 0, and how many."""
+    keep = tf.cast(label != 0, x.dtype)
+    rows = tf.reduce_mean(tf.reshape(tf.math.log1p(tf.square(x)), (tf.shape(x)[0], -1)), 1)
+    return tf.reduce_sum(rows * keep), tf.reduce_sum(keep)
+
+
 def make_models(spec: GraphSpec) -> Mapping[str, Model | Mirror]:
     """Return the models of classes with keyed initial weights, those tied that the spec says are."""
     paths = {name: model.class_path("tensorflow") for name, model in spec.models.items()}

@@ -105,23 +105,3 @@ def test_a_report_says_when_the_update_was_applied_and_why_not(backend: str) -> 
     assert step.report.updates["step"].reason == "it takes the gradients of 3 steps"
     rare, _ = train(LAYER, backend, ("ops.step.every=2",), BATCHES[:3])
     assert rare.report.updates["step"].reason == "every 2 steps"
-
-
-def counted(y):
-    """Return the sum of the elements, and how many there are."""
-    return (y * 1.0).sum(), 2
-
-
-def counted_tf(y):
-    """Return the same for TensorFlow."""
-    import tensorflow as tf
-
-    return tf.reduce_sum(y), 2
-
-
-def test_a_loss_with_a_count_of_its_own_is_not_counted_by_rows(backend: str) -> None:
-    functions = "{torch: 'tests.features.test_a5:counted', tensorflow: 'tests.features.test_a5:counted_tf'}"
-    text = LAYER.replace("{call: mean, inputs: y}", f"{{loss: {functions}, inputs: y}}")
-    with pytest.raises(SpecError, match="reduce: steps"):
-        build_step(text, backend)({"x": BATCHES[0]})
-    train(text, backend, ("ops.step.accumulate={steps: 3, reduce: steps}",), BATCHES[:3])

@@ -8,7 +8,7 @@ from tests.features.rows import ROWS
 from tests.features.table import FOLDER, PAGE, make_page
 
 OTHER = ("table", "wrong_in_silence", "transforms", "transforms_twice", "waits", "thawing", "epoch_ends", "norms")
-OTHER += ("epoch_ends_judged", "epoch_ends_datasets", "absent_judged", "thawing_shared")
+OTHER += ("epoch_ends_judged", "epoch_ends_datasets", "absent_judged", "thawing_shared", "counts")
 OTHERS = {f"test_{name}.py" for name in OTHER}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from tests.oracle import users
 from tests.oracle.numbers import Array, Numbers
 
@@ -264,6 +266,23 @@ LOSSES: Mapping[str, Function] = {
     "wasserstein": lambda n, score, sign=1.0: sign * score,
 }
 """The elements of every loss."""
+
+
+def is_counted(name: str, reduction: str | None, options: Mapping[str, object]) -> bool:
+    """Return whether a loss brings a count of its own."""
+    return reduction in (None, "mean") and (name in users.COUNTED or options.get("ignore_index") is not None)
+
+
+def counted(n: Numbers, name: str, operands: Sequence[Array], options: Mapping[str, object]) -> tuple[Array, int]:
+    """Return the sum of a loss over what it counts, and how much that is."""
+    if name in users.COUNTED:
+        return users.COUNTED[name](n, *operands, **options)
+    scores, target = operands
+    rest = {key: value for key, value in options.items() if key != "ignore_index"}
+    labels = np.asarray(target)
+    keep = labels[0] != options["ignore_index"]
+    elements = LOSSES[name](n, scores, n.lift(np.where(keep, labels, 0)), **rest)
+    return n.sum(elements * n.lift(keep[None].astype(np.float64)), all_axes(elements)), int(keep.sum())
 
 
 def loss(n: Numbers, name: str, operands: Sequence[Array], reduction: str, options: Mapping[str, object]) -> Array:

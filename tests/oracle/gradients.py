@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tests.oracle.counts import take_apart
 from tests.oracle.numbers import Array, Reals
 from tests.oracle.optimizers import DegenerateError
 from tests.oracle.parts import share
@@ -105,6 +106,13 @@ def _slopes(
 
 def _scalar(world: World, loss: str, factor: Array | None) -> Array:
     """Return one number per copy: the loss, or its product with a constant that the derivative is multiplied with."""
-    found = share(world, loss) if world.part else world.value(loss)
+    found = _value(world, loss)
     found = found if factor is None else found * factor
     return found.reshape((found.shape[0], -1)).sum(1)
+
+
+def _value(world: World, loss: str) -> Array:
+    """Return a loss, or what a micro-batch adds to it; ``loss|term``: one term of it, the sum of one that counts."""
+    whole, is_term, term = loss.partition("|")
+    leaf = share if world.part else World.value
+    return take_apart(world, whole, term, leaf) if is_term else leaf(world, whole)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, RandomOp, UpdateOp
+from tests.oracle.counts import is_own
 from tests.oracle.functions import CALLS
 from tests.oracle.meaning import Meaning, Past, close
 from tests.oracle.numbers import Array
@@ -117,6 +118,8 @@ def share(world: World, name: str) -> Array:
     found = world.value(name)
     if not parts.is_batched(name):
         return found * rows
+    if is_own(world.step.meaning.spec, name):
+        return _share_count(world, name, op)
     if has_rows(world, name) or isinstance(op, GradientOp) or (isinstance(op, LossOp) and op.reduction == "sum"):
         return found
     if isinstance(op, CallOp):
@@ -143,6 +146,13 @@ def _share_call(world: World, name: str, op: CallOp, weighed: Array) -> Array:
         taken = [share(world, one) if one in batched else world.operand(one, name) for one in operands]
         return CALLS[called](world.numbers, *taken, **op.args)
     return weighed
+
+
+def _share_count(world: World, name: str, op: LossOp) -> Array:
+    """Return the sum of a loss that counts by itself, by the counts of all micro-batches."""
+    count = sum(part.counted(name, op)[1] for part in world.whole.parts)
+    total = world.counted(name, op)[0]
+    return total / count if count else 0 * total + np.nan
 
 
 def has_rows(world: World, name: str) -> bool:

@@ -274,13 +274,23 @@ class StepValues:
     def own_gradients(self, op: UpdateOp) -> Gradients:
         """Return the gradients of an update's own loss."""
         worlds = self.base.parts if self.parts.is_batched(op.loss) and self.base.parts else [self.base]
-        return add([self._differentiate(world, op) for world in worlds])
+        return add([self._differentiate(world, op.loss, op.update, op.missing) for world in worlds])
 
-    def _differentiate(self, world: World, op: UpdateOp) -> Gradients:
-        """Return the gradients of an update's own loss, or of what a micro-batch adds to it."""
-        targets = self.targets(op.update)
-        found = differentiate(world, op.loss, targets)
-        held = find_reached(world, op.loss, targets, None) if op.missing == "skip" else targets
+    def term_gradients(self, loss: str, term: str, models: tuple[str, ...], missing: str) -> Gradients:
+        """Return the gradients of one term of a loss; of one that counts, those of its sum."""
+        worlds = self.base.parts if self.parts.is_batched(loss) and self.base.parts else [self.base]
+        return add([self._differentiate(world, f"{loss}|{term}", models, missing) for world in worlds])
+
+    def count(self, loss: str) -> int:
+        """Return what a loss counts in a step."""
+        worlds = self.base.parts if loss in self.parts.split else [self.base]
+        return sum(world.counted(loss, self.meaning.ops[loss])[1] for world in worlds)
+
+    def _differentiate(self, world: World, loss: str, models: tuple[str, ...], missing: str) -> Gradients:
+        """Return the gradients of a loss, or of what a micro-batch adds to it."""
+        targets = self.targets(models)
+        found = differentiate(world, loss, targets)
+        held = find_reached(world, loss, targets, None) if missing == "skip" else targets
         return {key: g for key, g in found.items() if key in held}
 
     def _settle_clip(self, name: str, op: UpdateOp) -> ClipSpec:

@@ -56,5 +56,16 @@ def gap(n: Numbers, x: Array, y: Array) -> Array:
     return n.mean(found, tuple(range(1, found.ndim)))
 
 
+def kept(n: Numbers, x: Array, label: Array) -> tuple[Array, int]:
+    """Return the sum of the means of log(1 + x^2) of the rows whose label is not 0, and how many there are."""
+    chosen = [row for row in range(x.shape[1]) if label[0, row] != 0]
+    rows = [n.apply("log", 1 + x[:, row] * x[:, row]) for row in chosen]
+    means = [n.mean(row, tuple(range(1, row.ndim))) for row in rows]
+    nothing = n.mean(0 * x, tuple(range(1, x.ndim)))
+    return sum(means, start=nothing), len(chosen)
+
+
 CALLS: Mapping[str, Callable[..., Array]] = {f"{MODULE}:bend": bend}
 LOSSES: Mapping[str, Callable[..., Array]] = {f"{MODULE}:gap": gap}
+COUNTED: Mapping[str, Callable[..., tuple[Array, int]]] = {f"{MODULE}:kept": kept}
+"""Losses that return (sum, count)."""

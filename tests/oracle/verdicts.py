@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,10 +28,17 @@ class Verdicts:
         """Return whether all gradients that an update is made from are finite, as they were taken."""
         if name not in self.found:
             op = self.step.meaning.ops[name]
-            leaves = [] if op.loss is not None else self.step.windows.leaves(op)
-            sets = [self.step.gradients(leaf) for leaf in leaves] or [self.step.own_gradients(op)]
+            sets = self._taken(op)
             self.found[name] = all(np.isfinite(g).all() for one in sets for g in one.values())
         return self.found[name]
+
+    def _taken(self, op: UpdateOp) -> list[Mapping]:
+        """Return the gradients that an update is made from; in a window term by term, where they count differently."""
+        windows = self.step.windows
+        if op.window > 1:
+            return [taken for leaf in windows.leaves(op) for taken in windows.taken(self.step, op, leaf)]
+        leaves = [] if op.loss is not None else windows.leaves(op)
+        return [self.step.gradients(leaf) for leaf in leaves] or [self.step.own_gradients(op)]
 
     def are_finite(self) -> bool:
         """Return whether all gradients that were taken for updates in this step are finite."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphspec.graph import GraphSpec
 from graphspec.ops import CallOp, GradientOp, LossOp, TransformOp, UpdateOp
+from tests.oracle.counts import find_pieces
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
@@ -35,7 +36,10 @@ class Windows:
 
     def whole(self, step: StepValues, name: str, op: UpdateOp) -> Gradients:
         """Return the gradient of a whole window, this step being its last, after the transforms on the way."""
-        found = {leaf: self._combine(step, name, op, leaf) for leaf in self.leaves(op)}
+        found = {
+            leaf: _add([self._combine(step, name, op, leaf, term) for term in self._terms(op, leaf)])
+            for leaf in self.leaves(op)
+        }
         if op.loss is not None:
             return found[OWN]
         before, step.sets = step.sets, dict(found)
@@ -57,25 +61,53 @@ class Windows:
         elif isinstance(op, GradientOp):
             yield value
 
+    def _terms(self, op: UpdateOp, leaf: str) -> list[str | None]:
+        """Return the terms that a set is gathered by; just all of it, where every one counts by rows."""
+        pieces = find_pieces(self.spec, self._loss(op, leaf)) if op.accumulate.reduce == "mean" else []
+        return pieces or [None]
+
+    def _loss(self, op: UpdateOp, leaf: str) -> str:
+        return op.loss if leaf == OWN else self.spec.ops[self.owner[leaf]].gradient
+
     def is_filled(self, step: StepValues, name: str, op: UpdateOp) -> bool:
         """Return whether a window that ends has something to give: some step, or, if it is asked for, every step."""
-        _, weights, is_spoiled = self._add(step, name, op, self.leaves(op)[0])
-        return not is_spoiled if op.accumulate.on_nonfinite == "window" else weights > 0
+        leaf = self.leaves(op)[0]
+        sums, _, is_spoiled = self._add(step, name, op, leaf, self._terms(op, leaf)[0])
+        return not is_spoiled if op.accumulate.on_nonfinite == "window" else bool(sums)
 
-    def _add(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> Window:
+    def taken(self, step: StepValues, op: UpdateOp, leaf: str) -> list[Gradients]:
+        """Return the gradients of a step that windows are given in the place of a set."""
+        return [self._take(step, op, leaf, term) for term in self._terms(op, leaf)]
+
+    def _take(self, step: StepValues, op: UpdateOp, leaf: str, term: str | None) -> Gradients:
+        if term is None:
+            return step.own_gradients(op) if leaf == OWN else step.gradients(leaf)
+        models = op.update if leaf == OWN else step.models_of(leaf)
+        missing = op.missing if leaf == OWN else self.spec.ops[self.owner[leaf]].unconnected
+        return step.term_gradients(self._loss(op, leaf), term, models, missing)
+
+    def _add(self, step: StepValues, name: str, op: UpdateOp, leaf: str, term: str | None) -> Window:
         """Return a window with this step, if the update takes part in it; without what is dropped, and its rows."""
-        sums, weights, is_spoiled = self.held.get((name, leaf), EMPTY)
+        sums, weights, is_spoiled = self.held.get((name, _key(leaf, term)), EMPTY)
         if name not in self.gathering:
             return sums, weights, is_spoiled
         if not step.verdicts.commits(name):
             return sums, weights, True
-        now = step.own_gradients(op) if leaf == OWN else step.gradients(leaf)
-        weight = next(iter(step.batch.values())).shape[0] if self._reduce(op) == "mean" else 1
-        added = {key: sums.get(key, 0.0) + weight * g for key, g in now.items()}
+        times, weight = self._weigh(step, op, term)
+        added = {key: sums.get(key, 0.0) + times * g for key, g in self._take(step, op, leaf, term).items()}
         return {**sums, **added}, weights + weight, is_spoiled
 
-    def _combine(self, step: StepValues, name: str, op: UpdateOp, leaf: str) -> Gradients:
-        sums, weights, _ = self._add(step, name, op, leaf)
+    def _weigh(self, step: StepValues, op: UpdateOp, term: str | None) -> tuple[float, float]:
+        """Return how often the gradients of a step are added, and for how much they stand."""
+        if term:
+            return 1, step.count(term)
+        rows = next(iter(step.batch.values())).shape[0] if self._reduce(op) == "mean" else 1
+        return rows, rows
+
+    def _combine(self, step: StepValues, name: str, op: UpdateOp, leaf: str, term: str | None) -> Gradients:
+        sums, weights, _ = self._add(step, name, op, leaf, term)
+        if term and not weights:
+            return sums
         return sums if self._reduce(op) == "sum" else {key: total / weights for key, total in sums.items()}
 
     def _reduce(self, op: UpdateOp) -> str:
@@ -100,9 +132,19 @@ class Windows:
         found = dict(self.held)
         for name in self.gathering:
             for leaf in self.leaves(self.spec.ops[name]):
-                found[name, leaf] = self._add(step, name, self.spec.ops[name], leaf)
+                for term in self._terms(self.spec.ops[name], leaf):
+                    found[name, _key(leaf, term)] = self._add(step, name, self.spec.ops[name], leaf, term)
         return {key: held for key, held in found.items() if key[0] not in firing and not self._is_dropped(key[0])}
 
     def _is_dropped(self, name: str) -> bool:
         """Return whether an update forgets its window after this step."""
         return self.ended and self.spec.ops[name].accumulate.on_epoch_end == "drop"
+
+
+def _key(leaf: str, term: str | None) -> str:
+    return leaf if term is None else f"{leaf}|{term}"
+
+
+def _add(sets: list[Gradients]) -> Gradients:
+    """Return the sum of gradient sets."""
+    return {key: sum(each[key] for each in sets if key in each) for one in sets for key in one}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, ScheduleOp
-from tests.oracle.functions import CALLS, loss
+from tests.oracle.functions import CALLS, counted, is_counted, loss
 from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.numbers import Array, Numbers
@@ -175,9 +175,18 @@ class World:
 
     def _loss(self, name: str, op: LossOp) -> Array:
         operands = [self.operand(one, name) for _, one in op.inputs.items()]
+        if is_counted(op.loss.name("torch"), op.reduction, op.args):
+            total, count = self.counted(name, op)
+            return total / count if count else 0 * total + np.nan
         found = loss(self.numbers, op.loss.name("torch"), operands, op.reduction or "mean", op.args)
         found = found if op.weight is None else found * op.weight
         return found * op.every if isinstance(op.every, int) and op.lazy != "none" else found
+
+    def counted(self, name: str, op: LossOp) -> tuple[Array, int]:
+        """Return the sum of a loss, as often as it weighs, and what it counts."""
+        operands = [self.operand(one, name) for _, one in op.inputs.items()]
+        total, count = counted(self.numbers, op.loss.name("torch"), operands, op.args)
+        return (total if op.weight is None else total * op.weight), count
 
     # ------------------------------------------------------------ models
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.properties.absent import add_gaps
 from tests.properties.combinations import combine
+from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.epochs import end_with_epochs
 from tests.properties.lazy import add_lazy_terms
@@ -44,6 +45,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     port,
     end_with_epochs,
     combine,
+    count_losses,
 )
 """Each adds ops to a draft, or fields to those that are there, and leaves it alone where it finds no place.
 

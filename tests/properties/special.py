@@ -146,11 +146,29 @@ def penalized() -> dict:
     return _document("penalized", {"a": {**_model(LINEAR), "regularizer": {"l2": 0.3}}}, ops)
 
 
+def left_out() -> dict:
+    """Return labels that are left out: over two steps, with a term beside that counts by rows, and over two parts."""
+    ops = {
+        "seen": {"forward": "a", "inputs": "x"},
+        "other": {"forward": "b", "inputs": "y"},
+        "fit": {"loss": "cross_entropy", "inputs": ["seen", "label"], "args": {"ignore_index": 0}},
+        "small": {"loss": "mse", "inputs": ["seen", 0.0]},
+        "cost": {"call": "sub", "inputs": ["small", "fit"]},
+        "guess": {"loss": "cross_entropy", "inputs": ["other", "label"], "args": {"ignore_index": 1}},
+        "step_a": {"update": "a", "loss": "cost", "accumulate": 2},
+        "step_b": {"update": "b", "loss": "guess"},
+    }
+    inputs = {"x": SHAPE, "y": SHAPE, "label": {"shape": ["batch"], "dtype": "int64"}}
+    models = {"a": _model(LINEAR), "b": _model(LINEAR)}
+    return {**_document("left-out", models, ops), "inputs": inputs, "micro_batches": 2}
+
+
 SPECIAL: Mapping[str, dict] = {
     "counted": counted(),
     "other-input": other_input(),
     "almost-equal": almost_equal(),
     "lazy": lazy(),
+    "left-out": left_out(),
     "penalized": penalized(),
     "windows": windows(),
     "state": state(),

@@ -75,6 +75,13 @@ def gap(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.log1p((x - y).square()).mean()
 
 
+def kept(x: torch.Tensor, label: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the sum of log(1 + x^2), its mean for every row, over the rows whose label is not 0, and how many."""
+    keep = label != 0
+    rows = torch.log1p(x.square()).reshape(x.shape[0], -1).mean(1)
+    return (rows * keep).sum(), keep.sum()
+
+
 def make_models(spec: GraphSpec, dtype: torch.dtype) -> Mapping[str, nn.Module]:
     """Return the models of classes with keyed initial weights, those tied that the spec says are."""
     paths = {name: model.class_path("torch") for name, model in spec.models.items()}

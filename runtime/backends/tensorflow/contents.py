@@ -109,15 +109,19 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
 def _read_window(window: Any, names: Sequence[str]) -> Any:
     """Return what a window holds; None where it is empty."""
     rows = int(window.rows.numpy())
+    counted = {} if window.count is None else {"count": float(window.count.numpy())}
     spoiled = {"spoiled": bool(window.spoiled.numpy())} if isinstance(window, Guarded) else {}
     seen = [bool(each) for each in window.seen] if isinstance(window, Open) else [True] * len(names)
     named = zip(names, window.totals, seen, strict=True)
     totals = {name: to_array(total) for name, total, is_there in named if is_there}
-    return {"rows": rows, **spoiled, "totals": totals} if rows or any(spoiled.values()) else None
+    return {"rows": rows, **counted, **spoiled, "totals": totals} if rows or any(spoiled.values()) else None
 
 
 def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
-    """Fill a window again, or begin it anew."""
+    """Fill a window again, or begin it anew: so does one that held gradients of what counts differently."""
+    tree = tree if tree is not None and ("count" in tree) == (window.count is not None) else None
+    if window.count is not None:
+        window.count.assign(0.0 if tree is None else tree["count"])
     window.rows.assign(0 if tree is None else tree["rows"])
     if isinstance(window, Guarded):
         window.spoiled.assign(tree is not None and tree.get("spoiled", False))

@@ -176,11 +176,12 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     """Return what a window holds; None where it is empty."""
     if not window.totals:
         return None
+    counted = {"count": float(window.count)} if window.is_counted else {}
     guarded = {"spoiled": bool(window.spoiled)} if isinstance(window, Guarded) else {}
     seen = _find_seen(window) or [True] * len(names)
     named = zip(names, window.totals, seen, strict=True)
     found = {name: total for name, total, is_there in named if total is not None and is_there}
-    return {"rows": int(window.rows), **guarded, "totals": encode(found)}
+    return {"rows": int(window.rows), **counted, **guarded, "totals": encode(found)}
 
 
 def _find_seen(window: Any) -> list[bool]:
@@ -189,10 +190,12 @@ def _find_seen(window: Any) -> list[bool]:
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
-    """Fill a window again, or begin it anew."""
-    held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None else tree
+    """Fill a window again, or begin it anew: so does one that held gradients of what counts differently."""
+    is_other = tree is None or ("count" in tree) != window.is_counted
+    held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None or is_other else tree
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
     window.totals, window.rows = [found.get(name) for name in named] if found else [], held["rows"]
+    window.count = held.get("count", 0)
     if isinstance(window, Guarded):  # the device decides whether there is something to take, in the next step perhaps
         device = next(iter(named.values())).device
         window.rows = torch.tensor(held["rows"], device=device)

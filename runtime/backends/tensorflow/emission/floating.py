@@ -37,7 +37,7 @@ def _find_results(instruction: Instruction, program: Program, floating: set[str]
         case Random():
             if instruction.distribution in FLOATING_DRAWS:
                 yield instruction.output
-        case Evaluate():
+        case Evaluate() if not instruction.counted:
             if _keeps_type(instruction) and takes_floating(_without_share(instruction), floating):
                 yield from instruction.outputs
         case Gradient():

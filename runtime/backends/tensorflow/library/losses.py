@@ -82,10 +82,17 @@ def cross_entropy(
     target: tf.Tensor,
     axis: int = 1,
     label_smoothing: float = 0.0,
+    ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> tf.Tensor:
-    """Return the cross-entropy of logits with classes along ``axis``; the target has class numbers or probabilities."""
+    """Return the cross-entropy of logits with classes along ``axis``; the target has class numbers or probabilities.
+
+    What has the class number ``ignore_index`` is left out of the sum and of the count.
+    """
     is_shares = target.dtype.is_floating
+    if ignore_index is not None and not is_shares:
+        every = cross_entropy(logits, leave_out(target, ignore_index), axis, label_smoothing, reduction="none")
+        return kept(every, target, ignore_index, reduction)
     logits, target = classes_last(logits, axis), classes_last(target, axis) if is_shares else target
     is_plain = not (tf.is_tensor(label_smoothing) or label_smoothing)
     if is_plain and not is_shares:
@@ -107,8 +114,29 @@ def picked(log_p: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
     return tf.gather(log_p, tf.cast(target, tf.int64), axis=log_p.shape.rank - 1, batch_dims=log_p.shape.rank - 1)
 
 
-def nll(log_probabilities: tf.Tensor, target: tf.Tensor, reduction: str = "mean") -> tf.Tensor:
-    """Return minus the log-probability of the target class, classes along axis 1."""
+def leave_out(target: tf.Tensor, ignore_index: int) -> tf.Tensor:
+    """Return class numbers with 0 for the one that is left out, which need be none."""
+    return tf.where(target == tf.cast(ignore_index, target.dtype), tf.zeros_like(target), target)
+
+
+def kept(every: tf.Tensor, target: tf.Tensor, ignore_index: int, reduction: str) -> tf.Tensor:
+    """Return the losses of all elements with zeros for those that are left out, their sum, or the mean of the others.
+
+    The mean of none is NaN, with a gradient of zeros.
+    """
+    every = tf.where(target == tf.cast(ignore_index, target.dtype), tf.zeros_like(every), every)
+    if reduction != "mean":
+        return reduced(every, reduction)
+    return quotient(tf.reduce_sum(every), kept_count(target, ignore_index, every))
+
+
+def nll(
+    log_probabilities: tf.Tensor, target: tf.Tensor, ignore_index: int | None = None, reduction: str = "mean"
+) -> tf.Tensor:
+    """Return minus the log-probability of the target class, classes along axis 1; ``ignore_index`` is left out."""
+    if ignore_index is not None:
+        every = nll(log_probabilities, leave_out(target, ignore_index), reduction="none")
+        return kept(every, target, ignore_index, reduction)
     return reduced(-picked(classes_last(log_probabilities, 1), target), reduction)
 
 
@@ -178,15 +206,54 @@ def lambert_w(y: tf.Tensor) -> tf.Tensor:
 
 def mean_of(loss: tf.Tensor | tuple[tf.Tensor, Any]) -> tf.Tensor:
     """Return a user's loss, which may come as (sum, count) and then is their quotient."""
-    if isinstance(loss, tuple):
-        total, count = loss
-        return total / tf.cast(count, total.dtype)
-    return loss
+    return quotient(*pair_of(loss)) if isinstance(loss, tuple) else loss
 
 
 def uncounted(loss: Any) -> Any:
-    """Return a user's loss whose count would be needed beyond its batch; raise ValueError where it brings its own."""
+    """Return a user's loss that is a mean over rows; raise ValueError where it brings its own count."""
     if isinstance(loss, tuple):
-        found = "it returns (sum, count): over several steps or micro-batches"
-        raise ValueError(f"{found} let it return the mean; of steps, `reduce: steps` does as well")
+        found = "it returns (sum, count), where it is taken for one number whose count is that of the rows"
+        raise ValueError(f"{found}: it must return the same in every step, and have no clock")
     return loss
+
+
+def pair_of(loss: tuple[tf.Tensor, Any]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the sum and the count of a user's loss; raise ValueError where it is one number."""
+    if not isinstance(loss, tuple):
+        raise ValueError("it returns one number, but (sum, count) before: it must return the same in every step")
+    total, count = loss
+    return total, tf.stop_gradient(tf.cast(count, wide_of(total.dtype)))
+
+
+def pair_or_rows(loss: Any, like: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the sum and the count of a user's loss; one number is the mean over the rows of ``like``."""
+    rows = tf.shape(like)[0] if like.shape.rank else 1
+    return pair_of(loss if isinstance(loss, tuple) else (loss * tf.cast(rows, loss.dtype), rows))
+
+
+def pieces_of(loss: Any) -> tf.Tensor:
+    """Return as many zeros as a user's loss has pieces: two for (sum, count), else one."""
+    return tf.zeros(2 if isinstance(loss, tuple) else 1)
+
+
+def kept_count(target: tf.Tensor, ignore_index: int, like: tf.Tensor) -> tf.Tensor:
+    """Return how many elements of a target are not left out, in the type of ``like``, or float32 if it is narrower."""
+    count = tf.math.count_nonzero(target != tf.cast(ignore_index, target.dtype))
+    return tf.cast(count, wide_of(like.dtype))
+
+
+def wide_of(dtype: tf.DType) -> tf.DType:
+    """Return a type in which elements are counted beside values of some type."""
+    return tf.float32 if dtype in (tf.float16, tf.bfloat16) else dtype
+
+
+def quotient(total: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Return a sum by its count: NaN where nothing was counted, with a gradient of zeros."""
+    share = tf.cast(count, total.dtype)
+    nothing = tf.cast(math.nan, total.dtype)
+    return tf.where(share == 0, nothing, total / tf.where(share == 0, tf.ones_like(share), share))
+
+
+def inverse(count: tf.Tensor) -> tf.Tensor:
+    """Return one by a count; zero where nothing was counted, since then a sum over it has a gradient of zeros."""
+    return tf.math.divide_no_nan(tf.ones_like(count), count)

@@ -19,20 +19,21 @@ class OpenWindow(Window):
     the mean over all rows. What was absent in every step is absent: ``seen`` holds what was not.
     """
 
-    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True) -> None:
-        super().__init__(parameters, is_mean)
+    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_counted: bool = False) -> None:
+        super().__init__(parameters, is_mean, is_counted)
         named = [plain_name(p) for p in self.parameters]
         self.seen = [tf.Variable(tf.constant(False), trainable=False, name=f"window/seen/{name}") for name in named]
         self.fresh = [False] * len(named)  # which gradients the step has that is being traced
 
-    def add(self, gradients: Sequence[Any], rows: Any = 1) -> None:
-        """Add the gradients that are there, each as often as it has rows."""
+    def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0) -> None:
+        """Add the gradients that are there, each as often as it has rows, and what they count."""
         self.fresh = [each is not None for each in gradients]
         for total, seen, gradient in zip(self.totals, self.seen, gradients, strict=True):
             if gradient is not None:
                 total.assign_add(tf.cast(gradient, total.dtype) * tf.cast(rows, total.dtype))
                 seen.assign(True)
         self.rows.assign_add(tf.cast(rows, tf.int64))
+        self.add_count(count)
 
     def take(self, fresh: bool = True) -> Gaps:
         """Return the mean over all rows, or the sum, and begin anew; not ``fresh``: this step added nothing."""
@@ -55,16 +56,22 @@ class GuardedOpenWindow(GuardedWindow):
     ``is_whole``: a step that is missing spoils all of it. ``seen``: which gradients some step had that was taken in.
     """
 
-    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_whole: bool = False) -> None:
-        super().__init__(parameters, is_mean, is_whole)
+    def __init__(
+        self,
+        parameters: Iterable[tf.Variable],
+        is_mean: bool = True,
+        is_counted: bool = False,
+        is_whole: bool = False,
+    ) -> None:
+        super().__init__(parameters, is_mean, is_counted, is_whole)
         named = [plain_name(p) for p in self.parameters]
         self.seen = [tf.Variable(tf.constant(False), trainable=False, name=f"window/seen/{name}") for name in named]
 
-    def add(self, gradients: Sequence[Any], rows: Any = 1, commits: tf.Tensor | None = None) -> None:
-        """Add the gradients that are there where they are committed, each as often as it has rows."""
+    def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None) -> None:
+        """Add the gradients that are there where they are committed, each as often as its rows, and what they count."""
         commits = tf.constant(True) if commits is None else commits
         pairs = zip(gradients, self.parameters, strict=True)
-        super().add([tf.zeros(p.shape, p.dtype) if each is None else each for each, p in pairs], rows, commits)
+        super().add([tf.zeros(p.shape, p.dtype) if each is None else each for each, p in pairs], rows, count, commits)
         for seen, gradient in zip(self.seen, gradients, strict=True):
             if gradient is not None:
                 seen.assign(commits | seen)

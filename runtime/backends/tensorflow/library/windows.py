@@ -11,53 +11,76 @@ from runtime.backends.tensorflow.library.optimizers import plain_name, require_g
 
 
 class Window:
-    """What several steps gave, in float32 at least, and for how many rows it stands."""
+    """What several steps gave, in float32 at least, and for how many rows it stands.
 
-    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True) -> None:
-        self.parameters, self.is_mean = list(parameters), is_mean
+    ``is_counted``: they are gradients of sums over elements that are counted beside them; its rows are steps.
+    """
+
+    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_counted: bool = False) -> None:
+        self.parameters, self.is_mean, self.is_counted = list(parameters), is_mean, is_counted
         self.totals = [
             tf.Variable(tf.zeros(p.shape, wide(p.dtype)), trainable=False, name=f"window/{plain_name(p)}")
             for p in self.parameters
         ]
         self.rows = tf.Variable(tf.zeros((), tf.int64), trainable=False, name="window/rows")
+        self.count = tf.Variable(tf.zeros((), tf.float64), trainable=False, name="window/count") if is_counted else None
 
-    def add(self, gradients: Sequence[tf.Tensor], rows: Any = 1) -> None:
-        """Add gradients, each as often as it has rows."""
+    def add(self, gradients: Sequence[tf.Tensor], rows: Any = 1, count: Any = 0) -> None:
+        """Add gradients, each as often as it has rows, and what they count."""
         require_gradients(gradients)
         for total, gradient in zip(self.totals, gradients, strict=True):
             total.assign_add(tf.cast(gradient, total.dtype) * tf.cast(rows, total.dtype))
         self.rows.assign_add(tf.cast(rows, tf.int64))
+        self.add_count(count)
+
+    def add_count(self, count: Any) -> None:
+        """Add what the gradients of a step count."""
+        if self.count is not None:
+            self.count.assign_add(tf.cast(count, tf.float64))
 
     def take(self) -> tuple[tf.Tensor, ...]:
-        """Return the mean over all rows, or the sum, and begin anew."""
-        rows = self.rows.read_value()
+        """Return the mean over all rows, or all that is counted, or the sum, and begin anew."""
+        rows = self.rows.read_value() if self.count is None else at_least_one(self.count.read_value())
         found = [total / tf.cast(rows, total.dtype) if self.is_mean else total.read_value() for total in self.totals]
         taken = tuple(tf.cast(each, p.dtype) for each, p in zip(found, self.parameters, strict=True))
+        self.begin()
+        return taken
+
+    def begin(self) -> None:
+        """Begin anew."""
         for total in self.totals:
             total.assign(tf.zeros_like(total))
         self.rows.assign(0)
-        return taken
+        if self.count is not None:
+            self.count.assign(0.0)
 
     def drop(self) -> None:
         """Forget what was added, and begin anew."""
-        for total in self.totals:
-            total.assign(tf.zeros_like(total))
-        self.rows.assign(0)
+        self.begin()
 
 
 class GuardedWindow(Window):
     """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it."""
 
-    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_whole: bool = False) -> None:
-        super().__init__(parameters, is_mean)
+    def __init__(
+        self,
+        parameters: Iterable[tf.Variable],
+        is_mean: bool = True,
+        is_counted: bool = False,
+        is_whole: bool = False,
+    ) -> None:
+        super().__init__(parameters, is_mean, is_counted)
         self.is_whole = is_whole
         self.spoiled = tf.Variable(tf.zeros((), tf.bool), trainable=False, name="window/spoiled")
 
-    def add(self, gradients: Sequence[tf.Tensor], rows: Any = 1, commits: tf.Tensor | None = None) -> None:
-        """Add gradients where they are committed, each as often as it has rows."""
+    def add(
+        self, gradients: Sequence[tf.Tensor], rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None
+    ) -> None:
+        """Add gradients where they are committed, each as often as it has rows, and what they count."""
         commits = tf.constant(True) if commits is None else commits
         kept = [tf.where(commits, gradient, tf.zeros_like(gradient)) for gradient in gradients]
-        super().add(kept, tf.where(commits, tf.cast(rows, tf.int64), tf.zeros((), tf.int64)))
+        counted = tf.where(commits, tf.cast(count, tf.float64), tf.zeros((), tf.float64))
+        super().add(kept, tf.where(commits, tf.cast(rows, tf.int64), tf.zeros((), tf.int64)), counted)
         self.spoiled.assign(tf.logical_not(commits) | self.spoiled)
 
     def is_filled(self) -> tf.Tensor:
@@ -73,6 +96,11 @@ class GuardedWindow(Window):
         """Forget what was added, and begin anew."""
         self.spoiled.assign(False)
         super().drop()
+
+
+def at_least_one(count: tf.Tensor) -> tf.Tensor:
+    """Return a count to divide by: of what keeps nothing the gradient is zero."""
+    return tf.where(count == 0, tf.ones_like(count), count)
 
 
 def wide(dtype: tf.DType) -> tf.DType:

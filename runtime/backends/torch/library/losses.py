@@ -57,18 +57,25 @@ def cross_entropy(
     target: torch.Tensor,
     axis: int = 1,
     label_smoothing: float = 0.0,
+    ignore_index: int = -100,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """Return the cross-entropy of logits with classes along ``axis``; the target has class numbers or probabilities."""
+    """Return the cross-entropy of logits with classes along ``axis``; the target has class numbers or probabilities.
+
+    What has the class number ``ignore_index`` is left out of the sum and of the count.
+    """
     if axis != 1 and logits.ndim > 1:
         logits, target = logits.movedim(axis, 1), target if target.ndim < logits.ndim else target.movedim(axis, 1)
     target = target if target.is_floating_point() else target.long()
-    return F.cross_entropy(logits, target, reduction=reduction, label_smoothing=label_smoothing)
+    left_out = -100 if target.is_floating_point() else ignore_index  # of probabilities none is left out
+    return F.cross_entropy(logits, target, ignore_index=left_out, reduction=reduction, label_smoothing=label_smoothing)
 
 
-def nll(log_probabilities: torch.Tensor, target: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
-    """Return minus the log-probability of the target class, classes along axis 1."""
-    return F.nll_loss(log_probabilities, target.long(), reduction=reduction)
+def nll(
+    log_probabilities: torch.Tensor, target: torch.Tensor, ignore_index: int = -100, reduction: str = "mean"
+) -> torch.Tensor:
+    """Return minus the log-probability of the target class, classes along axis 1; ``ignore_index`` is left out."""
+    return F.nll_loss(log_probabilities, target.long(), ignore_index=ignore_index, reduction=reduction)
 
 
 def kl_div(
@@ -134,15 +141,49 @@ def lambert_w(y: torch.Tensor) -> torch.Tensor:
 
 def mean_of(loss: torch.Tensor | tuple[torch.Tensor, torch.Tensor | float]) -> torch.Tensor:
     """Return a user's loss, which may come as (sum, count) and then is their quotient."""
-    if isinstance(loss, tuple):
-        total, count = loss
-        return total / count
-    return loss
+    return quotient(*pair_of(loss)) if isinstance(loss, tuple) else loss
 
 
 def uncounted(loss: torch.Tensor) -> torch.Tensor:
-    """Return a user's loss whose count would be needed beyond its batch; raise ValueError where it brings its own."""
+    """Return a user's loss that is a mean over rows; raise ValueError where it brings its own count."""
     if isinstance(loss, tuple):
-        found = "it returns (sum, count): over several steps or micro-batches"
-        raise ValueError(f"{found} let it return the mean; of steps, `reduce: steps` does as well")
+        found = "it returns (sum, count), where it is taken for one number whose count is that of the rows"
+        raise ValueError(f"{found}: it must return the same in every step, and have no clock")
     return loss
+
+
+def pair_of(loss: tuple[torch.Tensor, torch.Tensor | float]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the sum and the count of a user's loss; raise ValueError where it is one number."""
+    if not isinstance(loss, tuple):
+        raise ValueError("it returns one number, but (sum, count) before: it must return the same in every step")
+    total, count = loss
+    wide = torch.promote_types(total.dtype, torch.float32)
+    return total, torch.as_tensor(count, device=total.device).detach().to(wide)
+
+
+def pair_or_rows(
+    loss: torch.Tensor | tuple[torch.Tensor, torch.Tensor | float], like: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the sum and the count of a user's loss; one number is the mean over the rows of ``like``."""
+    rows = like.shape[0] if like.ndim else 1
+    return pair_of(loss if isinstance(loss, tuple) else (loss * rows, rows))
+
+
+def pieces_of(loss: torch.Tensor | tuple[torch.Tensor, torch.Tensor | float]) -> torch.Tensor:
+    """Return as many zeros as a user's loss has pieces: two for (sum, count), else one."""
+    return torch.zeros(2 if isinstance(loss, tuple) else 1)
+
+
+def kept_count(target: torch.Tensor, ignore_index: int, like: torch.Tensor) -> torch.Tensor:
+    """Return how many elements of a target are not left out, in the type of ``like``, or float32 if it is narrower."""
+    return (target != ignore_index).sum().to(torch.promote_types(like.dtype, torch.float32))
+
+
+def quotient(total: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    """Return a sum by its count: NaN where nothing was counted, with a gradient of zeros."""
+    return torch.where(count == 0, torch.nan, total / torch.where(count == 0, 1, count))
+
+
+def inverse(count: torch.Tensor) -> torch.Tensor:
+    """Return one by a count; zero where nothing was counted, since then a sum over it has a gradient of zeros."""
+    return torch.where(count == 0, 0.0, 1.0 / count)

@@ -78,6 +78,8 @@ PARTS: Mapping[str, Callee] = {
     "parts": Callee(path="parts", positional=("count",), implied={"axis": 0}),
     "shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
     "weigh": Callee(path="weigh"),
+    "quotient": Callee(path="quotient"),
+    "inverse": Callee(path="inverse"),
 }
 """What micro-batches need."""
 

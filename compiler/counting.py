@@ -1,0 +1,80 @@
+"""Counting: losses that bring a count of their own, and those of them whose sum and count are kept apart in a mode.
+
+A mean is a sum by a count. Over several steps or micro-batches the sums are added up, and so are the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compiler.gathering import find_addends, find_gathering, find_set_losses
+from compiler.instructions import Counted
+from compiler.observations import Observations
+from compiler.program import Mode
+from graphspec.graph import GraphSpec
+from graphspec.modes import Reach, find_reaches
+from graphspec.ops import GradientOp, LossOp, Op, UpdateOp
+
+
+def find_counted(spec: GraphSpec, mode: Mode, observed: Observations | None = None) -> Mapping[str, Counted]:
+    """Return the losses whose sum and count are kept apart in a mode, and how each counts."""
+    own, reaches = find_own(spec, (observed or Observations()).counts), find_reaches(spec.ops)
+    wanted = dict.fromkeys(term for loss in _find_losses(spec, mode, reaches) for term in find_addends(spec, loss))
+    wanted |= dict.fromkeys(own if is_parted(spec, mode) else ())
+    plain = frozenset(find_plain(spec, mode, reaches))
+    return {name: own[name] for name in wanted if name in own and name not in plain}
+
+
+def find_own(spec: GraphSpec, observed: Mapping[str, bool]) -> Mapping[str, Counted]:
+    """Return the losses that bring a count of their own, or may: those of users of which nothing was observed.
+
+    ``observed``: user's loss -> whether it returns (sum, count).
+    """
+    found: dict[str, Counted] = {name: _count(name, op, observed) for name, op in spec.ops.items()}
+    return {name: counted for name, counted in found.items() if counted}
+
+
+def _count(name: str, op: Op, observed: Mapping[str, bool]) -> Counted:
+    """Return how an op counts by itself; sums and losses of single elements do not."""
+    if not isinstance(op, LossOp) or op.reduction in ("sum", "none"):
+        return ""
+    if op.loss.is_builtin:
+        return "" if op.args.get("ignore_index") is None else "kept"
+    if name not in observed:
+        return "assumed"
+    return "returned" if observed[name] else ""
+
+
+def is_parted(spec: GraphSpec, mode: Mode) -> bool:
+    """Return whether the steps of a mode are split into micro-batches."""
+    return mode == "train" and spec.micro_batches > 1
+
+
+def find_plain(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> Iterator[str]:
+    """Yield the terms that cannot be kept as a sum and a count: of losses with terms that are absent from some steps.
+
+    So are, in micro-batches, those of which a gradient by values is taken, or one with seeds.
+    """
+    losses = [*_find_losses(spec, mode, reaches)]
+    if is_parted(spec, mode):
+        losses += [op.loss for op in spec.ops.values() if isinstance(op, UpdateOp) and op.loss is not None]
+        for op in spec.ops.values():
+            if isinstance(op, GradientOp):
+                losses.append(op.gradient)
+                is_simple = all(target in spec.models for target in op.wrt) and not op.grad_outputs
+                yield from () if is_simple else find_addends(spec, op.gradient)
+    for loss in losses:
+        terms = find_addends(spec, loss)
+        yield from terms if any(_is_lazy(spec.ops.get(term)) for term in terms) else ()
+
+
+def _is_lazy(op: Op | None) -> bool:
+    """Return whether an op is a loss that is absent from some steps."""
+    return isinstance(op, LossOp) and op.is_lazy
+
+
+def _find_losses(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> Iterator[str]:
+    """Yield the losses whose gradients are gathered over several steps of a mode with regard to counts."""
+    for name in find_gathering(spec):
+        if mode in reaches[name].modes:
+            yield from find_set_losses(spec, name)

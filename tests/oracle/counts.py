@@ -1,0 +1,84 @@
+"""Counts of losses by the letter: which terms of a loss bring one of their own, and one term apart from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphspec.graph import GraphSpec
+from graphspec.ops import CallOp, LossOp
+from tests.oracle.functions import is_counted
+from tests.oracle.numbers import Array
+
+if TYPE_CHECKING:
+    from tests.oracle.world import World
+
+REST = ""
+"""The term that stands for all that have no count of their own."""
+
+
+def is_own(spec: GraphSpec, value: str) -> bool:
+    """Return whether a value is a loss with a count of its own."""
+    op = spec.ops.get(value)
+    return isinstance(op, LossOp) and is_counted(op.loss.name("torch"), op.reduction, op.args)
+
+
+def find_pieces(spec: GraphSpec, loss: str) -> list[str]:
+    """Return the terms by which a loss is taken apart; none where all of it counts by rows."""
+    terms = [*dict.fromkeys(_find_terms(spec, loss))]
+    own = [term for term in terms if is_own(spec, term)]
+    return [*([REST] if own and len(own) < len(terms) else []), *own]
+
+
+def _find_terms(spec: GraphSpec, value: str) -> Iterator[str]:
+    op = spec.ops.get(value)
+    if isinstance(op, CallOp) and _is_sum(op):
+        for _, name in op.inputs.references():
+            yield from _find_terms(spec, name)
+    else:
+        yield value
+
+
+def _is_sum(op: CallOp) -> bool:
+    """Return whether a call adds terms, or multiplies one by a constant."""
+    operands = [one for _, one in op.inputs.items()]
+    named = [one for one in operands if isinstance(one, str)]
+    match op.call.name("torch"):
+        case "add" | "sub":
+            return True
+        case "mul" | "neg":
+            return len(named) == 1
+        case "div":
+            return named == operands[:1]
+        case _:
+            return False
+
+
+def take_apart(world: World, value: str, term: str, leaf: object) -> Array:
+    """Return what one term is of a loss: of one with its own count the sum; ``leaf`` gives the value of any other."""
+    op = world.step.meaning.ops.get(value)
+    if not (isinstance(op, CallOp) and _is_sum(op)):
+        if is_own(world.step.meaning.spec, value):
+            return world.counted(value, op)[0] if value == term else _nothing(world)
+        return leaf(world, value) if term == REST else _nothing(world)
+    operands = [one for _, one in op.inputs.items()]
+    found = [take_apart(world, one, term, leaf) if isinstance(one, str) else None for one in operands]
+    match op.call.name("torch"):
+        case "add":
+            return sum((one for one in found if one is not None), start=_nothing(world))
+        case "sub":
+            first, second = (_nothing(world) if one is None else one for one in found)
+            return first - second
+        case "neg":
+            return -found[0]
+        case "div":
+            return found[0] / float(operands[1])
+        case _:
+            (kept,) = [one for one in found if one is not None]
+            return kept * float(np.prod([float(one) for one in operands if not isinstance(one, str)]))
+
+
+def _nothing(world: World) -> Array:
+    return world.numbers.lift(np.zeros(1))
