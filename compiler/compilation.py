@@ -19,12 +19,13 @@ from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.checks.order import find_unordered_problems
 from compiler.checks.overflow import check_skip_scope
+from compiler.checks.pace import check_pace
 from compiler.checks.terms import check_terms
 from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
 from compiler.counting import find_counted, is_parted
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
-from compiler.epochs import check_numbers, check_windows
+from compiler.epochs import check_numbers
 from compiler.facts import ModelFacts, describe_models
 from compiler.findings import Findings
 from compiler.gaps import find_gaps
@@ -40,17 +41,15 @@ from compiler.ops.verdict import find_judged, is_scaled
 from compiler.pace import Pace, complete_pace
 from compiler.parts.scene import Parted, part_scene
 from compiler.patterns import check_patterns, find_known_names
-from compiler.phases import check_phases, find_phase_gates, map_cells
+from compiler.phases import find_phase_gates, map_cells
 from compiler.pipeline import ANALYSES, DECISIONS, Context, Hook, run_passes
 from compiler.plan import Plan
 from compiler.policies import POLICIES
 from compiler.program import Gate, Mode, ModeProgram, Program
-from compiler.resets import check_resets
-from compiler.scheduled import check_scheduled, declare_scheduled
-from compiler.schedules import check_schedules
+from compiler.scheduled import declare_scheduled
 from compiler.structure import Structure, find_structure, find_uncalled
 from compiler.swaps import find_swaps, find_uses, map_models
-from compiler.thawing import check_thaws, find_asleep, find_resting, find_thaw_gates, rest
+from compiler.thawing import find_asleep, find_resting, find_thaw_gates, rest
 from compiler.timing import apply_pace, check_modes
 from compiler.turns import Turns
 from graphspec.datasets import UNNAMED, find_datasets
@@ -94,7 +93,7 @@ def compile_step(
     modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
     structure = compilation.structure
     findings.report((*structure.problems, *check_dead(spec, compilation.live)))
-    findings.report((*timed.problems, *_check_pace(timed.spec, known)))
+    findings.report((*timed.problems, *check_pace(timed.spec, known)))
     findings.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
     findings.stop_on_errors()
     findings.report(find_uncalled(spec, compilation.lowered, compilation.models))
@@ -111,12 +110,6 @@ def compile_step(
         pace=known,
         types=structure.types,
     )
-
-
-def _check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for what is counted in a unit that nobody knows the length of."""
-    yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
-    yield from (*check_thaws(spec, pace), *check_windows(spec, pace), *check_resets(spec, pace))
 
 
 @dataclass(kw_only=True)
