@@ -36,7 +36,7 @@ def check_kept_counts(scene: Scene) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 code="GS045",
                 message=f"'{name}' leaves elements out (`ignore_index`) and is one of several terms of which some are "
-                "absent from some steps, or its gradient is taken by values: over several steps or micro-batches both "
+                "absent from some steps, or its gradient is taken by values, or it stands inside another op: over several steps or micro-batches both "
                 "together are part of the language but not built yet",
                 span=span_of(spec, name, "args"),
                 help="run all terms in every step, or let every step count alike: `{steps: 4, reduce: steps}`",
