@@ -61,7 +61,7 @@ def find_plain(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> Ite
         losses += [op.loss for op in spec.ops.values() if isinstance(op, UpdateOp) and op.loss is not None]
         for op in spec.ops.values():
             if isinstance(op, CallOp) and not is_linear(op):
-                yield from (reference.name for reference in op.operands())
+                yield from (term for each in op.operands() for term in find_addends(spec, each.name))
             if isinstance(op, GradientOp):
                 losses.append(op.gradient)
                 is_simple = all(target in spec.models for target in op.wrt) and not op.grad_outputs
