@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.gathering import find_addends, find_gathering, find_set_losses
+from compiler.gathering import find_addends, find_gathering, find_set_losses, is_linear
 from compiler.instructions import Counted
 from compiler.observations import Observations
 from compiler.program import Mode
 from graphspec.graph import GraphSpec
 from graphspec.modes import Reach, find_reaches
-from graphspec.ops import GradientOp, LossOp, Op, UpdateOp
+from graphspec.ops import CallOp, GradientOp, LossOp, Op, UpdateOp
 
 
 def find_counted(spec: GraphSpec, mode: Mode, observed: Observations | None = None) -> Mapping[str, Counted]:
@@ -53,12 +53,15 @@ def is_parted(spec: GraphSpec, mode: Mode) -> bool:
 def find_plain(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> Iterator[str]:
     """Yield the terms that cannot be kept as a sum and a count: of losses with terms that are absent from some steps.
 
-    So are, in micro-batches, those of which a gradient by values is taken, or one with seeds.
+    So are, in micro-batches, those of which a gradient by values is taken, or one with seeds, or a call that is no sum
+    and no multiple by a constant.
     """
     losses = [*_find_losses(spec, mode, reaches)]
     if is_parted(spec, mode):
         losses += [op.loss for op in spec.ops.values() if isinstance(op, UpdateOp) and op.loss is not None]
         for op in spec.ops.values():
+            if isinstance(op, CallOp) and not is_linear(op):
+                yield from (term for each in op.operands() for term in find_addends(spec, each.name))
             if isinstance(op, GradientOp):
                 losses.append(op.gradient)
                 is_simple = all(target in spec.models for target in op.wrt) and not op.grad_outputs

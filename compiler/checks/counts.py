@@ -35,9 +35,9 @@ def check_kept_counts(scene: Scene) -> Iterator[Diagnostic]:
         if counted == "kept" and name in plain:
             yield Diagnostic(
                 code="GS045",
-                message=f"'{name}' leaves elements out (`ignore_index`) and is one of several terms of which some are "
-                "absent from some steps, or its gradient is taken by values: over several steps or micro-batches both "
-                "together are part of the language but not built yet",
+                message=f"'{name}' leaves elements out (`ignore_index`) beside terms that are absent from some steps, "
+                "inside another op, or under a gradient by values: over several steps or micro-batches this is part of "
+                "the language but not built yet",
                 span=span_of(spec, name, "args"),
                 help="run all terms in every step, or let every step count alike: `{steps: 4, reduce: steps}`",
             )

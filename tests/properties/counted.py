@@ -19,8 +19,15 @@ def count_losses(draft: Draft) -> None:
     is_simple = all(set(_listed(op["wrt"])) <= draft.models.keys() for op in ops if "gradient" in op)
     if is_lazy or not (is_simple or not is_parted):
         return
-    for op in ops:
-        if "loss" in op and "update" not in op and "reduction" not in op and draft.chance(0.6):
+    inner = {name for op in ops if op.get("call") not in (None, "add", "sub") for name in _listed(op["inputs"])}
+    for name, op in draft.ops.items():
+        if (
+            "loss" in op
+            and not (is_parted and name in inner)
+            and "update" not in op
+            and "reduction" not in op
+            and draft.chance(0.6)
+        ):
             _count(draft, op)
 
 

@@ -62,7 +62,8 @@ class GuardedOpenWindow(OpenWindow):
         is_whole: bool = False,
     ) -> None:
         super().__init__(parameters, is_mean, is_counted)
-        self.is_whole, self.rows, self.spoiled = is_whole, 0, False
+        self.is_whole, self.rows = is_whole, 0
+        self.spoiled: Any = False
         self.seen: list[Any] = [False] * len(self.parameters)  # whether a step that was taken in had a gradient
         self.missed = [False] * len(self.parameters)  # whether some step had none
 
