@@ -17,7 +17,7 @@ def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for name, op in spec.ops.items():
         if isinstance(op, UpdateOp) and op.accumulate is not None and op.accumulate.reduce == "mean":
-            losses = (op.loss,) if op.loss is not None else op.gradients or ()
+            losses = find_set_losses(spec, name)
             found[name] = tuple(dict.fromkeys(term for loss in losses for term in _find_terms(loss, owners)))
     return found
 
@@ -70,7 +70,7 @@ def find_terms(spec: GraphSpec, value: str) -> tuple[str, ...]:
 
 
 def _find_terms(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
-    """Yield the values that are added up to one; of a gradient set, those of the losses behind it."""
+    """Yield the values that are added up to one; of a gradient, those of the loss behind it."""
     op = owners.get(value)
     references = () if op is None else tuple(reference.name for reference in op.operands())
     match op:
@@ -81,9 +81,6 @@ def _find_terms(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
                 yield from _find_terms(name, owners)
         case LossOp() | None:
             yield value
-        case _ if any(isinstance(owners.get(name), GradientOp) for name in references):
-            for name in references:
-                yield from _find_terms(name, owners)
         case _:
             yield value
 
