@@ -47,7 +47,9 @@ def lower_collect(instruction: Collect, scope: Scope) -> Lowered:
 
 
 def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
-    """Return ``step_window.drop()``."""
+    """Return ``step_window.drop()``; nothing of a window that no step adds to before it is dropped."""
+    if all(each.window != instruction.window for each in find_windows(scope.program)):
+        return Lowered(code=(), graph="either")
     dropped = syntax.perform(syntax.method(syntax.name(scope.names.window(instruction.window)), "drop"))
     return Lowered(code=with_notes(instruction, [line_of(instruction, dropped)]))
 

@@ -72,8 +72,8 @@ class Windows:
     def is_filled(self, step: StepValues, name: str, op: UpdateOp) -> bool:
         """Return whether a window that ends has something to give: some step, or, if it is asked for, every step."""
         leaf = self.leaves(op)[0]
-        sums, _, is_spoiled = self._add(step, name, op, leaf, self._terms(op, leaf)[0])
-        return not is_spoiled if op.accumulate.on_nonfinite == "window" else bool(sums)
+        sums, weights, is_spoiled = self._add(step, name, op, leaf, self._terms(op, leaf)[0])
+        return not is_spoiled if op.accumulate.on_nonfinite == "window" else bool(sums) or weights > 0
 
     def taken(self, step: StepValues, op: UpdateOp, leaf: str) -> list[Gradients]:
         """Return the gradients of a step that windows are given in the place of a set."""
