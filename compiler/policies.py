@@ -44,8 +44,12 @@ class UpdateOrder:
         return len(self.anchors) + 1 if update in self.never else 1
 
     def ready(self, done: frozenset[str]) -> tuple[str, ...]:
-        """Return the updates not in ``done`` whose gradients can be taken next, in listed order."""
-        return tuple(name for name in self.anchors if name not in done and self.before[name] <= done)
+        """Return the updates not in ``done`` whose gradients can be taken next, in listed order.
+
+        Where each needs some gradient of another's, as those of one micro-batch come before the next, any may be next.
+        """
+        left = tuple(name for name in self.anchors if name not in done)
+        return tuple(name for name in left if self.before[name] <= done) or left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +122,7 @@ def _count_deferrals(order: UpdateOrder) -> dict[frozenset[str], float]:
 
 def _is_legal(order: UpdateOrder, candidate: tuple[str, ...]) -> bool:
     """Return whether every update comes after those whose gradient it needs."""
-    return all(order.before[name] <= frozenset(candidate[:index]) for index, name in enumerate(candidate))
+    return all(name in order.ready(frozenset(candidate[:index])) for index, name in enumerate(candidate))
 
 
 def _peak(order: UpdateOrder, graph: StepGraph, candidate: tuple[str, ...]) -> int:

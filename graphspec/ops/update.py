@@ -52,7 +52,7 @@ class ClipSpec(Declaration):
         if self.per == "parameter" and self.norm is None:
             message = f"`per: parameter` goes with `norm`, found `{written[0]}`"
             raise problem("GS053", message, help="take `per` away: there is no norm of all gradients here", at="key")
-        if self.eps is not None and self.value is not None:
+        if self.eps and self.value is not None:
             raise problem("GS053", "`eps` goes with `norm` and `agc`, found `value`", help="take `eps` away", at="key")
         return self
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from compiler.activity import Outputs
 from compiler.causality import close_ordering
 from compiler.cells import is_buffers
 from compiler.ir import Edge, GradientPath, Hazard, StepGraph
@@ -219,7 +220,7 @@ def lose_last(found: tuple, *arguments: object) -> tuple:
     return found[:-1] if len(found) > 1 else found
 
 
-def drop_unused(found: frozenset[str], nodes: dict, demanded: tuple[str, ...], *arguments: object) -> frozenset[str]:
+def drop_unused(found: frozenset[str], nodes: dict, demanded: Outputs, *arguments: object) -> frozenset[str]:
     """Leave out forwards that nobody uses, although they move statistics."""
-    used = {use.value for name in found for use in nodes[name].uses} | set(demanded)
+    used = {use.value for name in found for use in nodes[name].uses} | set(demanded.demanded)
     return frozenset(name for name in found if nodes[name].eager or used.intersection(nodes[name].defines))

@@ -127,8 +127,8 @@ def find_kept(plan: Plan) -> Iterator[tuple[Function, Gradient, Program, Excuse]
 
 
 def _excuse_keeping(plan: Plan, graph: StepGraph, gradient: Gradient) -> Excuse:
-    part = f"#{gradient.part}" if gradient.part else ""
-    name = f"{gradient.op}{part}" if f"{gradient.op}{part}" in graph.paths else f"{gradient.op}.gradient{part}"
+    made = find_definitions(gradient)
+    name = next(each for each in graph.paths if find_definitions(graph.nodes[each].instruction) == made)
     later = (_find_own(graph, other) for other in graph.flags.retained[name])
     shared = frozenset[str]().union(*later) & _find_own(graph, name)
     if not shared:
