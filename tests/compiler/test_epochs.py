@@ -77,6 +77,7 @@ def test_a_number_that_only_other_data_sets_have_is_refused(value):
         build_paced(NUMBER, "torch", (f"ops.weighed.inputs=[slope, {value}]",), epoch=3)
 
 
+@pytest.mark.needs("torch")
 def test_a_number_is_used_where_the_window_ends_in_a_step_that_has_it():
     build_paced(NUMBER, "torch", ("ops.step.accumulate.on_epoch_end=drop",), epoch=3)
 
