@@ -8,9 +8,9 @@ from typing import Literal
 
 from compiler.instructions import Collect, Drop, Evaluate, Instruction, Transform
 from compiler.ir import Node
-from compiler.operands import FunctionRef, Ref, Scheduled, Setting
+from compiler.operands import Ref, Scheduled, Setting
 from compiler.ops.context import Lowering, lower_inputs, uses_of
-from compiler.ops.transform import transform_node
+from compiler.ops.transform import builtin_transform
 from compiler.parts.making import evaluate
 from compiler.resets import find_reset
 from graphspec.functions import FunctionName
@@ -58,15 +58,16 @@ def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
         for place, operand in enumerate(operands)
         if not isinstance(operand, str)
     )
-    return transform_node(
+    inputs = tuple(operand for operand in operands if isinstance(operand, str))
+    return builtin_transform(
         name,
         op=name,
-        function=FunctionRef(name=f"{op.call.name(context.backend)}_sets", builtin=True),
-        inputs=tuple(operand for operand in operands if isinstance(operand, str)),
+        function=f"{op.call.name(context.backend)}_sets",
+        inputs=inputs,
         models=context.sets[name],
         options={"factors": factors} if factors else {},
         context=context,
-        gaps=not context.gaps.isdisjoint(operands),
+        gaps=not context.gaps.isdisjoint(inputs),
     )
 
 

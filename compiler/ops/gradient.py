@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from compiler.gaps import find_open
 from compiler.instructions import Gradient
-from compiler.ir import Derivative, Node, Use
-from compiler.operands import FunctionRef
+from compiler.ir import Node
 from compiler.ops.context import Lowering, lower_operand
+from compiler.ops.derivation import gradient_node
 from compiler.ops.shares import is_counted, lower_counted, lower_shares, rename
-from compiler.ops.transform import transform_node
+from compiler.ops.transform import builtin_transform
 from graphspec.ops import GradientOp
 
 
@@ -34,22 +34,7 @@ def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Node, 
         unconnected=op.unconnected,
         scaled=context.scaled,
     )
-    node = Node(
-        id=name,
-        op=name,
-        instruction=instruction,
-        label=f"gradient {name}",
-        uses=(
-            Use(value=op.gradient),
-            *(Use(value=value) for value in values),
-            *(Use(value=seed) for seed in op.grad_outputs or ()),
-        ),
-        defines=names,
-        derivative=Derivative(loss=op.gradient, models=models, cells=frozenset(context.cells(models)), values=values),
-        differentiable=not op.stop,
-        place=instruction.place,
-    )
-    return (node,)
+    return (gradient_node(name, instruction, context, label=f"gradient {name}", stop=op.stop),)
 
 
 def _lower_counted(name: str, op: GradientOp, models: tuple[str, ...], context: Lowering) -> tuple[Node, ...]:
@@ -59,14 +44,7 @@ def _lower_counted(name: str, op: GradientOp, models: tuple[str, ...], context: 
     if op.unconnected == "error" and find_open((last,)):
         open_set = rename(last, f"{output}.open")
         nodes.append(open_set)
-        last = transform_node(
-            name,
-            op=name,
-            function=FunctionRef(name="require", builtin=True),
-            inputs=open_set.defines,
-            models=models,
-            options={},
-            context=context,
-            gaps=True,
+        last = builtin_transform(
+            name, op=name, function="require", inputs=open_set.defines, models=models, context=context, gaps=True
         )
     return *nodes, rename(replace(last, id=name, differentiable=not op.stop), output)

@@ -9,9 +9,8 @@ from compiler.gaps import find_open
 from compiler.graph import Causality
 from compiler.instructions import Apply, Transform
 from compiler.ir import Node, Read
-from compiler.operands import FunctionRef
 from compiler.ops.context import Lowering
-from compiler.ops.transform import transform_node
+from compiler.ops.transform import builtin_transform
 from compiler.penalty import Penalty
 from compiler.sharing import is_kept
 from graphspec.ops import UpdateOp
@@ -38,15 +37,8 @@ def regularize(
 
 def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool) -> Node:
     """Return the node that adds the penalties of a model to a set: it reads the weights of its causal past."""
-    node = transform_node(
-        target,
-        op=op,
-        function=FunctionRef(name="regularize", builtin=True),
-        inputs=(value,),
-        models=models,
-        options={},
-        context=context,
-        gaps=gaps,
+    node = builtin_transform(
+        target, op=op, function="regularize", inputs=(value,), models=models, context=context, gaps=gaps
     )
     assert isinstance(node.instruction, Transform)
     return replace(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 from compiler.gathering import ADDITIVE, find_addends, is_linear
 from compiler.instructions import Evaluate, Gradient, Transform
-from compiler.ir import Derivative, Node, Use
+from compiler.ir import Node
 from compiler.operands import Argument, FunctionRef, Ref
 from compiler.ops.context import Lowering, uses_of
+from compiler.ops.derivation import gradient_node
 from compiler.ops.evaluate import count_of, lower_call, sum_of
-from compiler.ops.transform import transform_node
+from compiler.ops.transform import builtin_transform
 from compiler.parts.making import evaluate
 from graphspec.ops import CallOp
 
@@ -126,16 +128,7 @@ def lower_gradient_of(
         unconnected=missing,
         term=share.term,
     )
-    node = Node(
-        id=f"{output}.gradient",
-        op=op,
-        instruction=instruction,
-        label=f"gradient {output}",
-        uses=(Use(value=share.loss),),
-        defines=(output,),
-        derivative=Derivative(loss=share.loss, models=models, cells=frozenset(context.cells(models))),
-        place=instruction.place,
-    )
+    node = gradient_node(f"{output}.gradient", instruction, context, label=f"gradient {output}")
     return (*share.nodes, node)
 
 
@@ -178,39 +171,29 @@ def _divide(
     owner = share.count.rpartition(".")[0]
     place = context.place(owner)
     part = evaluate(one, "inverse", (share.count,), (one,), op=owner, place=place, constant=True)
-    return part, _transform(f"{taken}.mean", op, "mul_sets", (taken, one), models, context, gaps)
+    mean = builtin_transform(
+        f"{taken}.mean", op=op, function="mul_sets", inputs=(taken, one), models=models, context=context, gaps=gaps
+    )
+    return part, mean
 
 
 def add_shares(
     name: str, op: str, sets: Collection[str], models: tuple[str, ...], context: Lowering, *, gaps: bool
 ) -> Node:
     """Return the sum of the gradient sets of all shares."""
-    return _transform(name, op, "add_sets", tuple(sets), models, context, gaps)
+    return builtin_transform(
+        name, op=op, function="add_sets", inputs=tuple(sets), models=models, context=context, gaps=gaps
+    )
 
 
 def close_shares(value: str, op: str, models: tuple[str, ...], context: Lowering) -> tuple[Node, ...]:
     """Return what refuses that a parameter has no gradient of any share, and makes plain gradients of the others."""
-    required = _transform(f"{value}.required", op, "require", (value,), models, context, gaps=True)
-    return required, _transform(f"{value}.all", op, "fill", required.defines, models, context, gaps=True)
+    shared = partial(builtin_transform, op=op, models=models, context=context, gaps=True)
+    required = shared(f"{value}.required", function="require", inputs=(value,))
+    return required, shared(f"{value}.all", function="fill", inputs=required.defines)
 
 
 def rename(node: Node, output: str) -> Node:
     """Return a transform that gives a set of another name."""
     assert isinstance(node.instruction, Transform)
     return replace(node, instruction=replace(node.instruction, output=output), defines=(output,))
-
-
-def _transform(
-    name: str, op: str, function: str, inputs: tuple[str, ...], models: tuple[str, ...], context: Lowering, gaps: bool
-) -> Node:
-    """Return a built-in transform of gradient sets."""
-    return transform_node(
-        name,
-        op=op,
-        function=FunctionRef(name=function, builtin=True),
-        inputs=inputs,
-        models=models,
-        options={},
-        context=context,
-        gaps=gaps,
-    )

@@ -29,6 +29,30 @@ def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Node
     return (node,)
 
 
+def builtin_transform(
+    node: str,
+    *,
+    op: str,
+    function: str,
+    inputs: tuple[str, ...],
+    models: tuple[str, ...],
+    context: Lowering,
+    gaps: bool = False,
+    options: Mapping[str, Setting] | None = None,
+) -> Node:
+    """Return a node of a built-in transform; see :func:`transform_node`."""
+    return transform_node(
+        node,
+        op=op,
+        function=FunctionRef(name=function, builtin=True),
+        inputs=inputs,
+        models=models,
+        options=options or {},
+        context=context,
+        gaps=gaps,
+    )
+
+
 def transform_node(
     node: str,
     *,

@@ -9,13 +9,13 @@ from compiler.cells import optimizer_cell, window_of
 from compiler.gaps import find_open
 from compiler.instructions import Apply, ApplyPart, Judge, Transform
 from compiler.ir import Node, Read, Use, Write
-from compiler.operands import FunctionRef, Scheduled, Setting
+from compiler.operands import Scheduled, Setting
 from compiler.ops.accumulate import Windows
 from compiler.ops.context import Lowering
 from compiler.ops.projecting import find_projections
 from compiler.ops.regularization import regularize
 from compiler.ops.shares import Share, is_counted, lower_counted, lower_gradient_of, lower_shares
-from compiler.ops.transform import transform_node
+from compiler.ops.transform import builtin_transform
 from compiler.ops.verdict import bind_update, find_verdicts, judge
 from compiler.sharing import find_beside, find_givers, find_held, find_kept, is_kept
 from graphspec.ops import UpdateOp
@@ -120,16 +120,9 @@ def _transform(
     node: str, op: str, function: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, *, gaps: bool
 ) -> Node:
     """Return a built-in transform without options of sets in a row."""
-    return transform_node(
-        node,
-        op=op,
-        function=FunctionRef(name=function, builtin=True),
-        inputs=tuple(sets),
-        models=tuple(model for models in sets.values() for model in models),
-        options={},
-        context=context,
-        gaps=gaps,
-    )
+    models = tuple(model for models in sets.values() for model in models)
+    inputs = tuple(sets)
+    return builtin_transform(node, op=op, function=function, inputs=inputs, models=models, context=context, gaps=gaps)
 
 
 def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> list[Node]:
@@ -160,10 +153,10 @@ def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gap
 def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool) -> Node:
     """Return the clip of an update's whole gradient set."""
     limit = context.number(clip.limit, name, "clip", clip.kind)
-    node = transform_node(
+    node = builtin_transform(
         f"{name}.clipped",
         op=name,
-        function=FunctionRef(name=f"clip_{clip.kind}", builtin=True),
+        function=f"clip_{clip.kind}",
         inputs=(gradients,),
         models=models,
         options=_clip_options(clip, limit),

@@ -25,38 +25,38 @@ class Window:
         self.rows = tf.Variable(tf.zeros((), tf.int64), trainable=False, name="window/rows")
         self.count = tf.Variable(tf.zeros((), tf.float64), trainable=False, name="window/count") if is_counted else None
 
-    def add(self, gradients: Sequence[tf.Tensor], rows: Any = 1, count: Any = 0) -> None:
+    def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0) -> None:
         """Add gradients, each as often as it has rows, and what they count."""
-        require_gradients(gradients)
-        for total, gradient in zip(self.totals, gradients, strict=True):
-            total.assign_add(tf.cast(gradient, total.dtype) * tf.cast(rows, total.dtype))
-        self.rows.assign_add(tf.cast(rows, tf.int64))
-        self.add_count(count)
+        self.gather(gradients, rows)
+        self.tally(rows, count)
 
-    def add_count(self, count: Any) -> None:
-        """Add what the gradients of a step count."""
+    def tally(self, rows: Any, count: Any) -> None:
+        """Count the rows of a step, and what its gradients count."""
+        self.rows.assign_add(tf.cast(rows, tf.int64))
         if self.count is not None:
             self.count.assign_add(tf.cast(count, tf.float64))
 
-    def take(self) -> tuple[tf.Tensor, ...]:
+    def gather(self, gradients: Sequence[Any], rows: Any) -> None:
+        """Add gradients to the totals, each so many times."""
+        require_gradients(gradients)
+        for total, gradient in zip(self.totals, gradients, strict=True):
+            total.assign_add(tf.cast(gradient, total.dtype) * tf.cast(rows, total.dtype))
+
+    def take(self) -> tuple[Any, ...]:
         """Return the mean over all rows, or all that is counted, or the sum, and begin anew."""
         rows = self.rows.read_value() if self.count is None else at_least_one(self.count.read_value())
         found = [total / tf.cast(rows, total.dtype) if self.is_mean else total.read_value() for total in self.totals]
         taken = tuple(tf.cast(each, p.dtype) for each, p in zip(found, self.parameters, strict=True))
-        self.begin()
+        self.drop()
         return taken
 
-    def begin(self) -> None:
-        """Begin anew."""
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
         for total in self.totals:
             total.assign(tf.zeros_like(total))
         self.rows.assign(0)
         if self.count is not None:
             self.count.assign(0.0)
-
-    def drop(self) -> None:
-        """Forget what was added, and begin anew."""
-        self.begin()
 
 
 class GuardedWindow(Window):
@@ -73,29 +73,23 @@ class GuardedWindow(Window):
         self.is_whole = is_whole
         self.spoiled = tf.Variable(tf.zeros((), tf.bool), trainable=False, name="window/spoiled")
 
-    def add(
-        self, gradients: Sequence[tf.Tensor], rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None
-    ) -> None:
+    def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None) -> None:
         """Add gradients where they are committed, each as often as it has rows, and what they count."""
         commits = tf.constant(True) if commits is None else commits
-        kept = [tf.where(commits, gradient, tf.zeros_like(gradient)) for gradient in gradients]
-        counted = tf.where(commits, tf.cast(count, tf.float64), tf.zeros((), tf.float64))
-        super().add(kept, tf.where(commits, tf.cast(rows, tf.int64), tf.zeros((), tf.int64)), counted)
+        taken = tf.cast(commits, tf.int64)
+        kept = [None if each is None else tf.where(commits, each, tf.zeros_like(each)) for each in gradients]
+        self.gather(kept, rows)
+        self.tally(taken * tf.cast(rows, tf.int64), tf.where(commits, tf.cast(count, tf.float64), 0.0))
         self.spoiled.assign(tf.logical_not(commits) | self.spoiled)
 
     def is_filled(self) -> tf.Tensor:
         """Return whether there is something to take."""
         return tf.logical_not(self.spoiled) if self.is_whole else self.rows > 0
 
-    def take(self) -> tuple[tf.Tensor, ...]:
-        """Return the mean over the rows that were taken in, or the sum, and begin anew."""
-        self.spoiled.assign(False)
-        return super().take()
-
     def drop(self) -> None:
         """Forget what was added, and begin anew."""
-        self.spoiled.assign(False)
         super().drop()
+        self.spoiled.assign(False)
 
 
 def at_least_one(count: tf.Tensor) -> tf.Tensor:

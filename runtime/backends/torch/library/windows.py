@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from runtime.backends.torch.library.kernels import TensorList, foreach_gather, foreach_share
+from runtime.backends.torch.library.kernels import foreach_gather, foreach_share
 from runtime.backends.torch.library.optimizers import require_gradients
 
 
@@ -19,26 +19,33 @@ class Window:
 
     def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True, is_counted: bool = False) -> None:
         self.parameters, self.is_mean, self.is_counted = list(parameters), is_mean, is_counted
-        self.totals: TensorList = []
+        self.totals: Sequence[Any] = []
         self.rows: Any = 0
         self.count: Any = 0
 
     @torch.no_grad()
-    def add(self, gradients: Sequence[torch.Tensor], rows: int = 1, count: Any = 0) -> None:
+    def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0) -> None:
         """Add gradients, each as often as it has rows, and what they count."""
-        require_gradients(gradients)
-        wide = [g.to(torch.promote_types(g.dtype, torch.float32)) for g in gradients]
-        self.totals = foreach_gather(self.totals, wide, rows)
-        self.rows += rows
+        self.gather(gradients, rows)
+        self.rows = self.rows + rows
         self.count = self.count + count
 
+    def gather(self, gradients: Sequence[Any], rows: int) -> None:
+        """Add gradients to the totals, each so many times."""
+        require_gradients(gradients)
+        wide = [g.to(torch.promote_types(g.dtype, torch.float32)) for g in gradients]
+        self.totals = foreach_gather(list(self.totals), wide, rows)
+
     @torch.no_grad()
-    def take(self) -> tuple[torch.Tensor, ...]:
+    def take(self) -> tuple[Any, ...]:
         """Return the mean over all rows, or all that is counted, or the sum, and begin anew."""
-        share = at_least_one(self.count) if self.is_counted else self.rows
-        found = foreach_share(self.totals, share) if self.is_mean else self.totals
-        self.totals, self.rows, self.count = [], 0, 0
+        found = foreach_share(list(self.totals), self.share()) if self.is_mean else self.totals
+        self.drop()
         return tuple(total.to(p.dtype) for total, p in zip(found, self.parameters, strict=True))
+
+    def share(self) -> Any:
+        """Return what a mean divides by."""
+        return at_least_one(self.count) if self.is_counted else self.rows
 
     def drop(self) -> None:
         """Forget what was added, and begin anew."""
@@ -63,26 +70,21 @@ class GuardedWindow(Window):
         self.spoiled: Any = False
 
     @torch.no_grad()
-    def add(
-        self, gradients: Sequence[torch.Tensor], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None
-    ) -> None:
+    def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
         """Add gradients where they are committed, each as often as it has rows, and what they count."""
         if commits is None:
-            commits = torch.ones((), dtype=torch.bool, device=gradients[0].device)
-        counted = self.rows + torch.where(commits, rows, 0)
-        super().add([torch.where(commits, gradient, 0) for gradient in gradients], rows, torch.where(commits, count, 0))
-        self.rows = counted
+            commits = torch.ones((), dtype=torch.bool, device=self.parameters[0].device)
+        self.gather([None if each is None else torch.where(commits, each, 0) for each in gradients], rows)
+        self.rows = self.rows + torch.where(commits, rows, 0)
+        self.count = self.count + torch.where(commits, count, 0)
         self.spoiled = torch.logical_not(commits) | self.spoiled
 
     def is_filled(self) -> torch.Tensor:
         """Return whether there is something to take: the device's verdict."""
-        return torch.logical_not(self.spoiled) if self.is_whole else self.rows > 0
-
-    @torch.no_grad()
-    def take(self) -> tuple[torch.Tensor, ...]:
-        """Return the mean over the rows that were taken in, or the sum, and begin anew."""
-        self.spoiled = False
-        return super().take()
+        device = self.parameters[0].device
+        if self.is_whole:
+            return torch.logical_not(torch.as_tensor(self.spoiled, device=device))
+        return torch.as_tensor(self.rows, device=device) > 0
 
     def drop(self) -> None:
         """Forget what was added, and begin anew."""
