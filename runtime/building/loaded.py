@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -14,6 +15,8 @@ from compiler.program import Program
 from runtime.emission.module import Emitted
 from runtime.support.clocks import Clock
 
+KEPT = 64
+"""How many pieces of support code are kept, the least used given up first."""
 _numbers = itertools.count(1)
 T = TypeVar("T")
 
@@ -53,11 +56,30 @@ def load_module(emitted: Emitted, program: Program) -> Loaded[object]:
     while file in linecache.cache and linecache.getlines(file) != lines:
         file = f"<stepgraph {program.name} {next(_numbers)}>"
     linecache.cache[file] = (len(emitted.text), None, lines, file)
+    names = _execute(emitted.own, file, _load_support(emitted.alone))
+    return Loaded(emitted=emitted, program=program, file=file, names=names)
+
+
+@lru_cache(maxsize=KEPT)
+def _load_support(text: str) -> Mapping[str, object]:
+    """Execute support code, once for all modules with the same.
+
+    A framework may remember every class that it has ever seen, as TensorFlow does, and with a class all that its module
+    holds: of a class in the module of a step that would be the step, with its weights and graphs.
+    """
+    file = f"<stepgraph support {next(_numbers)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    return {name: value for name, value in _execute(text, file, {}).items() if not name.startswith("__")}
+
+
+def _execute(text: str, file: str, known: Mapping[str, object]) -> dict[str, object]:
+    """Execute the text of a module in which some names are known, and return all its names."""
     module = ModuleType(f"stepgraph_emitted_{next(_numbers)}")
+    module.__dict__.update(known)
     module.__file__ = file
     sys.modules[module.__name__] = module  # dataclasses look their module up while they are made
     try:
-        exec(compile(emitted.text, file, "exec"), module.__dict__)
+        exec(compile(text, file, "exec"), module.__dict__)
     finally:
         del sys.modules[module.__name__]
-    return Loaded(emitted=emitted, program=program, file=file, names=module.__dict__)
+    return module.__dict__

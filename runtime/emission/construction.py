@@ -67,10 +67,12 @@ def _make_lines(model: ModelDecl, draft: Draft) -> Iterator[Code]:
             for statement in draft.dialect.lowered(model, made):
                 yield Line(statement=statement, op=model.name, place=model.place)
         return
-    seed = syntax.call("forked_seed", syntax.name("seed"), syntax.constant(model.name))
-    seeded = syntax.within(seed, *draft.dialect.seeding(model))
-    made = _line(model, _construct(model, draft))
-    yield Block(header=Line(statement=seeded, op=model.name, place=model.place), body=(made,))
+    made, contexts = _line(model, _construct(model, draft)), draft.dialect.seeding(model)
+    if contexts:
+        seeded = syntax.within(*contexts)
+        yield Block(header=Line(statement=seeded, op=model.name, place=model.place), body=(made,))
+    else:
+        yield made
     for statement in draft.dialect.made(model, syntax.item(syntax.name(MADE), syntax.constant(model.name))):
         yield Line(statement=statement, op=model.name, place=model.place)
     if model.kind != "class":

@@ -207,8 +207,8 @@ class Dialect(ABC):
         return {}
 
     def seeding(self, model: ModelDecl) -> tuple[ast.expr, ...]:
-        """Return the contexts in which a model is made, beside that of its seed."""
-        return ()
+        """Return the contexts in which a model is made: that of its seed, where making it may draw random numbers."""
+        return (syntax.call("forked_seed", syntax.name("seed"), syntax.constant(model.name)),)
 
     def made(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
         """Yield what is done with a model that was just made, before it gets its initial weights."""

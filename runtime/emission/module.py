@@ -28,11 +28,22 @@ GAP = Source(text="\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
-    """An emitted module: its text, the names in it, and for each line of an op the op and its place in the spec."""
+    """An emitted module: its code, the names in it, and for each line of an op the op and its place in the spec.
 
-    text: str
+    ``own`` is what it has of the program, ``support`` the code behind that, which other modules have as well, ``alone``
+    that code as a module by itself.
+    """
+
+    own: str
+    support: str
+    alone: str
     places: Mapping[int, tuple[str, str]]
     names: Names
+
+    @property
+    def text(self) -> str:
+        """Return the whole module."""
+        return self.own + self.support
 
 
 def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = (), extras: Extras = PLAIN) -> Emitted:
@@ -53,10 +64,17 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
             *import_lines(used, support, user_imports(program, draft.names, given), dialect),
             Source(text=""),
             *parts,
-            *_support_code(support, dialect),
         )
     )
-    return Emitted(text=page.text, places=page.places, names=draft.names)
+    code = tuple(_support_code(support, dialect))
+    alone = print_code((*import_lines((), support, (), dialect), *code)).text
+    return Emitted(
+        own=page.text,
+        support=print_code(code).text if code else "",
+        alone=alone,
+        places=page.places,
+        names=draft.names,
+    )
 
 
 def _draft(program: Program, dialect: Dialect, taken: Iterable[str], extras: Extras) -> Draft:

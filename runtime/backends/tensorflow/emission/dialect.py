@@ -190,10 +190,13 @@ class TensorFlowDialect(Dialect):
         return {"dtype": syntax.name("dtype"), **_compute(model)}
 
     def seeding(self, model: ModelDecl) -> tuple[ast.expr, ...]:
-        """Return the context that tells a user's class the type of its variables, and in which to compute."""
+        """Return the seed of a user's class, and what tells it the types of its variables and of what it computes.
+
+        To make built-in layers draws nothing. To seed TensorFlow is dear: it forgets how every operation is run.
+        """
         if model.kind != "class":
             return ()
-        return (syntax.call("made_in", syntax.name("dtype"), **_compute(model)),)
+        return *super().seeding(model), syntax.call("made_in", syntax.name("dtype"), **_compute(model))
 
     def copied(self, model: ModelDecl, made: ast.expr) -> ast.expr:
         """Return a copy of a model; those of Keras have no copy of their own that keeps everything."""
