@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict
 
-from graphspec.declaration import Declaration
+from graphspec.declaration import Declaration, problem
+from graphspec.words import describe
 
 Steps = Annotated[int, Strict(), Field(ge=1)]
 
@@ -28,8 +29,13 @@ class AccumulateSpec(Declaration):
 
 
 def _spell_out(value: object) -> object:
-    """Return ``{steps: 4}`` for ``4``."""
-    return {"steps": value} if isinstance(value, int) and not isinstance(value, bool) else value
+    """Return ``{steps: 4}`` for ``4``; refuse what is neither a number of steps nor a mapping."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"steps": value}
+    if isinstance(value, str | float | bool):
+        message = f"expected a whole number from 1 up, or a mapping, as `accumulate`, found {describe(value)}"
+        raise problem("GS041", message, help="write `accumulate: 4`, or `accumulate: {steps: 4, reduce: mean}`")
+    return value
 
 
 AccumulateField = Annotated[AccumulateSpec, BeforeValidator(_spell_out, json_schema_input_type=Steps | AccumulateSpec)]

@@ -10,6 +10,7 @@ from pydantic import AllowInfNan, BeforeValidator, Strict, WithJsonSchema, model
 
 from graphspec.declaration import Declaration, below, problem
 from graphspec.fields import Count, PositiveNumber
+from graphspec.words import describe
 
 Compute: TypeAlias = Literal["float32", "bfloat16", "float16"]
 Scale = Annotated[PositiveNumber, Ge(1.1754943508222875e-38), Le(3.4028234663852886e38)]
@@ -105,6 +106,9 @@ class LossScaleSpec(Declaration):
             return {"kind": value}
         if isinstance(value, int | float) and not isinstance(value, bool):
             return {"kind": "fixed", "initial": value}
+        if isinstance(value, bool):
+            message = f"expected `dynamic`, `none`, a number or a mapping as `loss_scale`, found {describe(value)}"
+            raise problem("GS041", message, help="write `loss_scale: dynamic`, or the number that losses are scaled by")
         return _read_names(cast("dict[str, object]", value)) if isinstance(value, dict) else value
 
     @model_validator(mode="after")
@@ -142,4 +146,7 @@ class PrecisionSpec(Declaration):
     @classmethod
     def _spell_out(cls, value: object) -> object:
         """Read the name of a type as that in which models compute."""
+        if isinstance(value, bool | int | float):
+            message = f"expected the name of a type, or a mapping, as `precision`, found {describe(value)}"
+            raise problem("GS041", message, help="write `precision: float16`, or `precision: {compute: float16}`")
         return {"compute": value} if isinstance(value, str) else value

@@ -8,14 +8,27 @@ from difflib import SequenceMatcher
 _CUTOFF = 0.6
 _PREFIX_SCORE = 0.8
 _PREFIX_LENGTH = 3
+_SYNONYMS = {
+    "learningrate": "lr",
+    "beta1": "betas",
+    "beta2": "betas",
+    "epsilon": "eps",
+    "maxnorm": "norm",
+    "clipnorm": "norm",
+    "clipvalue": "value",
+    "gradientaccumulationsteps": "accumulate",
+}
+"""What other libraries call what has another name here."""
 
 
 def closest(name: str, candidates: Iterable[str], count: int = 3) -> tuple[str, ...]:
     """Return the candidates most like a name, the best first, those equally good in the order given.
 
-    Case, ``_`` and ``-`` do not count, and a beginning of a name is like the whole.
+    Case, ``_`` and ``-`` do not count, a beginning of a name is like the whole, and what other libraries call a thing
+    is like its name here.
     """
-    folded = _fold(name)
+    folded, candidates = _fold(name), tuple(candidates)
+    same = [each for each in candidates if _SYNONYMS.get(folded) == each]
     matcher = SequenceMatcher(b=folded, autojunk=False)
     scored = [
         (_score(matcher, folded, _fold(candidate)), candidate)
@@ -23,7 +36,7 @@ def closest(name: str, candidates: Iterable[str], count: int = 3) -> tuple[str, 
         if candidate != name
     ]
     good = sorted((pair for pair in scored if pair[0] >= _CUTOFF), key=lambda pair: -pair[0])
-    return tuple(candidate for _, candidate in good[:count])
+    return tuple(dict.fromkeys([*same, *(candidate for _, candidate in good)]))[:count]
 
 
 def _score(matcher: SequenceMatcher[str], name: str, other: str) -> float:

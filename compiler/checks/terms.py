@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compiler.ops.verdict import find_judged
 from compiler.optimizers import find_optimizers
 from graphspec.diagnostics import Diagnostic
 from graphspec.functions import FunctionName
@@ -61,9 +62,14 @@ def _check_groups(spec: GraphSpec) -> Iterator[Diagnostic]:
 
 
 def find_idle(spec: GraphSpec) -> Iterator[str]:
-    """Yield a sentence for every model that says how it is stepped, and is not."""
+    """Yield a sentence for every field without effect: of how models are stepped that none steps, and of windows."""
     updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
     for name, model in spec.models.items():
         written = [f"`{field}`" for field in FIELDS if field in model.model_fields_set]
         if written and name not in updated:
             yield f"no update steps model '{name}', which makes {' and '.join(written)} of no effect"
+    judged = find_judged(spec)
+    updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp) and name not in judged)
+    for name, op in updates:
+        if op.accumulate is not None and "on_nonfinite" in op.accumulate.model_fields_set:
+            yield f"nothing looks at the gradients of '{name}' (`on_overflow`): `on_nonfinite` is of no effect"

@@ -50,9 +50,14 @@ def _check_nesterov(scope: Scope, optimizer: OptimizerSpec, path: Path) -> Itera
 
 
 def _check_dampening(scope: Scope, optimizer: OptimizerSpec, path: Path) -> Iterator[Diagnostic]:
-    """Refuse a dampening of a momentum that holds steps: it takes every gradient whole."""
+    """Refuse a dampening of no momentum, and of one that holds steps: that takes every gradient whole."""
     options = optimizer.resolved()
-    if options.get("momentum_form") == "lr_inside" and options["dampening"] != 0:
+    if not options.get("dampening"):
+        return
+    if options["momentum_form"] == "lr_inside":
         help = "leave it out, or `momentum_form`"
         message = "`dampening` goes with `momentum_form: lr_outside`"
         yield scope.report("GS113", message, (*path, "dampening"), help=help)
+    elif options["momentum"] == 0:
+        help = "leave it out, or write `momentum: 0.9` beside it"
+        yield scope.report("GS113", "`dampening` is of a momentum: there is none", (*path, "dampening"), help=help)

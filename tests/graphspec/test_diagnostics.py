@@ -145,6 +145,8 @@ def test_colours_change_nothing_but_colours():
         ("xyz", ["generator", "discriminator"], ()),
         ("ab", ["abc", "abd", "abe", "abf"], ("abc", "abd", "abe")),
         ("", ["a"], ()),
+        ("learning_rate", ["lr", "betas", "eps"], ("lr",)),
+        ("clipnorm", ["value", "agc", "norm"], ("norm",)),
     ],
 )
 def test_suggestions_are_the_names_most_alike(name, candidates, expected):

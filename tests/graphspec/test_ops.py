@@ -142,6 +142,8 @@ def test_a_function_is_of_the_library_or_has_a_path_for_each_backend(small):
         ("a: {update: net, loss: err, «clip»: {per: parameter}}", "GS053", "found none of them"),
         ("a: {update: net, loss: err, «clip»: {agc: 1, per: parameter}}", "GS053", "goes with `norm`, found `agc`"),
         ("a: {update: net, loss: err, clip: «1.0»}", "GS041", "expected a mapping as `clip`"),
+        ("a: {update: net, loss: err, accumulate: «'4'»}", "GS041", "a whole number from 1 up, or a mapping, as"),
+        ("a: {update: net, loss: err, accumulate: «2.0»}", "GS041", "found the number 2.0"),
         ("a: {call: relu, inputs: x, every: «0»}", "GS057", "at least 1"),
         ("a: {call: relu, inputs: x, every: «2 steps»}", "GS057", "a whole number of steps"),
         ("a: {call: relu, inputs: x, every: «1.5»}", "GS057", "a whole number of steps"),

@@ -116,6 +116,7 @@ MODELS = {
             "goes with `momentum_form: lr_outside`",
             "",
         ),
+        ("m: {class: a:B, optimizer: {name: sgd, dampening: «0.1»}}", "of a momentum: there is none", ""),
         (
             "m: {class: a:B, optimizer: {name: adam, betas: «{schedule: constant, value: 1}»}}",
             "`betas` of optimizer `adam` takes no schedule",
