@@ -15,6 +15,7 @@ from compiler.causality import find_order_problems, find_ordering, restrict_orde
 from compiler.checks import GRAPH_CHECKS, OWNERSHIP_CHECKS, SCENE_CHECKS
 from compiler.checks.availability import check_backend
 from compiler.checks.context import Scene
+from compiler.checks.counts import check_uneven
 from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.checks.order import find_unordered_problems
@@ -22,7 +23,7 @@ from compiler.checks.overflow import check_skip_scope
 from compiler.checks.pace import check_pace
 from compiler.checks.terms import check_terms
 from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
-from compiler.counting import find_counted, is_parted
+from compiler.counting import find_counted, find_uneven, is_parted
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
 from compiler.epochs import check_numbers
@@ -56,8 +57,7 @@ from graphspec.datasets import UNNAMED, find_datasets
 from graphspec.diagnostics import Diagnostic
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
-from graphspec.modes import Reach, find_reaches
-from graphspec.ops import MODES
+from graphspec.modes import Reach, find_modes, find_reaches
 
 NO_AVERAGES: Mapping[str, str] = {}
 """No average stands in for its model."""
@@ -90,7 +90,7 @@ def compile_step(
     findings.report((*check_backend(spec, backend), *check_terms(spec, backend)))
     findings.stop_on_errors()
     compilation.check_document()
-    modes = tuple(compilation.compile_mode(mode) for mode in _find_modes(spec))
+    modes = tuple(compilation.compile_mode(mode) for mode in find_modes(spec.ops, spec.run.eval))
     structure = compilation.structure
     findings.report((*structure.problems, *check_dead(spec, compilation.live)))
     findings.report((*timed.problems, *check_pace(timed.spec, known)))
@@ -124,6 +124,8 @@ class _Compilation:
     graphs: dict[str, StepGraph] = field(default_factory=dict[str, StepGraph])
     live: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     lowered: Mapping[str, Node] = field(default_factory=dict[str, Node])
+    uneven: frozenset[str] = frozenset()
+    """The built-in means in windows that rows do not count, once the shapes are known."""
 
     @cached_property
     def models(self) -> Mapping[str, ModelFacts]:
@@ -148,6 +150,11 @@ class _Compilation:
             self.findings.stop_on_errors()
         for check in SCENE_CHECKS:
             self.findings.report(check(scene))
+        self.uneven = find_uneven(scene.spec, {} if self.structure.problems else self.structure.elements)
+        self.findings.report(check_uneven(scene.spec, self.structure.elements, self.uneven))
+        if self.uneven:
+            self.lowered = self.lower("train").everything
+            del self.structure
 
     def lower(
         self,
@@ -174,7 +181,7 @@ class _Compilation:
             gaps=find_gaps(spec, sets),
             lazy=find_lazy(spec),
             gathering=find_gathering(spec),
-            counted=find_counted(spec, mode, self.observed),
+            counted=find_counted(spec, mode, self.observed, self.uneven),
             parted=is_parted(spec, mode),
             judged=find_judged(spec),
             scaled=is_scaled(spec, mode, reaches),
@@ -377,13 +384,6 @@ def _name_functions(mode: Mode, graphs: list[StepGraph]) -> dict[str, StepGraph]
     if len(graphs) == 1:
         return {f"{mode}_step": graphs[0]}
     return {f"{mode}_step_{number}": graph for number, graph in enumerate(graphs, start=1)}
-
-
-def _find_modes(spec: GraphSpec) -> tuple[Mode, ...]:
-    """Return train, eval, and every other mode that an op or `run.eval` names."""
-    named: set[str] = {word.lstrip("!") for op in spec.ops.values() for word in op.mode or ()}
-    named |= set() if spec.run.eval is None else {spec.run.eval.mode}
-    return tuple(mode for mode in MODES if mode in ("train", "eval") or mode in named)
 
 
 def _require(name: str, known: Mapping[str, object], what: str) -> None:

@@ -10,28 +10,55 @@ from collections.abc import Iterator, Mapping
 from compiler.gathering import find_addends, find_gathering, find_set_losses, is_linear
 from compiler.instructions import Counted
 from compiler.observations import Observations
+from compiler.operands import Shape
 from compiler.program import Mode
+from compiler.shapes.dimension import is_multiple, multiply
 from graphspec.graph import GraphSpec
 from graphspec.modes import Reach, find_reaches
 from graphspec.ops import CallOp, GradientOp, LossOp, Op, UpdateOp
 
 
-def find_counted(spec: GraphSpec, mode: Mode, observed: Observations | None = None) -> Mapping[str, Counted]:
-    """Return the losses whose sum and count are kept apart in a mode, and how each counts."""
-    own, reaches = find_own(spec, (observed or Observations()).counts), find_reaches(spec.ops)
+def find_counted(
+    spec: GraphSpec, mode: Mode, observed: Observations | None = None, uneven: frozenset[str] = frozenset()
+) -> Mapping[str, Counted]:
+    """Return the losses whose sum and count are kept apart in a mode, and how each counts; see :func:`find_own`.
+
+    Micro-batches are of one batch: there a row has as many elements in one as in another.
+    """
+    own, reaches = find_own(spec, (observed or Observations()).counts, uneven), find_reaches(spec.ops)
     wanted = dict.fromkeys(term for loss in _find_losses(spec, mode, reaches) for term in find_addends(spec, loss))
-    wanted |= dict.fromkeys(own if is_parted(spec, mode) else ())
+    wanted |= dict.fromkeys(name for name in own if name not in uneven) if is_parted(spec, mode) else {}
     plain = frozenset(find_plain(spec, mode, reaches))
     return {name: own[name] for name in wanted if name in own and name not in plain}
 
 
-def find_own(spec: GraphSpec, observed: Mapping[str, bool]) -> Mapping[str, Counted]:
+def find_own(
+    spec: GraphSpec, observed: Mapping[str, bool], uneven: frozenset[str] = frozenset()
+) -> Mapping[str, Counted]:
     """Return the losses that bring a count of their own, or may: those of users of which nothing was observed.
 
-    ``observed``: user's loss -> whether it returns (sum, count).
+    ``observed``: user's loss -> whether it returns (sum, count); ``uneven``: built-in means that rows do not count.
     """
-    found: dict[str, Counted] = {name: _count(name, op, observed) for name, op in spec.ops.items()}
-    return {name: counted for name, counted in found.items() if counted}
+    found: dict[str, Counted] = dict.fromkeys(uneven, "elements")
+    found |= {name: counted for name, op in spec.ops.items() if (counted := _count(name, op, observed))}
+    return found
+
+
+def find_uneven(spec: GraphSpec, elements: Mapping[str, Shape | None]) -> frozenset[str]:
+    """Return the built-in means in windows whose elements are not so many in every row of a batch, or may not be.
+
+    ``elements``: loss -> the shape of what it is the mean of. Where one row is like another, rows count.
+    """
+    losses = {loss for name in find_gathering(spec) for loss in find_set_losses(spec, name)}
+    terms = {term for loss in losses for term in find_addends(spec, loss)}
+    plain = (name for name in elements if name in terms and not _count(name, spec.ops[name], {}))
+    return frozenset(name for name in plain if not _is_by_rows(elements[name]))
+
+
+def _is_by_rows(shape: Shape | None) -> bool:
+    """Return whether a shape surely has a fixed number of elements, for every row of a batch or for all of it."""
+    size = None if shape is None else multiply(shape)
+    return isinstance(size, int) or (size is not None and is_multiple(size, "batch"))
 
 
 def _count(name: str, op: Op, observed: Mapping[str, bool]) -> Counted:

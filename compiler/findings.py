@@ -14,11 +14,17 @@ class Findings:
     """Every problem of a spec that was found so far."""
 
     spec: GraphSpec
-    problems: dict[Diagnostic, None] = field(default_factory=dict[Diagnostic, None])
+    known: dict[object, Diagnostic] = field(default_factory=dict[object, Diagnostic])
 
     def report(self, found: Iterable[Diagnostic]) -> None:
-        """Remember problems, each once."""
-        self.problems.update(dict.fromkeys(found))
+        """Remember problems, each once, with the reasons of the function in which it was found first."""
+        for problem in found:
+            self.known.setdefault((problem.code, problem.span, problem.message), problem)
+
+    @property
+    def problems(self) -> tuple[Diagnostic, ...]:
+        """Return the problems as they were found."""
+        return tuple(self.known.values())
 
     @property
     def has_errors(self) -> bool:

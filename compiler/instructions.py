@@ -16,7 +16,7 @@ Guard: TypeAlias = Literal["none", "drop", "window"]
 Commit: TypeAlias = tuple[tuple[str, ...], ...]
 """Under which verdicts a write takes place: all of one of these; none at all: always."""
 
-Counted: TypeAlias = Literal["", "kept", "returned", "assumed", "asked"]
+Counted: TypeAlias = Literal["", "kept", "elements", "returned", "assumed", "asked"]
 """How a loss brings a count of its own: not at all, the elements that it does not leave out, as it returns
 (sum, count), perhaps so (else its rows count), or that is what is to be found out."""
 

@@ -43,11 +43,19 @@ SOME_NUMBER = 0.5
 """What stands for a number that changes while training, where literals are looked at for their type."""
 
 
+BY_SAMPLE = frozenset({"kl_div"})
+"""Losses that are means over the samples of a batch, of sums over all else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
-    """``types`` by value, ``layers`` by the model at the root of a likeness, and the problems met on the way."""
+    """``types`` by value, ``layers`` by the model at the root of a likeness, and the problems met on the way.
+
+    ``elements``: built-in mean -> the shape of what it is the mean of, None where that is unknown.
+    """
 
     types: Mapping[str, TensorType]
+    elements: Mapping[str, Shape | None]
     layers: Mapping[str, ResolvedLayers]
     problems: tuple[Diagnostic, ...]
 
@@ -63,7 +71,7 @@ def find_structure(
     }
     for name in sort(before):
         walk.visit(nodes[name].instruction)
-    return Structure(types=walk.types, layers=walk.layers, problems=tuple(walk.problems))
+    return Structure(types=walk.types, elements=walk.elements, layers=walk.layers, problems=tuple(walk.problems))
 
 
 def find_uncalled(spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts]) -> Iterator[Diagnostic]:
@@ -88,6 +96,7 @@ class _Walk:
     models: Mapping[str, ModelFacts]
     observed: Observations
     types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
+    elements: dict[str, Shape | None] = field(default_factory=dict[str, "Shape | None"])
     layers: dict[str, ResolvedLayers] = field(default_factory=dict[str, ResolvedLayers])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
@@ -170,6 +179,9 @@ class _Walk:
             self._report(problem, span, f"{instruction.family} '{instruction.op}'")
             return
         self.types.update(zip(instruction.outputs, results, strict=False))
+        if instruction.family == "loss" and instruction.reduction in (None, "mean") and name not in BY_SAMPLE:
+            (every,) = infer_call(name, operands, options, reduction="none")
+            self.elements[instruction.op] = every.shape
 
     def _visit_store(self, instruction: Store) -> None:
         """Report a value that surely is of another shape or type than the state it is to become."""

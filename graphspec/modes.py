@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graphspec.ops import MODES, ModeName, Op
+from graphspec.run import EvalSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,13 @@ class Reach:
 def is_bound(op: Op) -> bool:
     """Return whether an op says its modes, by a `mode` field or by writing a model; others run where they can."""
     return op.mode is not None or op.default_modes != MODES
+
+
+def find_modes(ops: Mapping[str, Op], evaluation: EvalSpec | None) -> tuple[ModeName, ...]:
+    """Return train, eval, and every other mode that an op or the evaluation of a run names."""
+    named: set[str] = {word.lstrip("!") for op in ops.values() for word in op.mode or ()}
+    named |= set() if evaluation is None else {evaluation.mode}
+    return tuple(mode for mode in MODES if mode in ("train", "eval") or mode in named)
 
 
 def find_reaches(ops: Mapping[str, Op]) -> Mapping[str, Reach]:

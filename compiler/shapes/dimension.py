@@ -74,6 +74,12 @@ def multiply(sizes: Iterable[Dimension]) -> Dimension:
     return _join(factor, "*".join(_operand(name) for name in names), 0)
 
 
+def is_multiple(size: str, name: str) -> bool:
+    """Return whether a size is a fixed multiple of a free dimension."""
+    _, base, offset = _split(size)
+    return base == name and not offset
+
+
 def total(sizes: Iterable[Dimension]) -> Dimension:
     """Return the sum of sizes: ``2*batch`` for twice ``batch``."""
     constant, factors = 0, dict[str, int]()

@@ -80,16 +80,26 @@ def counted(instruction: Evaluate, targets: list[str], scope: Scope) -> Iterator
         left_out = setting(instruction.options["ignore_index"], scope)
         yield syntax.assign(targets[1], syntax.call("kept_count", operands[1], left_out, operands[0]))
         return
+    if instruction.counted == "elements":
+        every = builtin_call(replace(instruction, reduction="none"), operands, scope)
+        yield syntax.assign(targets, syntax.call("sum_and_count", every))
+        yield from _weigh(instruction, targets[0], scope)
+        return
     called = _call_user(instruction, scope)
     if instruction.counted == "asked":
         yield syntax.assign(targets[0], syntax.call("pieces_of", called))
         return
     like = [*operands, *keywords(instruction.arguments, scope).values()][:1] if instruction.counted == "assumed" else []
     yield syntax.assign(targets, syntax.call("pair_or_rows" if like else "pair_of", called, *like))
-    total = syntax.name(targets[0])
+    yield from _weigh(instruction, targets[0], scope)
+
+
+def _weigh(instruction: Evaluate, target: str, scope: Scope) -> Iterator[ast.stmt]:
+    """Yield what multiplies a sum by the weight of its loss, where that has one."""
+    total = syntax.name(target)
     weighted = _weighted(instruction, total, scope)
     if weighted is not total:
-        yield syntax.assign(targets[0], weighted)
+        yield syntax.assign(target, weighted)
 
 
 def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:

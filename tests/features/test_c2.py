@@ -32,3 +32,15 @@ def test_without_the_clip_it_is_the_mean(backend: str) -> None:
     set_weights(step, {"net.0.weight": [[0.0]]})
     step({"x": np.array([[2.0], [2.0]])})
     assert np.allclose(weights(step)["net.0.weight"], -0.6)
+
+
+def test_the_number_may_follow_any_schedule(backend: str) -> None:
+    settings = (
+        "ops.step.clip=null",
+        "ops.mean.inputs=[slope, {schedule: piecewise, at: {0: 0.5, 1: 0.25}}]",
+    )
+    step = build_step(SPEC, backend, settings)
+    set_weights(step, {"net.0.weight": [[0.0]]})
+    for expected in (-0.6, -0.9):
+        step({"x": np.array([[2.0], [2.0]])})
+        assert np.allclose(weights(step)["net.0.weight"], expected)

@@ -249,3 +249,69 @@ def test_a_term_with_a_count_beside_terms_that_are_absent_from_some_steps_is_ref
     )
     with pytest.raises(SpecError, match="GS045"):
         compile_step(load(text, settings), "torch")
+
+
+SONGS = """
+graphspec: 1
+name: songs
+inputs: {x: {shape: [batch, 3]}, song: {shape: [batch, length, 3]}}
+models:
+  net: {layers: [{linear: {out: 1, bias: false}}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  read: {forward: net, inputs: song}
+  fit: {loss: wasserstein, inputs: read}
+  step: {update: net, loss: fit, accumulate: 3}
+outputs: [fit]
+"""
+GLANCES = """\
+  seen: {forward: net, inputs: x}
+  all: {loss: wasserstein, inputs: seen}
+  cost: {call: sub, inputs: [fit, all]}
+"""
+SUNG = SONGS.replace("  step: {update: net, loss: fit", f"{GLANCES}  step: {{update: net, loss: cost")
+SIZES = ((2, 1, 1.0), (4, 5, 2.0), (3, 2, 4.0))
+"""Of each batch: its songs, how long they are, and what all elements are."""
+EVERY = (2 * 1.0 + 20 * 2.0 + 6 * 4.0) / 28
+"""The gradient of the mean over all places of all songs; over all rows it is ALL."""
+
+
+def songs(dtype: type = np.float64) -> list[dict[str, np.ndarray]]:
+    return [
+        {"x": np.full((rows, 3), value, dtype), "song": np.full((rows, length, 3), value, dtype)}
+        for rows, length, value in SIZES
+    ]
+
+
+@pytest.mark.parametrize("parts", ["1", "2"])
+def test_a_mean_over_sequences_counts_their_elements(parts: str, backend: str) -> None:
+    settings = (f"micro_batches={parts}",)
+    assert np.allclose(train(SONGS, backend, settings, songs())[1], 0.1 * EVERY, atol=1e-15)
+    assert np.allclose(train(SUNG, backend, settings, songs())[1], 0.1 * (EVERY - ALL), atol=1e-15)
+
+
+def test_a_mean_over_sequences_takes_its_weight_and_values(backend: str) -> None:
+    step, moved, outputs = train(SONGS, backend, ("ops.fit.weight=3.0",), songs())
+    assert np.allclose(moved, 0.3 * EVERY, atol=1e-15)
+    assert [float(each["fit"]) for each in outputs] == [3 * 6 * value for _, _, value in SIZES]
+    assert "for every element that fit keeps" in step.plan.text()
+
+
+def test_a_mean_whose_shape_is_not_known_counts_its_elements(backend: str) -> None:
+    text = SUNG.replace("{shape: [batch, length, 3]}", "{}")
+    assert np.allclose(train(text, backend, (), songs())[1], 0.1 * (EVERY - ALL), atol=1e-15)
+
+
+def test_sizes_that_are_told_count_by_rows(backend: str) -> None:
+    step = build_step(SONGS.replace("length", "5"), backend)
+    assert "for every row" in step.plan.text()
+    assert "sum_and_count" not in step.source
+
+
+def test_steps_of_any_length_may_count_alike(backend: str) -> None:
+    settings = ("ops.step.accumulate={steps: 3, reduce: steps}",)
+    assert np.allclose(train(SONGS, backend, settings, songs())[1], 0.1 * 7 / 3, atol=1e-15)
+
+
+def test_a_mean_over_sequences_beside_a_term_that_is_absent_from_some_steps_is_refused() -> None:
+    with pytest.raises(SpecError, match="GS045"):
+        compile_step(load(SUNG, ("ops.all.every=2",)), "torch")

@@ -20,9 +20,20 @@ REST = ""
 
 
 def is_own(spec: GraphSpec, value: str) -> bool:
-    """Return whether a value is a loss with a count of its own."""
+    """Return whether a value is a loss with a count of its own: so is a mean over sizes that change."""
     op = spec.ops.get(value)
-    return isinstance(op, LossOp) and is_counted(op.loss.name("torch"), op.reduction, op.args)
+    if not isinstance(op, LossOp) or op.reduction in ("sum", "none"):
+        return False
+    is_uneven = op.loss.is_builtin and op.loss.name("torch") != "kl_div" and _has_free_sizes(spec, value)
+    return is_uneven or is_counted(op.loss.name("torch"), op.reduction, op.args)
+
+
+def _has_free_sizes(spec: GraphSpec, value: str) -> bool:
+    """Return whether a value is made of an input with more free sizes than the batch's."""
+    if value in spec.inputs:
+        return any(isinstance(size, str) and size != "batch" for size in spec.inputs[value].shape or ())
+    owner = next((op for name, op in spec.ops.items() if value in op.defines(name)), None)
+    return owner is not None and any(_has_free_sizes(spec, reference.name) for reference in owner.operands())
 
 
 def find_pieces(spec: GraphSpec, loss: str) -> list[str]:

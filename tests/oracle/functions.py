@@ -277,6 +277,9 @@ def counted(n: Numbers, name: str, operands: Sequence[Array], options: Mapping[s
     """Return the sum of a loss over what it counts, and how much that is."""
     if name in users.COUNTED:
         return users.COUNTED[name](n, *operands, **options)
+    if options.get("ignore_index") is None:
+        elements = loss(n, name, operands, "none", options)
+        return n.sum(elements, all_axes(elements)), math.prod(elements.shape[1:])
     scores, target = operands
     rest = {key: value for key, value in options.items() if key != "ignore_index"}
     labels = np.asarray(target)

@@ -20,7 +20,7 @@ from graphspec.load import load
 from graphspec.ops import MetricOp
 from tests.oracle.optimizers import DegenerateError
 from tests.oracle.oracle import Oracle
-from tests.properties import micro_batches
+from tests.properties import micro_batches, sequences
 from tests.properties.execution import Execution
 from tests.properties.plans import PACE, ROWS
 from tests.properties.planting import LAST, find_reached, is_planted, plant
@@ -239,8 +239,9 @@ def batches(spec: GraphSpec, *, overflows: bool = True) -> Iterator[Values]:
     rows = ROWS if spec.micro_batches == 1 else micro_batches.ROWS
     for number in count(1):
         batch = {
-            name: generator.integers(0, size, rows) if one.dtype == "int64" else generator.normal(size=(rows, size))
+            name: generator.integers(0, size, rows) if one.dtype == "int64" else generator.normal(size=(rows, *more))
             for name, one in spec.inputs.items()
+            for more in [(sequences.find_length(number), size) if len(one.shape or ()) > 2 else (size,)]
         }
         yield plant(batch, spec.seed, number if overflows else 0)
 

@@ -24,6 +24,8 @@ def find_features(document: Document) -> Iterator[str]:
     for op in document["ops"].values():
         yield from _of_op(document, op)
     yield from _of_uses(document)
+    if any(len(one.get("shape") or ()) > 2 for one in document["inputs"].values()):
+        yield "input: sequences"
 
 
 def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:

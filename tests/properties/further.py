@@ -19,6 +19,7 @@ from tests.properties.overflow import add_overflow
 from tests.properties.ported import port
 from tests.properties.precise import add_precision
 from tests.properties.scheduled import add_schedules
+from tests.properties.sequences import add_sequences
 from tests.properties.shared import share_models
 from tests.properties.states import add_states
 from tests.properties.terms import add_terms
@@ -34,6 +35,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
     add_transforms,
     add_schedules,
     add_terms,
+    add_sequences,
     accumulate,
     name_datasets,
     change_optimizers,
@@ -54,8 +56,8 @@ What looks at whole losses comes last.
 
 
 def add_further(draft: Draft) -> None:
-    """Add up to five of these to half of the drafts."""
-    if FURTHER and draft.chance(0.5):
+    """Add up to five of these to more than half of the drafts."""
+    if FURTHER and draft.chance(0.62):
         chosen = draft.random.sample(FURTHER, draft.random.randint(1, min(5, len(FURTHER))))
         for add in sorted(chosen, key=FURTHER.index):
             add(draft)

@@ -88,6 +88,14 @@ MUTANTS_OF_TERMS = (
         case="left-out",
     ),
     Mutant(
+        name="elements-by-rows",
+        says="A mean over sequences counts by the rows of a batch, however long they are.",
+        place="compilation:find_uneven",
+        change=to.give(frozenset()),
+        killer="numbers",
+        case="sequences",
+    ),
+    Mutant(
         name="sums-undivided",
         says="Gradients of sums over micro-batches are not divided by what all of these count.",
         place="ops.shares:_divide",

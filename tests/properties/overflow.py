@@ -88,9 +88,7 @@ def _plant(draft: Draft, updates: list[str], *, is_scaled: bool) -> None:
         fuse = draft.random.choice(fuses) if is_safe else "late0"
         if draft.chance(0.65) and (is_safe or _is_plain(draft, source)) and _multiply(draft, source, fuse):
             planted.add(fuse)
-    shape = {"shape": ["batch", draft.size]}
-    inputs = {"x": shape, "y": shape, "label": {"shape": ["batch"], "dtype": "int64"}}
-    draft.fields["inputs"] = {**inputs, **dict.fromkeys(sorted(planted), shape)}
+    draft.inputs |= {fuse: {"shape": ["batch", draft.size]} for fuse in sorted(planted)}
 
 
 def _is_held(draft: Draft, update: str, *, is_scaled: bool) -> bool:

@@ -163,6 +163,20 @@ def left_out() -> dict:
     return {**_document("left-out", models, ops), "inputs": inputs, "micro_batches": 2}
 
 
+def sequences() -> dict:
+    """Return a window of means over sequences of several lengths, beside one over rows."""
+    ops = {
+        "seen": {"forward": "a", "inputs": "song"},
+        "other": {"forward": "a", "inputs": "x"},
+        "fit": {"loss": "mse", "inputs": ["seen", 0.3]},
+        "small": {"loss": "l1", "inputs": ["other", 0.0]},
+        "cost": {"call": "sub", "inputs": ["fit", "small"]},
+        "step": {"update": "a", "loss": "cost", "accumulate": 2},
+    }
+    inputs = {"x": SHAPE, "song": {"shape": ["batch", "length", 3]}}
+    return {**_document("sequences", {"a": _model(LINEAR)}, ops), "inputs": inputs}
+
+
 SPECIAL: Mapping[str, dict] = {
     "counted": counted(),
     "other-input": other_input(),
@@ -170,6 +184,7 @@ SPECIAL: Mapping[str, dict] = {
     "lazy": lazy(),
     "left-out": left_out(),
     "penalized": penalized(),
+    "sequences": sequences(),
     "windows": windows(),
     "state": state(),
     "weighed": weighed(),

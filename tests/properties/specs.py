@@ -65,6 +65,8 @@ class Draft:
         """The losses that a loss adds up."""
         self.slow: dict[str, str] = {}
         """Models that will follow another, by name."""
+        self.inputs: dict[str, dict] = {}
+        """Further inputs of the document."""
         self.fields: dict[str, object] = {}
         """Further fields of the document."""
         self._add_models()
@@ -179,7 +181,7 @@ class Draft:
             "name": "random",
             "seed": seed,
             "rng": "portable",
-            "inputs": {"x": shape, "y": shape, "label": {"shape": ["batch"], "dtype": "int64"}},
+            "inputs": {"x": shape, "y": shape, "label": {"shape": ["batch"], "dtype": "int64"}, **self.inputs},
             "models": self.models,
             "ops": {name: self.ops[name] for name in names},
             **self.fields,

@@ -33,7 +33,7 @@ from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.specs import random_spec
 
 CHUNKS = 10
-ELSEWHERE = (1, 2)
+ELSEWHERE = range(1, CHUNKS)
 """The chunks that run on TensorFlow too, where it is installed; of the first, tests/conformance takes twenty steps."""
 SPECS = int(os.environ.get("STEPGRAPH_SPECS", "1000"))
 """How many random specs are tried; a smaller number for a quick look."""

@@ -24,13 +24,18 @@ def test_a_mistake_in_a_random_spec_is_told_by_its_code_alone():
     for seed in range(130):
         document, mistake = random_rejected(Random(seed))
         expected = mistake.partition(" ")[0]
-        found = codes(document)
-        if found == {"E-TWO-VERSIONS"} == codes(random_spec(Random(seed))):
+        found, others = codes(document), codes(without(document, random_spec(Random(seed))))
+        if found == {"E-TWO-VERSIONS"} == others:
             continue  # what is only known of a schedule is not looked at
         assert expected in found, (seed, mistake)
-        assert found == {expected} or found <= {expected, *codes(random_spec(Random(seed)))}, (seed, mistake)
+        assert found <= {expected, *others}, (seed, mistake)
         tried[mistake] += 1
     assert set(tried) == set(MISTAKES)
+
+
+def without(document: dict, sound: dict) -> dict:
+    """Return a spec without its mistake, listed as it is with it: the order of forwards with buffers has a meaning."""
+    return {**sound, "ops": {name: op for name, op in document["ops"].items() if name in sound["ops"]}}
 
 
 def test_without_the_mistake_the_parts_are_accepted():

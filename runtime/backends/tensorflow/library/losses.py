@@ -231,6 +231,11 @@ def pair_or_rows(loss: Any, like: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return pair_of(loss if isinstance(loss, tuple) else (loss * tf.cast(rows, loss.dtype), rows))
 
 
+def sum_and_count(losses: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the sum of elements, and how many they are."""
+    return pair_of((tf.reduce_sum(losses), tf.size(losses)))
+
+
 def pieces_of(loss: Any) -> tf.Tensor:
     """Return as many zeros as a user's loss has pieces: two for (sum, count), else one."""
     return tf.zeros(2 if isinstance(loss, tuple) else 1)

@@ -169,6 +169,11 @@ def pair_or_rows(
     return pair_of(loss if isinstance(loss, tuple) else (loss * rows, rows))
 
 
+def sum_and_count(losses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the sum of elements, and how many they are."""
+    return pair_of((losses.sum(), losses.numel()))
+
+
 def pieces_of(loss: torch.Tensor | tuple[torch.Tensor, torch.Tensor | float]) -> torch.Tensor:
     """Return as many zeros as a user's loss has pieces: two for (sum, count), else one."""
     return torch.zeros(2 if isinstance(loss, tuple) else 1)
