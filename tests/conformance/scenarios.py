@@ -75,7 +75,8 @@ CLASSES = {
 
 BURSTS = {
     "overflow": {"here": (2, 3, 7, 12), "there": (3, 8, 16)},
-    "endings": {"here": (2, 3, 6, 12), "there": (8, 16)},
+    "endings": {"here": (2, 3, 6, 12)},
+    "endings-datasets": {"here": (2, 3, 6, 12), "there": (8, 16)},
 }
 """Of specs in which gradients overflow."""
 

@@ -1,4 +1,4 @@
-"""A step that nobody holds any more is freed, with its weights and graphs, however often frameworks have seen its code."""
+"""A step that nobody holds is freed, with its weights and graphs, however often frameworks have seen its code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import weakref
 
 import numpy as np
+import pytest
 
 from tests.features.steps import build_step
 
@@ -25,6 +26,7 @@ ops:
 outputs: [fit]
 """
 BATCH = {"x": np.ones((4, 3))}
+BOTH = pytest.mark.parametrize("backend", ["torch", "tensorflow"])
 
 
 def live(backend: str) -> tuple[weakref.ref[object], float]:
@@ -34,6 +36,7 @@ def live(backend: str) -> tuple[weakref.ref[object], float]:
     return weakref.ref(step.models["net"]), first
 
 
+@BOTH
 def test_a_step_that_nobody_holds_is_freed(backend: str) -> None:
     held = [live(backend) for _ in range(3)]
     gc.collect()
@@ -41,6 +44,7 @@ def test_a_step_that_nobody_holds_is_freed(backend: str) -> None:
     assert len({first for _, first in held}) == 1  # whatever the steps before it did
 
 
+@BOTH
 def test_two_steps_of_one_spec_do_not_know_of_each_other(backend: str) -> None:
     one, other = build_step(SPEC, backend), build_step(SPEC, backend)
     found = [float(one(BATCH)["fit"]) for _ in range(3)]
