@@ -66,15 +66,9 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
             *parts,
         )
     )
-    code = tuple(_support_code(support, dialect))
-    alone = print_code((*import_lines((), support, (), dialect), *code)).text
-    return Emitted(
-        own=page.text,
-        support=print_code(code).text if code else "",
-        alone=alone,
-        places=page.places,
-        names=draft.names,
-    )
+    code = "".join(_support_code(support, dialect))
+    imports = print_code((*import_lines((), support, (), dialect),)).text
+    return Emitted(own=page.text, support=code, alone=imports + code, places=page.places, names=draft.names)
 
 
 def _draft(program: Program, dialect: Dialect, taken: Iterable[str], extras: Extras) -> Draft:
@@ -120,12 +114,12 @@ def _find_names(code: Code) -> Iterator[str]:
             return
 
 
-def _support_code(support: Support, dialect: Dialect) -> Iterator[Code]:
-    """Yield the support code, behind a line that says what it is."""
+def _support_code(support: Support, dialect: Dialect) -> Iterator[str]:
+    """Yield the text of the support code, behind a line that says what it is."""
     if support.definitions:
-        yield Source(text=f"\n\n# Support code: everything above that is not {dialect.framework}'s own.")
+        yield f"\n\n# Support code: everything above that is not {dialect.framework}'s own.\n"
     for definition in support.definitions:
-        yield Source(text="\n\n" + definition.source)
+        yield f"\n\n{definition.source}\n"
 
 
 def _docstring(draft: Draft, provided: frozenset[str]) -> str:
