@@ -127,7 +127,6 @@ def compare(theirs: Plan, ours: Plan) -> str:
         other = run(disturbed(Execution(theirs)), theirs)
         if find_apart(other, torch, tolerance, loose):
             raise DegenerateError("PyTorch itself says something else of weights with other last bits")
-        run_oracle(theirs.spec, Execution(theirs).shapes(), ["train"] * STEPS)  # raises where it says nothing
         return f"from PyTorch: {apart}"
     return against_oracle(theirs, tensorflow)
 
