@@ -10,7 +10,7 @@ from compiler.instructions import Collect, Drop, Evaluate, Instruction, Transfor
 from compiler.ir import Node
 from compiler.operands import Ref, Scheduled, Setting
 from compiler.ops.context import Lowering, lower_inputs, uses_of
-from compiler.ops.transform import builtin_transform
+from compiler.ops.transform import transform_node
 from compiler.parts.making import evaluate
 from compiler.resets import find_reset
 from graphspec.functions import FunctionName
@@ -59,7 +59,7 @@ def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
         if not isinstance(operand, str)
     )
     inputs = tuple(operand for operand in operands if isinstance(operand, str))
-    return builtin_transform(
+    return transform_node(
         name,
         op=name,
         function=f"{op.call.name(context.backend)}_sets",

@@ -10,7 +10,7 @@ from compiler.ir import Node
 from compiler.ops.context import Lowering, lower_operand
 from compiler.ops.derivation import gradient_node
 from compiler.ops.shares import is_counted, lower_counted, lower_shares, rename
-from compiler.ops.transform import builtin_transform
+from compiler.ops.transform import transform_node
 from graphspec.ops import GradientOp
 
 
@@ -44,7 +44,7 @@ def _lower_counted(name: str, op: GradientOp, models: tuple[str, ...], context: 
     if op.unconnected == "error" and find_open((last,)):
         open_set = rename(last, f"{output}.open")
         nodes.append(open_set)
-        last = builtin_transform(
+        last = transform_node(
             name, op=name, function="require", inputs=open_set.defines, models=models, context=context, gaps=True
         )
     return *nodes, rename(replace(last, id=name, differentiable=not op.stop), output)

@@ -10,7 +10,7 @@ from compiler.graph import Causality
 from compiler.instructions import Apply, Transform
 from compiler.ir import Node, Read
 from compiler.ops.context import Lowering
-from compiler.ops.transform import builtin_transform
+from compiler.ops.transform import transform_node
 from compiler.penalty import Penalty
 from compiler.sharing import is_kept
 from graphspec.ops import UpdateOp
@@ -37,7 +37,7 @@ def regularize(
 
 def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool) -> Node:
     """Return the node that adds the penalties of a model to a set: it reads the weights of its causal past."""
-    node = builtin_transform(
+    node = transform_node(
         target, op=op, function="regularize", inputs=(value,), models=models, context=context, gaps=gaps
     )
     assert isinstance(node.instruction, Transform)

@@ -14,7 +14,7 @@ from compiler.operands import Argument, FunctionRef, Ref
 from compiler.ops.context import Lowering, uses_of
 from compiler.ops.derivation import gradient_node
 from compiler.ops.evaluate import count_of, lower_call, sum_of
-from compiler.ops.transform import builtin_transform
+from compiler.ops.transform import transform_node
 from compiler.parts.making import evaluate
 from graphspec.ops import CallOp
 
@@ -171,7 +171,7 @@ def _divide(
     owner = share.count.rpartition(".")[0]
     place = context.place(owner)
     part = evaluate(one, "inverse", (share.count,), (one,), op=owner, place=place, constant=True)
-    mean = builtin_transform(
+    mean = transform_node(
         f"{taken}.mean", op=op, function="mul_sets", inputs=(taken, one), models=models, context=context, gaps=gaps
     )
     return part, mean
@@ -181,14 +181,14 @@ def add_shares(
     name: str, op: str, sets: Collection[str], models: tuple[str, ...], context: Lowering, *, gaps: bool
 ) -> Node:
     """Return the sum of the gradient sets of all shares."""
-    return builtin_transform(
+    return transform_node(
         name, op=op, function="add_sets", inputs=tuple(sets), models=models, context=context, gaps=gaps
     )
 
 
 def close_shares(value: str, op: str, models: tuple[str, ...], context: Lowering) -> tuple[Node, ...]:
     """Return what refuses that a parameter has no gradient of any share, and makes plain gradients of the others."""
-    shared = partial(builtin_transform, op=op, models=models, context=context, gaps=True)
+    shared = partial(transform_node, op=op, models=models, context=context, gaps=True)
     required = shared(f"{value}.required", function="require", inputs=(value,))
     return required, shared(f"{value}.all", function="fill", inputs=required.defines)
 

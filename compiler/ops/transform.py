@@ -29,42 +29,23 @@ def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Node
     return (node,)
 
 
-def builtin_transform(
-    node: str,
-    *,
-    op: str,
-    function: str,
-    inputs: tuple[str, ...],
-    models: tuple[str, ...],
-    context: Lowering,
-    gaps: bool = False,
-    options: Mapping[str, Setting] | None = None,
-) -> Node:
-    """Return a node of a built-in transform; see :func:`transform_node`."""
-    return transform_node(
-        node,
-        op=op,
-        function=FunctionRef(name=function, builtin=True),
-        inputs=inputs,
-        models=models,
-        options=options or {},
-        context=context,
-        gaps=gaps,
-    )
-
-
 def transform_node(
     node: str,
     *,
     op: str,
-    function: FunctionRef,
+    function: FunctionRef | str,
     inputs: tuple[str, ...],
     models: tuple[str, ...],
-    options: Mapping[str, Setting],
     context: Lowering,
+    options: Mapping[str, Setting] | None = None,
     gaps: bool = False,
 ) -> Node:
-    """Return a node that maps the gradient sets ``inputs``, maybe with ``gaps``, to the set named after the node."""
+    """Return a node that maps the gradient sets ``inputs``, maybe with ``gaps``, to the set named after the node.
+
+    A ``function`` that is a name is a built-in one.
+    """
+    function = FunctionRef(name=function, builtin=True) if isinstance(function, str) else function
+    options = options or {}
     instruction = Transform(
         op=op,
         place=context.place(op),

@@ -15,7 +15,7 @@ from compiler.ops.context import Lowering
 from compiler.ops.projecting import find_projections
 from compiler.ops.regularization import regularize
 from compiler.ops.shares import Share, is_counted, lower_counted, lower_gradient_of, lower_shares
-from compiler.ops.transform import builtin_transform
+from compiler.ops.transform import transform_node
 from compiler.ops.verdict import bind_update, find_verdicts, judge
 from compiler.sharing import find_beside, find_givers, find_held, find_kept, is_kept
 from graphspec.ops import UpdateOp
@@ -122,7 +122,7 @@ def _transform(
     """Return a built-in transform without options of sets in a row."""
     models = tuple(model for models in sets.values() for model in models)
     inputs = tuple(sets)
-    return builtin_transform(node, op=op, function=function, inputs=inputs, models=models, context=context, gaps=gaps)
+    return transform_node(node, op=op, function=function, inputs=inputs, models=models, context=context, gaps=gaps)
 
 
 def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> list[Node]:
@@ -153,7 +153,7 @@ def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gap
 def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool) -> Node:
     """Return the clip of an update's whole gradient set."""
     limit = context.number(clip.limit, name, "clip", clip.kind)
-    node = builtin_transform(
+    node = transform_node(
         f"{name}.clipped",
         op=name,
         function=f"clip_{clip.kind}",
