@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from runtime.backends.tensorflow.library.functions import relu
 from runtime.backends.tensorflow.library.layers import Layer
 
 
@@ -14,7 +15,7 @@ class ReLU(Layer):
 
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
         """Return max(0, x)."""
-        return tf.nn.relu(x)
+        return relu(x)
 
 
 class LeakyReLU(Layer):

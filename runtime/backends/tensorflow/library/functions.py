@@ -73,6 +73,25 @@ def tanh(x: tf.Tensor) -> tf.Tensor:
     return tf.tanh(floated(x))
 
 
+def relu(x: tf.Tensor) -> tf.Tensor:
+    """Return max(0, x); where that is 0 so is the gradient, even of what is not finite behind it.
+
+    ``tf.nn.relu`` alone multiplies there: 0 * inf is NaN. PyTorch selects.
+    """
+    y = tf.nn.relu(x)
+    return tf.math.multiply_no_nan(x, tf.stop_gradient(tf.sign(y))) if x.dtype.is_floating else y
+
+
+def absolute(x: tf.Tensor) -> tf.Tensor:
+    """Return |x|; the gradient at NaN is 0, as in PyTorch."""
+    return x * tf.stop_gradient(sign(x))
+
+
+def sign(x: tf.Tensor) -> tf.Tensor:
+    """Return -1, 0 or 1; 0 for NaN, as PyTorch does."""
+    return tf.where(tf.math.is_nan(x), tf.zeros_like(x), tf.sign(x)) if x.dtype.is_floating else tf.sign(x)
+
+
 def clip(x: tf.Tensor, min: float | None = None, max: float | None = None) -> tf.Tensor:
     """Return min(max(x, ``min``), ``max``); the gradient passes at the limits themselves."""
     x = x if min is None else tf.maximum(*promoted(x, min))
@@ -82,8 +101,8 @@ def clip(x: tf.Tensor, min: float | None = None, max: float | None = None) -> tf
 def norm(x: tf.Tensor, axis: Axes = None, keepdims: bool = False) -> tf.Tensor:
     """Return the Euclidean length over axes; its gradient at length 0 is 0."""
     square = tf.reduce_sum(x * x, axis, keepdims)
-    is_zero = tf.equal(square, 0)
-    return tf.where(is_zero, tf.zeros_like(square), tf.sqrt(tf.where(is_zero, tf.ones_like(square), square)))
+    is_zero = tf.cast(tf.equal(square, 0), square.dtype)
+    return (1.0 - is_zero) * tf.sqrt(square + is_zero)
 
 
 def normalize(x: tf.Tensor, axis: int = -1) -> tf.Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from runtime.backends.tensorflow.library.dtypes import promoted, typed
-from runtime.backends.tensorflow.library.functions import norm, normalize
+from runtime.backends.tensorflow.library.functions import absolute, norm, normalize
 
 
 def reduced(values: tf.Tensor, reduction: str) -> tf.Tensor:
@@ -67,14 +67,16 @@ def mse(prediction: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
 
 def l1(prediction: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
     """Return the absolute difference of a prediction and a target, either of which may be a number."""
-    return reduced(tf.abs(tf.subtract(*promoted(prediction, target))), reduction)
+    return reduced(absolute(tf.subtract(*promoted(prediction, target))), reduction)
 
 
 def huber(prediction: Any, target: Any, delta: Any = 1.0, reduction: str = "mean") -> tf.Tensor:
     """Return the Huber loss of a prediction and a target, either of which may be a number."""
     distance = tf.abs(tf.subtract(*promoted(prediction, target)))
     delta = typed(delta, distance.dtype)
-    return reduced(tf.where(distance < delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta)), reduction)
+    is_near = distance < delta
+    near = tf.where(is_near, distance, tf.zeros_like(distance))  # squared where it is far, its gradient were 0 * inf
+    return reduced(tf.where(is_near, 0.5 * near * near, delta * (distance - 0.5 * delta)), reduction)
 
 
 def cross_entropy(
@@ -152,7 +154,8 @@ def kl_div(student: tf.Tensor, teacher: tf.Tensor, temperature: float = 1.0, red
 def hinge(score: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
     """Return max(0, 1 - target * score) for targets of -1 and 1."""
     score, target = promoted(score, target)
-    return reduced(tf.nn.relu(1.0 - target * score), reduction)
+    margin = 1.0 - target * score
+    return reduced(tf.maximum(tf.zeros([], margin.dtype), margin), reduction)  # its gradient selects, relu's multiplies
 
 
 def cosine_distance(a: tf.Tensor, b: tf.Tensor, reduction: str = "mean") -> tf.Tensor:

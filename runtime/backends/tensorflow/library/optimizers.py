@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from runtime.backends.tensorflow.library.dtypes import typed
+from runtime.backends.tensorflow.library.functions import sign
 
 Rate: TypeAlias = float | Callable[[Any], tf.Tensor]
 """A number, or a schedule: a function of the number of updates applied before this one."""
@@ -227,6 +228,6 @@ class Lion(Optimizer):
 
     def step(self, parameter: tf.Variable, gradient: tf.Tensor, slots: Sequence[Any], numbers: Numbers) -> None:
         """Step one parameter."""
-        direction = tf.sign(slots[0] + numbers["rest1"] * (gradient - slots[0]))
+        direction = sign(slots[0] + numbers["rest1"] * (gradient - slots[0]))
         parameter.assign(parameter * numbers["kept"] - numbers["lr"] * direction)
         move(slots[0], gradient, numbers["rest2"])
