@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from compiler.cells import find_tied
@@ -18,7 +18,6 @@ from compiler.program import Initializer, InputDecl, LossScaleDecl, ModelDecl, O
 from compiler.schedules import declare_schedule
 from compiler.structure import Structure
 from graphspec.graph import GraphSpec
-from graphspec.groups import GroupSpec
 from graphspec.models import ModelSpec, ParameterSpec
 from graphspec.schedules import ScheduleSpec
 
@@ -75,9 +74,30 @@ def _declare_optimizer(spec: GraphSpec, cell: OptimizerCell, backend: str, pace:
         builtin=optimizer.name is not None,
         models=cell.models,
         beside=cell.beside,
+        groups=tuple(_declare_groups(spec, cell, tempo)),
         options={key: _declare_option(value, tempo) for key, value in optimizer.resolved().items()},
         place=_place(spec, *cell.path),
     )
+
+
+def _declare_groups(spec: GraphSpec, cell: OptimizerCell, tempo: Tempo) -> Iterator[GroupDecl]:
+    """Yield the groups of the models that an optimizer steps, with their defaults."""
+    for model in (each for each in cell.models if each in spec.models):
+        for index, group in enumerate(spec.models[model].groups):
+            decay = group.weight_decay
+            yield GroupDecl(
+                model=model,
+                index=index,
+                match=group.match,
+                lr_scale=_declare_number(1.0 if group.lr_scale is None else group.lr_scale, tempo),
+                weight_decay=None if decay is None else _declare_number(decay, tempo),
+                frozen=group.is_frozen,
+            )
+
+
+def _declare_number(value: float | ScheduleSpec, tempo: Tempo) -> float | ScheduleDecl:
+    """Return a number of a group, a schedule in ticks of its clock."""
+    return declare_schedule(value, tempo) if isinstance(value, ScheduleSpec) else value
 
 
 def _declare_option(value: Plain | ScheduleSpec, tempo: Tempo) -> Plain | ScheduleDecl:
@@ -103,19 +123,9 @@ def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, bac
         tied=find_tied(spec, facts.name),
         trained=facts.updated,
         weights=own.weights if own is not None else None,
-        groups=tuple(map(_declare_group, own.groups if own is not None else ())),
+        frozen=tuple(group.match for group in (own.groups if own is not None else ()) if group.is_frozen),
         compute=facts.compute,
         place=_place(spec, "ops" if own is None else "models", facts.name),
-    )
-
-
-def _declare_group(group: GroupSpec) -> GroupDecl:
-    """Return a group with its defaults."""
-    return GroupDecl(
-        match=group.match,
-        lr_scale=1.0 if group.lr_scale is None else group.lr_scale,
-        weight_decay=group.weight_decay,
-        frozen=group.is_frozen,
     )
 
 

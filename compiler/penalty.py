@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compiler.operands import Scheduled
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Penalty:
@@ -15,6 +17,6 @@ class Penalty:
     model: str
     match: str | None = None
     """A pattern of their names; None for all."""
-    l1: float = 0.0
-    l2: float = 0.0
+    l1: float | Scheduled = 0.0
+    l2: float | Scheduled = 0.0
     function: str | None = None

@@ -28,7 +28,7 @@ from compiler.instructions import (
     Transform,
 )
 from compiler.operands import Argument, CellVersion, Constant, Ref, Scheduled, Setting
-from compiler.terms import tell_penalty, tell_projection
+from compiler.terms import tell_number, tell_penalty, tell_projection
 
 
 def kind_of(instruction: Instruction) -> str:
@@ -102,7 +102,7 @@ def _describe_evaluation(instruction: Evaluate) -> str:
     """Return the call of a function, and what its result is multiplied with."""
     name = instruction.function.name.split(":")[-1]
     call = f"{name}({_arguments(instruction.arguments, instruction.options)})"
-    weight = "" if instruction.weight is None else f"{_number(instruction.weight)} * "
+    weight = "" if instruction.weight is None else f"{tell_number(instruction.weight)} * "
     times = "" if instruction.times == 1 else f"{instruction.times} * "
     return f"{', '.join(instruction.outputs)} = {times}{weight}{call}"
 
@@ -181,11 +181,6 @@ def _arguments(arguments: tuple[Argument, ...], options: Mapping[str, Setting] |
     """Return arguments as in a call."""
     shown = [(f"{argument.name}=" if argument.name else "") + _operand(argument) for argument in arguments]
     return ", ".join(shown) + _options(options or {})
-
-
-def _number(number: float | Scheduled) -> str:
-    """Return a number, or the name of one that changes."""
-    return str(number) if isinstance(number, Scheduled) else f"{number:g}"
 
 
 def _taken(decay: float | Scheduled) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from compiler.diagnose import place_in
-from compiler.grouping import GroupRow, find_groups
+from compiler.grouping import GroupRow, find_groups, tell_change
 from compiler.instructions import (
     Apply,
     Assign,
@@ -28,7 +28,7 @@ from compiler.instructions import (
     Transform,
 )
 from compiler.ir import Because, Decision
-from compiler.operands import Argument, Constant, Ref, Scheduled
+from compiler.operands import Argument, Constant, Ref, Scheduled, ScheduleDecl
 from compiler.phrases import arguments_of, kind_of, tell_resting
 from compiler.program import Function
 from compiler.terms import tell_penalty, tell_projection
@@ -75,8 +75,13 @@ def _export_group(row: GroupRow) -> Object:
     group = row.group
     names: Json = None if row.parameters is None else [*row.parameters]
     found: Object = {"model": row.model, "match": group.match, "parameters": names}
-    found |= {"lr_scale": group.lr_scale, "weight_decay": group.weight_decay}
+    found |= {"lr_scale": _export_change(group.lr_scale), "weight_decay": _export_change(group.weight_decay)}
     return {**found, "frozen": group.frozen, "frozen_until": row.until}
+
+
+def _export_change(number: float | ScheduleDecl | None) -> Json:
+    """Return a number of a group; a schedule in words."""
+    return tell_change(number) if isinstance(number, ScheduleDecl) else number
 
 
 def _export_function(function: Function) -> Object:

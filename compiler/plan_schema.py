@@ -109,8 +109,11 @@ def plan_schema() -> Object:
             "model": TEXT,
             "match": TEXT,
             "parameters": {"type": ["array", "null"], "items": TEXT, "description": "Null: named by a class."},
-            "lr_scale": {"type": "number"},
-            "weight_decay": {"type": ["number", "null"], "description": "Null: the optimizer's."},
+            "lr_scale": {"type": ["number", "string"], "description": "A text: a schedule in words."},
+            "weight_decay": {
+                "type": ["number", "string", "null"],
+                "description": "A text: a schedule in words. Null: the optimizer's.",
+            },
             "frozen": FLAG,
             "frozen_until": {"type": ["integer", "null"], "description": "The last step; null: for ever, or never."},
         }

@@ -94,8 +94,8 @@ class ModelDecl:
     """Some update writes its parameters (in any mode)."""
     weights: str | None = None
     """A safetensors file that its parameters and buffers start from, relative to the spec's folder."""
-    groups: tuple[GroupDecl, ...] = ()
-    """Parameters for which something is different when it is updated; each is in one group at most."""
+    frozen: tuple[str, ...] = ()
+    """Patterns of the names of those parameters that nothing steps."""
     compute: Compute = "float32"
     """The type of the operands of what multiplies matrices and convolves in it; parameters are float32."""
     place: str = ""
@@ -113,6 +113,8 @@ class OptimizerDecl:
     options: Mapping[str, Plain | ScheduleDecl]
     beside: tuple[str, ...] = ()
     """Models whose parameters another optimizer steps: what they share with these is not among its own."""
+    groups: tuple[GroupDecl, ...] = ()
+    """Parameters of its models for which something is different; each is in one group at most."""
     place: str = ""
 
 

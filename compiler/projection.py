@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from compiler.operands import Scheduled
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
@@ -18,8 +20,8 @@ class Projection:
     kind: Literal["clip", "non_negative", "unit_norm", "max_norm", "function"]
     match: str | None = None
     """A pattern of their names; None for all."""
-    low: float = 0.0
-    high: float = 0.0
+    low: float | Scheduled = 0.0
+    high: float | Scheduled = 0.0
     axis: tuple[int, ...] | None = None
     """Over which axes a norm is taken: None for all but the first, of a vector the only one."""
     function: str = ""

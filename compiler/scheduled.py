@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.operands import Scheduled, ScheduleDecl
-from compiler.optimizers import find_optimizers, find_tempo
+from compiler.optimizers import OptimizerCell, find_optimizers, find_tempo
 from compiler.pace import Pace, PaceProblem, Tempo
 from compiler.schedules import declare_schedule, tell_pace
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
-from graphspec.schedule_places import find_schedules
+from graphspec.ops import UpdateOp
+from graphspec.schedule_places import find_schedules, find_term_schedules
 from graphspec.schedules import ScheduleSpec
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -25,12 +26,23 @@ UNKNOWN = ScheduleDecl(kind="constant", fields={"value": 0.0}, clock="steps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledField:
-    """A field of an op that holds a schedule: its place, and at which tempo whose updates it counts, if it does."""
+    """A field of an op that holds a schedule: its place, and at which tempo whose updates it counts, if it does.
+
+    What an update does to a model by that model's word has its place below both: ``fit``, ``net``, ``regularizer``.
+    """
 
     place: Place
     schedule: ScheduleSpec
     tempo: Tempo
-    optimizer: str | None
+    cells: tuple[OptimizerCell, ...] = ()
+    """Whose updates are counted, one after another."""
+    path: Place
+    """Where it is written."""
+
+    @property
+    def optimizer(self) -> str | None:
+        """Return whose updates are counted; None where steps are."""
+        return self.cells[0].name if self.cells else None
 
 
 def declare_scheduled(spec: GraphSpec, pace: Pace) -> Mapping[Place, Scheduled]:
@@ -42,17 +54,16 @@ def check_scheduled(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every schedule of an op that cannot be counted by its clock."""
     for field in _find_fields(spec, pace):
         try:
-            _require_one(spec, field)
+            _require_one(field)
             declare_schedule(field.schedule, field.tempo)
         except PaceProblem as problem:
-            yield tell_pace(spec, problem, ("ops", *field.place))
+            yield tell_pace(spec, problem, field.path)
 
 
-def _require_one(spec: GraphSpec, field: ScheduledField) -> None:
+def _require_one(field: ScheduledField) -> None:
     """Raise PaceProblem for a field that counts the updates of an optimizer in whose place others come."""
-    users = [cell for cell in find_optimizers(spec) if field.place[0] in cell.updates]
-    if field.optimizer is not None and len(users) > 1:
-        message = f"the updates of an optimizer that changes at epoch {users[1].epoch} are not counted on"
+    if len(field.cells) > 1:
+        message = f"the updates of an optimizer that changes at epoch {field.cells[1].epoch} are not counted on"
         raise PaceProblem(message, "write `clock: steps`", path=("clock",))
 
 
@@ -68,10 +79,37 @@ def _declare(field: ScheduledField) -> Scheduled:
 
 def _find_fields(spec: GraphSpec, pace: Pace) -> Iterator[ScheduledField]:
     """Yield every field of an op that holds a schedule."""
-    cells = {name: cell for cell in find_optimizers(spec) for name in cell.updates}
+    cells = tuple(find_optimizers(spec))
     for name, op in spec.ops.items():
+        users = tuple(cell for cell in cells if name in cell.updates)
         for place, schedule in find_schedules(op):
-            cell = cells.get(name) if schedule.clock == "updates" else None
-            tempo = Tempo(pace=pace) if cell is None else find_tempo(spec, cell, pace)
-            optimizer = None if cell is None else cell.name
-            yield ScheduledField(place=(name, *place), schedule=schedule, tempo=tempo, optimizer=optimizer)
+            yield _count(spec, pace, (name, *place), schedule, users, ("ops", name, *place))
+        if isinstance(op, UpdateOp):
+            yield from _find_terms(spec, pace, name, op, users)
+
+
+def _find_terms(
+    spec: GraphSpec, pace: Pace, name: str, op: UpdateOp, users: tuple[OptimizerCell, ...]
+) -> Iterator[ScheduledField]:
+    """Yield every field of the constraints and regularizers of an update that holds a schedule, model by model."""
+    for model in op.update:
+        cells = tuple(cell for cell in users if model in cell.models)
+        for place, schedule in find_term_schedules(spec, op, model) if cells else ():
+            is_own = place[0] == "constraint" and op.constraint is not None
+            holder = ("ops", name) if is_own else ("models", model)
+            yield _count(spec, pace, (name, model, *place), schedule, cells, (*holder, *place))
+
+
+def _count(
+    spec: GraphSpec,
+    pace: Pace,
+    place: Place,
+    schedule: ScheduleSpec,
+    cells: tuple[OptimizerCell, ...],
+    path: Place,
+) -> ScheduledField:
+    """Return a field with what its schedule counts: steps, or the updates of the optimizers of some cells."""
+    if schedule.clock != "updates" or not cells:
+        return ScheduledField(place=place, schedule=schedule, tempo=Tempo(pace=pace), path=path)
+    tempo = find_tempo(spec, cells[0], pace)
+    return ScheduledField(place=place, schedule=schedule, tempo=tempo, cells=cells, path=path)

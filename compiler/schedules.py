@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from compiler.operands import ScheduleDecl
-from compiler.optimizers import find_optimizers, find_tempo
+from compiler.optimizers import OptimizerCell, find_optimizers, find_tempo
 from compiler.pace import Pace, PaceProblem, Tempo, exact
 from graphspec.curves import LENGTHS, CurveSpec
 from graphspec.diagnostics import Diagnostic
@@ -23,12 +23,23 @@ def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every schedule that cannot be counted by its clock."""
     for cell in find_optimizers(spec):
         tempo = find_tempo(spec, cell, pace)
-        for option, value in cell.optimizer.options.items():
-            if isinstance(value, ScheduleSpec):
-                try:
-                    declare_schedule(value, tempo)
-                except PaceProblem as problem:
-                    yield tell_pace(spec, problem, (*cell.path, option))
+        for path, schedule in _find_below(spec, cell):
+            try:
+                declare_schedule(schedule, tempo)
+            except PaceProblem as problem:
+                yield tell_pace(spec, problem, path)
+
+
+def _find_below(spec: GraphSpec, cell: OptimizerCell) -> Iterator[tuple[Path, ScheduleSpec]]:
+    """Yield the schedules of an optimizer's options, then those of the groups that it steps, with their places."""
+    for option, value in cell.optimizer.options.items():
+        if isinstance(value, ScheduleSpec):
+            yield (*cell.path, option), value
+    for model in (each for each in cell.models if each in spec.models):
+        for index, group in enumerate(spec.models[model].groups):
+            for option, value in (("lr_scale", group.lr_scale), ("weight_decay", group.weight_decay)):
+                if isinstance(value, ScheduleSpec):
+                    yield ("models", model, "groups", index, option), value
 
 
 def tell_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnostic:

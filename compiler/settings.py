@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from compiler.instructions import Blend, Evaluate, Forward, Instruction, Random, Schedule, Store, Transform
+from compiler.instructions import Apply, Blend, Evaluate, Forward, Instruction, Random, Schedule, Store, Transform
 from compiler.operands import Scheduled
 
 
@@ -17,8 +17,13 @@ def find_scheduled(instruction: Instruction) -> Iterator[Scheduled]:
         case Evaluate():
             yield from _select((instruction.weight, *instruction.options.values()))
             yield from _select(argument.operand for argument in instruction.arguments)
-        case Random() | Transform():
+        case Random():
             yield from _select(instruction.options.values())
+        case Transform():
+            yield from _select(instruction.options.values())
+            yield from _select(number for each in instruction.penalties for number in (each.l1, each.l2))
+        case Apply():
+            yield from _select(number for each in instruction.projections for number in (each.low, each.high))
         case Schedule():
             yield instruction.number
         case Blend():

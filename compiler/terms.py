@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from compiler.operands import Scheduled
 from compiler.penalty import Penalty
 from compiler.projection import Projection
 
 
 def tell_penalty(penalty: Penalty) -> str:
     """Return a penalty in words: ``l2 0.5 of net (fit 'weight$')``."""
-    numbers = (f"{name} {value:g}" for name, value in (("l1", penalty.l1), ("l2", penalty.l2)) if value)
+    numbers = (f"{name} {tell_number(value)}" for name, value in (("l1", penalty.l1), ("l2", penalty.l2)) if value)
     what = penalty.function or " + ".join(numbers) or "nothing"
     return f"{what} of {penalty.model}{_tell_match(penalty.match)}"
 
@@ -23,13 +24,18 @@ def _tell_kind(projection: Projection) -> str:
     over = "" if projection.axis is None else f" over {', '.join(map(str, projection.axis))}"
     match projection.kind:
         case "clip":
-            return f"clip [{projection.low:g}, {projection.high:g}]"
+            return f"clip [{tell_number(projection.low)}, {tell_number(projection.high)}]"
         case "max_norm":
-            return f"max_norm {projection.high:g}{over}"
+            return f"max_norm {tell_number(projection.high)}{over}"
         case "function":
             return projection.function
         case _:
             return f"{projection.kind}{over}"
+
+
+def tell_number(number: float | Scheduled) -> str:
+    """Return a number, one that changes by the name under which the plan lists its schedule."""
+    return str(number) if isinstance(number, Scheduled) else f"{number:g}"
 
 
 def _tell_match(match: str | None) -> str:

@@ -7,10 +7,12 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from graphspec.declaration import Declaration, below, problem
-from graphspec.fields import Number, PositiveNumber, at_least_one
+from graphspec.fields import at_least_one
 from graphspec.functions import FunctionName
 from graphspec.names import is_path
 from graphspec.patterns import Pattern
+from graphspec.scheduled import OwnNumber, OwnPositive
+from graphspec.schedules import ScheduleSpec
 from graphspec.suggestions import closest
 
 ConstraintKind: TypeAlias = Literal["clip", "non_negative", "unit_norm", "max_norm", "function"]
@@ -38,13 +40,13 @@ def _read_word(word: str) -> dict[str, object]:
 class ConstraintSpec(Declaration):
     """A projection of parameters: `{clip: [-1, 1]}`, `non_negative`, `unit_norm`, `{max_norm: 2}` or `pkg.mod:fn`."""
 
-    clip: Annotated[tuple[Number, Number], Strict(False)] | None = None
-    """The least and the greatest value of an element."""
+    clip: Annotated[tuple[OwnNumber, OwnNumber], Strict(False)] | None = None
+    """The least and the greatest value of an element; where schedules cross, the greatest holds."""
     non_negative: Literal[True] | None = None
     """Elements below 0 become 0."""
     unit_norm: Literal[True] | None = None
     """Every norm becomes 1."""
-    max_norm: PositiveNumber | None = None
+    max_norm: OwnPositive | None = None
     """Norms above this become this."""
     function: FunctionName | None = None
     """A user's function from a tensor to a tensor of the same shape."""
@@ -68,8 +70,9 @@ class ConstraintSpec(Declaration):
         if self.axis is not None and given[0] not in NORMS:
             message = f"`axis` goes with `unit_norm` or `max_norm`, found `{given[0]}`"
             raise below(("axis",), problem("GS056", message, help="remove it", at="key"))
-        if self.clip is not None and self.clip[0] > self.clip[1]:
-            message = f"expected the least value before the greatest, found {self.clip[0]:g} and {self.clip[1]:g}"
+        low, high = self.clip or (0.0, 0.0)
+        if not (isinstance(low, ScheduleSpec) or isinstance(high, ScheduleSpec)) and low > high:
+            message = f"expected the least value before the greatest, found {low:g} and {high:g}"
             raise below(("clip",), problem("GS044", message, help="write `clip: [low, high]`"))
         if self.function is not None and self.function.is_builtin:
             raise below(("function",), problem("GS054", "expected the path of a function", help="write `pkg.mod:fn`"))

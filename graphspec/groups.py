@@ -6,8 +6,8 @@ from pydantic import model_validator
 
 from graphspec.declaration import Declaration, below, problem
 from graphspec.durations import Duration, DurationField
-from graphspec.fields import NumberFromZero
 from graphspec.patterns import Pattern
+from graphspec.scheduled import OwnFromZero
 
 
 class FrozenSpec(Declaration):
@@ -22,9 +22,9 @@ class GroupSpec(Declaration):
 
     match: Pattern
     """A regular expression, searched in the names of the parameters: `bias$`, `^0[.]`."""
-    lr_scale: NumberFromZero | None = None
+    lr_scale: OwnFromZero | None = None
     """What the learning rate is multiplied with."""
-    weight_decay: NumberFromZero | None = None
+    weight_decay: OwnFromZero | None = None
     """The weight decay, in place of the optimizer's."""
     frozen: bool | FrozenSpec = False
     """Whether they are never stepped: no gradient is taken for them, and the optimizer keeps nothing for them.

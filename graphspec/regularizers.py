@@ -7,18 +7,19 @@ from typing import Annotated
 from pydantic import BeforeValidator, Strict, model_validator
 
 from graphspec.declaration import Declaration, below, problem
-from graphspec.fields import NumberFromZero, at_least_one
+from graphspec.fields import at_least_one
 from graphspec.functions import FunctionName
 from graphspec.names import is_path
 from graphspec.patterns import Pattern
+from graphspec.scheduled import OwnFromZero
 
 
 class RegularizerSpec(Declaration):
     """A term over parameters: `{l1: 0.01}`, `{l2: 0.5}`, both, or `pkg.mod:fn` from a tensor to a number."""
 
-    l1: NumberFromZero | None = None
+    l1: OwnFromZero | None = None
     """What the sum of the absolute values is multiplied with."""
-    l2: NumberFromZero | None = None
+    l2: OwnFromZero | None = None
     """What the sum of the squares is multiplied with."""
     function: FunctionName | None = None
     """A user's function from a tensor to a number; the numbers of all parameters are added."""

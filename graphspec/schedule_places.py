@@ -1,4 +1,4 @@
-"""Places of schedules: which fields of an op hold one."""
+"""Places of schedules: which fields of an op, or of what models say of their updates, hold one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, cast
 
 from graphspec.declaration import Declaration
+from graphspec.graph import GraphSpec
 from graphspec.inputs import Inputs
-from graphspec.ops import Op, ScheduleOp
+from graphspec.ops import Op, ScheduleOp, UpdateOp
 from graphspec.optimizers import OptimizerSpec
 from graphspec.schedules import ScheduleSpec
 
@@ -15,11 +16,25 @@ Place: TypeAlias = tuple[str | int, ...]
 
 
 def find_schedules(op: Op) -> Iterator[tuple[Place, ScheduleSpec]]:
-    """Yield every schedule of an op with its place below the op; those of an optimizer are the optimizer's."""
+    """Yield every schedule of an op with its place below the op.
+
+    Not those of an optimizer, nor those of the constraints of an update, which count updates of each model's optimizer.
+    """
     if isinstance(op, ScheduleOp):
         yield (), op.curve
     else:
-        yield from _find_below(op, ())
+        found = _find_below(op, ())
+        yield from (each for each in found if not (isinstance(op, UpdateOp) and each[0][0] == "constraint"))
+
+
+def find_term_schedules(spec: GraphSpec, op: UpdateOp, model: str) -> Iterator[tuple[Place, ScheduleSpec]]:
+    """Yield every schedule of the constraints and regularizers with which an update steps a model.
+
+    Its place begins with the field: ``("constraint", 0, "max_norm")``.
+    """
+    declared = spec.models[model]
+    yield from _find_below(op.constraint or declared.constraint or (), ("constraint",))
+    yield from _find_below(declared.regularizer or (), ("regularizer",))
 
 
 def _find_below(value: object, place: Place) -> Iterator[tuple[Place, ScheduleSpec]]:

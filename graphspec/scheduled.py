@@ -84,6 +84,7 @@ def _check_value(plain: TypeAdapter[float], number: float, place: tuple[str | in
 
 _Positive = Annotated[Finite, Gt(0)]
 _Share = Annotated[Finite, Ge(0), Le(1)]
+_FromZero = Annotated[Finite, Ge(0)]
 
 ScheduledNumber = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(Finite), Finite | ScheduleSpec)]
 """A finite number, or a schedule of train steps."""
@@ -95,6 +96,14 @@ OwnPositive = Annotated[
     float | ScheduleSpec, _scheduled(TypeAdapter(_Positive), _Positive | ScheduleSpec, read_own_schedule)
 ]
 """A number greater than 0, or a schedule of an optimizer's updates."""
+
+OwnFromZero = Annotated[
+    float | ScheduleSpec, _scheduled(TypeAdapter(_FromZero), _FromZero | ScheduleSpec, read_own_schedule)
+]
+"""A number that is not negative, or a schedule of an optimizer's updates."""
+
+OwnNumber = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(Finite), Finite | ScheduleSpec, read_own_schedule)]
+"""A finite number, or a schedule of an optimizer's updates."""
 
 
 def _read_arg(value: object) -> object:

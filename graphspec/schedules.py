@@ -71,7 +71,8 @@ class ScheduleSpec(CurveSpec):
     """join: curves one after another; each starts its own count at 0 when the one before it is over."""
     clock: Clock = "updates"
     """What is counted: applied updates of the optimizer, steps made, their samples, or finished epochs; by default the
-    updates where an optimizer is near, in its options and in what clips for it, and steps elsewhere."""
+    updates where an optimizer is near, in its options and groups, and in what clips, constrains or regularizes for it,
+    and steps elsewhere."""
 
     def written(self) -> Mapping[str, object]:
         """Return the fields that are written, by their names in the language."""

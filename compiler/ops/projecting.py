@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from compiler.operands import Scheduled
 from compiler.ops.context import Lowering
 from compiler.projection import Projection
 from graphspec.constraints import ConstraintSpec
 from graphspec.ops import UpdateOp
 
 
-def find_projections(op: UpdateOp, context: Lowering) -> Iterator[Projection]:
-    """Yield what the parameters of an update are made to satisfy once they are stepped, in order."""
-    for model in op.update:
-        for each in op.constraint or context.spec.models[model].constraint or ():
-            yield _project(model, each, context)
+def find_projections(name: str, op: UpdateOp, models: Collection[str], context: Lowering) -> Iterator[Projection]:
+    """Yield what the parameters of those models that an update steps are made to satisfy then, in order."""
+    for model in (each for each in op.update if each in models):
+        for index, each in enumerate(op.constraint or context.spec.models[model].constraint or ()):
+            yield _project(model, each, context, (name, model, "constraint", index))
 
 
-def _project(model: str, declared: ConstraintSpec, context: Lowering) -> Projection:
+def _project(model: str, declared: ConstraintSpec, context: Lowering, place: tuple[str | int, ...]) -> Projection:
     """Return one constraint as it applies to a model."""
-    low, high = declared.clip or (0.0, declared.max_norm or 0.0)
+    low, high = _find_limits(declared, context, place)
     axis = declared.axis
     return Projection(
         model=model,
@@ -30,3 +31,13 @@ def _project(model: str, declared: ConstraintSpec, context: Lowering) -> Project
         axis=(axis,) if isinstance(axis, int) else axis,
         function="" if declared.function is None else declared.function.name(context.backend),
     )
+
+
+def _find_limits(
+    declared: ConstraintSpec, context: Lowering, place: tuple[str | int, ...]
+) -> tuple[float | Scheduled, float | Scheduled]:
+    """Return the numbers of a constraint that has some."""
+    if declared.clip is not None:
+        low, high = (context.number(each, *place, "clip", end) for end, each in enumerate(declared.clip))
+        return low, high
+    return 0.0, context.number(declared.max_norm or 0.0, *place, "max_norm")

@@ -37,31 +37,34 @@ def regularize(
 
 def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool) -> Node:
     """Return the node that adds the penalties of a model to a set: it reads the weights of its causal past."""
+    penalties = tuple(_penalties(op, model, context))
     node = transform_node(
-        target, op=op, function="regularize", inputs=(value,), models=models, context=context, gaps=gaps
+        target,
+        op=op,
+        function="regularize",
+        inputs=(value,),
+        models=models,
+        penalties=penalties,
+        context=context,
+        gaps=gaps,
     )
-    assert isinstance(node.instruction, Transform)
-    return replace(
-        node,
-        instruction=replace(node.instruction, penalties=tuple(_penalties(model, context))),
-        reads=tuple(Read(cell=cell, constant=True) for cell in context.cells((model,))),
-        penalizes=model,
-    )
+    weights = tuple(Read(cell=cell, constant=True) for cell in context.cells((model,)))
+    return replace(node, reads=(*weights, *node.reads), penalizes=model)
 
 
-def _penalties(model: str, context: Lowering) -> Iterator[Penalty]:
-    """Yield the penalties of a model."""
-    for each in context.spec.models[model].regularizer or ():
-        yield _penalty(model, each, context)
+def _penalties(op: str, model: str, context: Lowering) -> Iterator[Penalty]:
+    """Yield the penalties of a model in one of its updates."""
+    for index, each in enumerate(context.spec.models[model].regularizer or ()):
+        yield _penalty(model, each, context, (op, model, "regularizer", index))
 
 
-def _penalty(model: str, declared: RegularizerSpec, context: Lowering) -> Penalty:
+def _penalty(model: str, declared: RegularizerSpec, context: Lowering, place: tuple[str | int, ...]) -> Penalty:
     """Return one penalty."""
     return Penalty(
         model=model,
         match=declared.match,
-        l1=declared.l1 or 0.0,
-        l2=declared.l2 or 0.0,
+        l1=context.number(declared.l1 or 0.0, *place, "l1"),
+        l2=context.number(declared.l2 or 0.0, *place, "l2"),
         function=None if declared.function is None else declared.function.name(context.backend),
     )
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from compiler.cells import optimizer_cell
 from compiler.instructions import Transform
 from compiler.ir import Node, Read, Use
 from compiler.operands import FunctionRef, Setting
 from compiler.ops.context import Lowering
+from compiler.penalty import Penalty
+from compiler.settings import find_scheduled
 from graphspec.ops import TransformOp
 
 ON_WEIGHTS = frozenset({"clip_agc"})
@@ -38,11 +41,12 @@ def transform_node(
     models: tuple[str, ...],
     context: Lowering,
     options: Mapping[str, Setting] | None = None,
+    penalties: tuple[Penalty, ...] = (),
     gaps: bool = False,
 ) -> Node:
     """Return a node that maps the gradient sets ``inputs``, maybe with ``gaps``, to the set named after the node.
 
-    A ``function`` that is a name is a built-in one.
+    A ``function`` that is a name is a built-in one. It reads the optimizers whose updates some of its numbers count.
     """
     function = FunctionRef(name=function, builtin=True) if isinstance(function, str) else function
     options = options or {}
@@ -56,8 +60,10 @@ def transform_node(
         options=options,
         weights=function.builtin and function.name in ON_WEIGHTS,
         draws=function.builtin and _draws(function.name, inputs, options),
+        penalties=penalties,
         gaps=gaps,
     )
+    read = (*(context.cells(models) if instruction.weights else ()), *_find_counted(instruction))
     return Node(
         id=node,
         op=op,
@@ -65,9 +71,15 @@ def transform_node(
         label=f"transform {node}",
         uses=tuple(Use(value=value) for value in inputs),
         defines=(node,),
-        reads=tuple(Read(cell=cell, constant=True) for cell in context.cells(models)) if instruction.weights else (),
+        reads=tuple(Read(cell=cell, constant=True) for cell in read),
         place=instruction.place,
     )
+
+
+def _find_counted(instruction: Transform) -> tuple[str, ...]:
+    """Return the optimizers whose updates the numbers of an instruction count."""
+    counted = (number.optimizer for number in find_scheduled(instruction) if number.optimizer is not None)
+    return tuple(dict.fromkeys(map(optimizer_cell, counted)))
 
 
 def _draws(name: str, inputs: tuple[str, ...], options: Mapping[str, Setting]) -> bool:

@@ -153,7 +153,7 @@ def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gap
 def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool) -> Node:
     """Return the clip of an update's whole gradient set."""
     limit = context.number(clip.limit, name, "clip", clip.kind)
-    node = transform_node(
+    return transform_node(
         f"{name}.clipped",
         op=name,
         function=f"clip_{clip.kind}",
@@ -163,12 +163,6 @@ def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], co
         context=context,
         gaps=gaps,
     )
-    return _counting(node, limit.optimizer) if isinstance(limit, Scheduled) and limit.optimizer is not None else node
-
-
-def _counting(node: Node, optimizer: str) -> Node:
-    """Return a node that reads how many updates an optimizer has applied."""
-    return replace(node, reads=(*node.reads, Read(cell=optimizer_cell(optimizer), constant=True)))
 
 
 def _clip_options(clip: ClipSpec, limit: float | Scheduled) -> Mapping[str, Setting]:
@@ -191,7 +185,7 @@ def _lower_apply(
     )
     cells = find_kept(context.spec, name) + tuple(optimizer_cell(part.optimizer) for part in parts)
     stepped = {model for part in parts for model in part.models}
-    projections = tuple(each for each in find_projections(op, context) if each.model in stepped)
+    projections = tuple(find_projections(name, op, stepped, context))
     instruction = Apply(op=name, place=context.place(name), parts=parts, projections=projections)
     return Node(
         id=name,

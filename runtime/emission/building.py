@@ -16,10 +16,10 @@ from runtime.emission.names import Names
 from runtime.emission.needs import Needs, are_tied, find_metrics
 from runtime.emission.norms import norm_globals
 from runtime.emission.optimizers import construct_optimizer
-from runtime.emission.patterns import find_frozen, frozen_global, pattern_globals
 from runtime.emission.scheduling import scheduled_globals
 from runtime.emission.sharing import sharing_globals
 from runtime.emission.states import initial_lines
+from runtime.emission.terms import frozen_global, pattern_globals
 from runtime.emission.text import Block, Code, Line
 from runtime.emission.verdicts import verdict_globals
 from runtime.emission.windows import window_globals, window_registration
@@ -94,13 +94,13 @@ def _globals(draft: Draft) -> Iterator[Global]:
         part = _places(covers, model, names) if are_tied(covers, program) else _slice(covers, model, names)
         yield Global(name=names.part(covers, model), value=part)
     yield from sharing_globals(draft)
+    yield from scheduled_globals(draft)
     yield from pattern_globals(draft)
     for optimizer in program.optimizers:
         value = construct_optimizer(optimizer, draft)
         yield Global(name=names.optimizer(optimizer.name), value=value, place=(optimizer.name, optimizer.place))
     yield from window_globals(draft)
     yield from verdict_globals(draft)
-    yield from scheduled_globals(draft)
     if needs.random:
         kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"
         yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
@@ -123,7 +123,7 @@ def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialec
     if model.name in needs.parameters:
         is_open = model.kind == "class" and model.name in needs.differentiated
         stepped = dialect.parameters(model, variable, chosen=is_open)
-        if find_frozen(model):
+        if model.frozen:
             yield frozen_global(model, names, dialect)
             stepped = syntax.call("without", stepped, syntax.name(names.frozen(model.name)))
         yield Global(name=names.parameters(model.name), value=stepped)

@@ -9,8 +9,8 @@ from compiler.instructions import ApplyPart, Collect, Gather, Gradient, Transfor
 from compiler.program import OptimizerDecl
 from runtime.effects import find_functions
 from runtime.emission import syntax
-from runtime.emission.patterns import has_groups
 from runtime.emission.scope import Scope, parameter_list, setting
+from runtime.emission.terms import has_groups
 
 
 def is_set(value: str, scope: Scope) -> bool:
@@ -84,4 +84,4 @@ def _find_way(optimizer: OptimizerDecl, scope: Scope) -> str:
     """Return the definition that steps the parameters of an optimizer that have a gradient."""
     if not (optimizer.builtin and optimizer.rule in scope.dialect.direct):
         return "apply_present_wrapped"
-    return "apply_present_grouped" if has_groups(optimizer, scope.program) else "apply_present"
+    return "apply_present_grouped" if has_groups(optimizer) else "apply_present"

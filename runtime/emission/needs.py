@@ -10,7 +10,6 @@ from compiler.operands import ScheduleDecl
 from compiler.program import Program
 from runtime.effects import find_functions, is_drawing, is_lowered, is_running
 from runtime.emission.flow import find_differentiated
-from runtime.emission.patterns import find_frozen
 from runtime.emission.scheduling import find_numbers
 
 
@@ -49,7 +48,7 @@ def find_needs(program: Program) -> Needs:
     differentiated = find_differentiated(program)
     followed = frozenset(model for each in instructions for model in _followed(each))
     classes = frozenset(each.name for each in program.models if each.kind == "class")
-    partial = classes.union(each.name for each in program.models if find_frozen(each))
+    partial = classes.union(each.name for each in program.models if each.frozen)
     split = partial & differentiated & followed
     joint = tuple(dict.fromkeys(models for each in instructions for models in _joint(each)))
     random = any(is_drawing(each) for each in instructions)
@@ -90,10 +89,11 @@ def find_metrics(program: Program) -> tuple[tuple[str, Evaluate], ...]:
 
 
 def _is_paced(program: Program) -> bool:
-    """Return whether some option of an optimizer, or number of an op, changes with the steps."""
-    options = (option for optimizer in program.optimizers for option in optimizer.options.values())
-    numbers = (number.schedule for number, _, _ in find_numbers(program))
-    return any(isinstance(each, ScheduleDecl) and each.clock != "updates" for each in (*options, *numbers))
+    """Return whether some option of an optimizer or a group, or number of an op, changes with the steps."""
+    options = [option for optimizer in program.optimizers for option in optimizer.options.values()]
+    changes = [change for each in program.optimizers for group in each.groups for change in group.changes.values()]
+    numbers = [number.schedule for number, _, _ in find_numbers(program)]
+    return any(isinstance(each, ScheduleDecl) and each.clock != "updates" for each in (*options, *changes, *numbers))
 
 
 def _followed(instruction: Instruction) -> Iterator[str]:

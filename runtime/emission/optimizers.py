@@ -8,8 +8,8 @@ from compiler.operands import Plain, ScheduleDecl
 from compiler.program import OptimizerDecl
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft
-from runtime.emission.patterns import grouped_parameters
 from runtime.emission.scheduling import follow
+from runtime.emission.terms import grouped_parameters
 
 
 def construct_optimizer(optimizer: OptimizerDecl, draft: Draft) -> ast.expr:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
-from compiler.instructions import Blend, Instruction, Random, Schedule, Transform
+from compiler.instructions import Apply, Blend, Instruction, Random, Schedule, Transform
 from compiler.operands import Scheduled, ScheduleDecl
 from compiler.program import Program
 from compiler.settings import find_scheduled
@@ -54,7 +54,7 @@ def _find_form(instruction: Instruction) -> Form:
     match instruction:
         case Schedule():
             return "value"
-        case Blend() | Random():
+        case Apply() | Blend() | Random():
             return "option"
         case Transform():
             return "option" if instruction.function.builtin else "operand"

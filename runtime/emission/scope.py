@@ -81,10 +81,16 @@ def operand(value: Operand, scope: Scope) -> ast.expr:
     return scope.dialect.detach(use) if value.detach and value.name in scope.flow.carrying else use
 
 
-def number(value: Scheduled, names: Names) -> ast.expr:
-    """Return a number that follows a schedule: a call of what reads it."""
+def number(value: Scheduled, names: Names, *, is_behind: bool = False) -> ast.expr:
+    """Return a number that follows a schedule: a call of what reads it.
+
+    ``is_behind``: the update that it belongs to is applied already, and is not counted.
+    """
     reader = syntax.name(names.scheduled(value.name))
-    counted = () if value.optimizer is None else (syntax.dotted(f"{names.optimizer(value.optimizer)}.applied"),)
+    counted: list[ast.expr] = []
+    if value.optimizer is not None:
+        applied = syntax.dotted(f"{names.optimizer(value.optimizer)}.applied")
+        counted.append(syntax.binary(applied, ast.Sub(), syntax.constant(1)) if is_behind else applied)
     read = syntax.call(reader, *counted)
     return syntax.binary(syntax.constant(1), ast.Sub(), read) if value.complement else read
 

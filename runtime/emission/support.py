@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import symtable
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,8 +129,18 @@ def _definitions(stem: str, text: str, tree: ast.Module) -> Iterator[Definition]
         following = tree.body[position + 1] if position + 1 < len(tree.body) else None
         end = following.end_lineno if following is not None and _is_text(following) else statement.end_lineno
         source = "\n".join(lines[_first_line(statement, lines) : end])
-        uses = frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name)) - {name}
-        yield Definition(name=name, module=stem, source=source, uses=uses, order=0)
+        table = symtable.symtable(source, stem, "exec")
+        yield Definition(name=name, module=stem, source=source, uses=frozenset(_outer_names(table)) - {name}, order=0)
+
+
+def _outer_names(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that source code takes from the module around it, also those in annotations."""
+    is_module = table.get_type() == "module"
+    yield from (
+        each.get_name() for each in table.get_symbols() if each.is_referenced() and (is_module or each.is_global())
+    )
+    for inner in table.get_children():
+        yield from _outer_names(inner)
 
 
 def _defined_name(statement: ast.stmt) -> str | None:

@@ -89,6 +89,12 @@ def dictionary(entries: Mapping[str, ast.expr]) -> ast.Dict:
     return ast.Dict(keys=[ast.Constant(value=key) for key in entries], values=list(entries.values()))
 
 
+def later(value: ast.expr) -> ast.Lambda:
+    """Return ``lambda: value``."""
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(args=nothing, body=value)
+
+
 def binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.BinOp:
     """Return ``left operator right``."""
     return ast.BinOp(left=left, op=operator, right=right)

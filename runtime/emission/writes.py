@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from compiler.instructions import Apply, ApplyPart, Assign, Blend
+from compiler.operands import Scheduled
 from compiler.projection import Projection
 from runtime.emission import syntax
 from runtime.emission.gaps import apply_present
 from runtime.emission.needs import are_tied, follows_buffers
 from runtime.emission.patterns import chosen_list
-from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
+from runtime.emission.scope import Lowered, Scope, line_of, number, parameter_list, setting, with_notes
 from runtime.emission.versions import write_comment
 
 
@@ -39,11 +40,16 @@ def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.ex
     return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
 
 
+def _limit(value: float | Scheduled, scope: Scope) -> ast.expr:
+    """Return a number of a constraint: it stands behind the update, and does not count it."""
+    return number(value, scope.names, is_behind=True) if isinstance(value, Scheduled) else syntax.constant(value)
+
+
 def _constrain(projection: Projection, scope: Scope) -> ast.Call:
     """Return the call of what makes parameters satisfy a constraint."""
     chosen = chosen_list(projection.model, projection.match, scope.names)
     axis = {} if projection.axis is None else {"axis": syntax.literal(projection.axis)}
-    low, high = syntax.constant(projection.low), syntax.constant(projection.high)
+    low, high = (_limit(each, scope) for each in (projection.low, projection.high))
     match projection.kind:
         case "clip":
             return syntax.call("clip_weights", chosen, low, high)

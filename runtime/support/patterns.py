@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from runtime.support.ties import T
+
+C = TypeVar("C")
+"""What is different for a group."""
 
 
 def matching(named: Iterable[tuple[str, T]], *patterns: str) -> list[T]:
@@ -26,14 +30,14 @@ def among(parameters: Iterable[T], others: Sequence[T]) -> list[T]:
 
 
 def shares(
-    parameters: Sequence[T], groups: Sequence[tuple[Sequence[T], Mapping[str, float]]]
-) -> list[tuple[list[int], Mapping[str, float]]]:
+    parameters: Sequence[T], groups: Sequence[tuple[Sequence[T], Mapping[str, C]]]
+) -> list[tuple[list[int], Mapping[str, C]]]:
     """Return the places of the parameters of each group, with what is different for it; those of none come first."""
     owners = {id(each): number for number, (members, _) in enumerate(groups, 1) for each in members}
     found: list[list[int]] = [[] for _ in range(len(groups) + 1)]
     for place, parameter in enumerate(parameters):
         found[owners.get(id(parameter), 0)].append(place)
-    changes: list[Mapping[str, float]] = [{}, *(change for _, change in groups)]
+    changes: list[Mapping[str, C]] = [{}, *(change for _, change in groups)]
     return [(places, change) for places, change in zip(found, changes, strict=True) if places]
 
 

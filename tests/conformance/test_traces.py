@@ -15,7 +15,12 @@ graphspec: 1
 name: traced
 inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 4]}}
 models:
-  net: {layers: [{linear: 4}, {dropout: 0.2}, tanh, {linear: 4}], optimizer: {name: adam, lr: LR}}
+  net:
+    layers: [{linear: 4}, {dropout: 0.2}, tanh, {linear: 4}]
+    optimizer: {name: adam, lr: LR}
+    groups: [{match: bias, lr_scale: {schedule: linear, from: 2, to: 1, over: 20}}]
+    regularizer: {l2: {schedule: warmup, to: 0.1, over: 20}}
+    constraint: {max_norm: {schedule: linear, from: 9, to: 8, over: 20}}
   other: {like: net, init: fresh, optimizer: {name: sgd, lr: 0.1}}
 ops:
   out: {forward: net, inputs: x}

@@ -94,7 +94,9 @@ class Parts:
         for name in self.meaning.ops:
             for other in self.meaning.inputs[name]:
                 both = name in self.split and other in self.split
-                pairs |= self._same(other, name) if both else self._all(other, name)
+                found = self._same(other, name) if both else self._all(other, name)
+                is_shape = isinstance(self.meaning.ops[name], RandomOp)  # which the first micro-batch gives
+                pairs |= {pair for pair in found if pair[0] == self.names(other)[0]} if is_shape else found
         for before, after in self.meaning.declared:
             pairs |= self._all(before, after)
         return close([run for name in self.meaning.ops for run in self.names(name)], pairs)

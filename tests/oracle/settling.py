@@ -1,4 +1,4 @@
-"""What changes with the steps, settled: schedules in the fields of ops as numbers, groups as frozen or not."""
+"""What changes with the steps, settled: schedules of ops and models as numbers, groups as frozen or not."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def settle(meaning: Meaning, steps: int, pace: Pace) -> Meaning:
     found = copy(meaning)
     counts = {"steps": steps, "samples": steps * pace.rows, "epochs": steps // pace.epoch}
     found.ops = {name: _settle(op, counts) for name, op in meaning.ops.items()}
-    models = {name: _settle_groups(model, steps + 1, pace) for name, model in meaning.spec.models.items()}
-    found.whole, found.spec = meaning.spec, meaning.spec.model_copy(update={"models": models})
+    spec = meaning.spec
+    models = {name: _settle(_settle_groups(model, steps + 1, pace), counts) for name, model in spec.models.items()}
+    found.whole, found.spec = spec, spec.model_copy(update={"models": models})
     return found
 
 
@@ -31,6 +32,11 @@ def _settle_groups(model: ModelSpec, step: int, pace: Pace) -> ModelSpec:
         for group in model.groups
     )
     return model.model_copy(update={"groups": groups})
+
+
+def settle_updates(value: object, applied: int) -> object:
+    """Return a declaration whose schedules of updates are the numbers behind so many."""
+    return _settle(value, {"updates": applied})
 
 
 def _settle(value: object, counts: Mapping[str, int]) -> object:

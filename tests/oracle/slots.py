@@ -40,6 +40,8 @@ class Optimizers:
         """Whether some rule divided a gradient that may be zero but for rounding by its own size."""
         self.after: dict[tuple[str, str], Cell] = {}
         """By cell and update."""
+        self.counts: dict[tuple[str, str], int] = {}
+        """By update and who holds what it steps: how often the optimizer was applied before."""
 
     def step(self, step: StepValues, name: str, op: UpdateOp, gradients: Mapping) -> Mapping[str, State]:
         """Return the parameters of an update's models after it: each model's own optimizer, or one for all."""
@@ -54,6 +56,7 @@ class Optimizers:
             self.is_vague |= declared.name != "sgd" and has_vague(gradients)
             new, made_here = _advance(step, name, holders, declared, before, gradients)
             self.after[cell, name] = new
+            self.counts |= {(name, holder): before.applied for holder in holders}
             made |= made_here
         return made
 
@@ -77,9 +80,11 @@ class Optimizers:
             one for one in step.meaning.storages.all_holders(models) if f"{one}.params" in step.meaning.writes(name)
         ]
 
-    def applied(self, step: StepValues, name: str, op: UpdateOp) -> int:
-        """Return how often the one optimizer of an update was applied before it."""
-        cell, models = (op.update[0], op.update[:1]) if op.optimizer is None else (name, op.update)
+    def applied(self, step: StepValues, name: str, op: UpdateOp, model: str | None = None) -> int:
+        """Return how often the optimizer with which an update steps a model was applied before it: the one it has."""
+        own = model or op.update[0]
+        owner, models = (own, (own,)) if op.optimizer is None else (name, op.update)
+        cell, _ = self._choose(owner, op.optimizer or self.spec.models[owner].optimizer)
         return self._before(step, name, cell, models).applied
 
     def final(self, step: StepValues) -> Mapping[str, Cell]:
@@ -115,7 +120,7 @@ def _advance(
                 slots[model, key] = before.slots.get((model, key), begun)
                 continue
             g, old = gradients[model, key], before.slots.get((model, key), {})
-            own = options_of(step.meaning.spec, model, key, options)
+            own = options_of(step.meaning.spec, model, key, options, before.applied)
             made[model][key], slots[model, key] = RULES[declared.name](w, g, old, own, before.applied + 1)
     return Cell(applied=before.applied + 1, slots=slots), made
 

@@ -250,7 +250,7 @@ class StepValues:
                     found |= {key: g + found.get(key, 0.0) for key, g in given.items() if key[0] in held}
             found = {key: g for key, g in found.items() if f"{key[0]}.params" in self.meaning.writes(name)}
             made = self.optimizers.step(self, name, op, found)
-            self.stepped[name] = constrain(self.meaning.spec, op, made, found)
+            self.stepped[name] = constrain(self, name, op, made, found)
         return self.stepped[name]
 
     def final_gradients(self, name: str, op: UpdateOp) -> Gradients:
@@ -320,7 +320,7 @@ class StepValues:
     def draw(self, name: str, op: RandomOp) -> np.ndarray:
         """Return what a ``random`` op draws."""
         rows = next(value.shape[0] for value in self.batch.values())
-        shape = self.base.value(op.like).shape[1:] if op.like else [rows if s == "batch" else s for s in op.shape]
+        shape = self._shape_of(op.like) if op.like else [rows if s == "batch" else s for s in op.shape]
         kind = {"normal": "normal", "permutation": "bits"}.get(op.random, "uniform")
         found = self.draws.numbers(self.meaning.mode, self.number, name, 0, shape, kind)
         o = op.args
@@ -335,6 +335,15 @@ class StepValues:
                 return np.floor(found * (o["high"] - o.get("low", 0))).astype(np.int64) + o.get("low", 0)
             case _:
                 return np.argsort(found, kind="stable")
+
+    def _shape_of(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a value; of one that comes in micro-batches the first tells it, by its share of rows."""
+        if self.meaning.owner.get(name) not in self.parts.split:
+            return self.base.value(name).shape[1:]
+        rows = next(value.shape[0] for value in self.batch.values())
+        _, *shape = self.base.parts[0].value(name).shape
+        own = len(np.array_split(np.arange(rows), self.parts.count)[0])
+        return tuple([shape[0] * rows // own, *shape[1:]] if shape else shape)
 
     def measure(self, name: str, op: MetricOp) -> np.ndarray:
         """Return a metric of this batch, and note it with its rows; what ran before is added by the oracle."""

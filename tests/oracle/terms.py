@@ -13,6 +13,7 @@ from graphspec.graph import GraphSpec
 from graphspec.groups import GroupSpec
 from graphspec.ops import UpdateOp
 from tests.oracle.optimizers import ROUNDING, DegenerateError
+from tests.oracle.settling import settle_updates
 from tests.oracle.storages import Storages
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def is_frozen(spec: GraphSpec, storages: Storages, holder: str, name: str) -> bo
     return any(group is not None and group.frozen is True for group in groups)
 
 
-def options_of(spec: GraphSpec, model: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options with which a parameter is stepped."""
-    group = group_of(spec, model, name)
+def options_of(spec: GraphSpec, model: str, name: str, options: Mapping[str, Any], applied: int) -> Mapping[str, Any]:
+    """Return the options with which a parameter is stepped behind so many updates."""
+    group = settle_updates(group_of(spec, model, name), applied)
     if group is None:
         return options
     scale = 1.0 if group.lr_scale is None else group.lr_scale
@@ -54,6 +55,7 @@ def add_penalties(step: StepValues, name: str, op: UpdateOp, gradients: Mapping)
     for model in op.update:
         terms = step.meaning.spec.models[model].regularizer or ()
         if step.versions.writers(f"{model}.params")[:1] == [name]:
+            terms = settle_updates(terms, step.optimizers.applied(step, name, op, model)) if terms else ()
             for key, w in step.start[model].items():
                 met = [term for term in terms if term.match is None or re.search(term.match, key)]
                 if (model, key) in found or (met and (model, key) in step.targets((model,))):
@@ -69,12 +71,15 @@ def _slope(term: Any, key: str, w: np.ndarray, *, moved: bool) -> np.ndarray | f
     return (term.l1 or 0.0) * np.sign(w) + 2 * (term.l2 or 0.0) * w
 
 
-def constrain(spec: GraphSpec, op: UpdateOp, made: Mapping[str, State], gradients: Mapping) -> Mapping[str, State]:
+def constrain(
+    step: StepValues, name: str, op: UpdateOp, made: Mapping[str, State], gradients: Mapping
+) -> Mapping[str, State]:
     """Return what an update made of its models with their constraints, or its own, satisfied by what had a gradient."""
     found = {model: dict(state) for model, state in made.items()}
+    models = step.meaning.spec.models
     for model, state in found.items():
-        own = spec.models[model].constraint if model in spec.models else ()
-        for each in op.constraint or own or ():
+        terms = op.constraint or (models[model].constraint if model in models else ()) or ()
+        for each in settle_updates(terms, step.optimizers.counts[name, model]) if terms else ():
             for key, w in state.items():
                 is_meant = each.match is None or re.search(each.match, key)
                 state[key] = _project(each, w) if is_meant and (model, key) in gradients else w

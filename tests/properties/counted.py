@@ -31,8 +31,9 @@ def count_losses(draft: Draft) -> None:
             _count(draft, op)
 
 
-def _listed(names: str | list[str]) -> list[str]:
-    return [names] if isinstance(names, str) else names
+def _listed(names: str | list) -> list[str]:
+    """Return the names among some operands."""
+    return [each for each in ([names] if isinstance(names, str) else names) if isinstance(each, str)]
 
 
 def _count(draft: Draft, op: dict) -> None:

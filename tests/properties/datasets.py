@@ -36,7 +36,7 @@ def change_optimizers(draft: Draft) -> None:
     """Let some optimizers change at epochs 2 or 3; nothing counts the updates of these."""
     for name, model in draft.models.items():
         counted = any(name in _updated(op) and _is_scheduled(op) for op in draft.ops.values())
-        if "optimizer" in model and not counted and draft.chance(0.7):
+        if "optimizer" in model and not (counted or _is_scheduled(model)) and draft.chance(0.7):
             epoch = draft.random.choice(["2", "2", "3"])
             model["optimizer"] = {"1": model["optimizer"], epoch: draft.random.choice(OPTIMIZERS)}
 
@@ -46,5 +46,6 @@ def _updated(op: dict) -> list[str]:
     return found if isinstance(found, list) else [found]
 
 
-def _is_scheduled(op: dict) -> bool:
-    return any(isinstance(each, dict) for each in op.get("clip", {}).values())
+def _is_scheduled(holder: dict) -> bool:
+    terms = [holder.get(field) for field in ("clip", "constraint", "regularizer")]
+    return "'schedule'" in repr(terms)

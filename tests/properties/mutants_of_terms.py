@@ -38,6 +38,11 @@ def forget_order(nodes: Mapping[str, Node], causality: Causality) -> tuple[Mappi
     return nodes, close(dict.fromkeys(causality.bits, ()))
 
 
+def count_no_updates(spec: object, pace: object, place: object, schedule: object, cells: object, path: object) -> tuple:
+    """Let a schedule belong to no optimizer."""
+    return spec, pace, place, schedule, (), path
+
+
 MUTANTS_OF_TERMS = (
     Mutant(
         name="penalties-of-every-update",
@@ -146,10 +151,18 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="clip-uncounted",
         says="A clip that counts updates need not wait for those before its own.",
-        place="ops.update:_counting",
-        change=lambda original: lambda node, optimizer: node,
+        place="ops.transform:_find_counted",
+        change=to.give(()),
         killer="numbers",
         case="counted",
+    ),
+    Mutant(
+        name="terms-count-steps",
+        says="The schedule of a penalty or a constraint counts steps, not the updates of its optimizer.",
+        place="scheduled:_count",
+        change=to.change_arguments(count_no_updates),
+        killer="numbers",
+        case="moved-terms",
     ),
     Mutant(
         name="states-unread",

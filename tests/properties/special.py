@@ -146,6 +146,22 @@ def penalized() -> dict:
     return _document("penalized", {"a": {**_model(LINEAR), "regularizer": {"l2": 0.3}}}, ops)
 
 
+def moved_terms() -> dict:
+    """Return a model whose groups, penalty and constraints follow the updates of its optimizer, every other step."""
+    down = {"schedule": "linear", "from": 1.0, "to": 0.1, "over": 3}
+    terms = {
+        "groups": [{"match": "bias", "lr_scale": {**down, "from": 3.0}, "weight_decay": down}],
+        "regularizer": {"l2": {**down, "from": 0.5}, "l1": {"schedule": "warmup", "to": 0.05, "over": 2}},
+        "constraint": [{"clip": [{**down, "from": -0.5, "to": -0.1}, 0.4]}, {"max_norm": down}],
+    }
+    ops = {
+        "out": {"forward": "a", "inputs": "x"},
+        "fit": {"loss": "mse", "inputs": ["out", "y"]},
+        "step": {"update": "a", "loss": "fit", "every": 2},
+    }
+    return _document("moved-terms", {"a": {**_model(LINEAR), **terms}}, ops)
+
+
 def left_out() -> dict:
     """Return labels that are left out: over two steps, with a term beside that counts by rows, and over two parts."""
     ops = {
@@ -179,6 +195,7 @@ def sequences() -> dict:
 
 SPECIAL: Mapping[str, dict] = {
     "counted": counted(),
+    "moved-terms": moved_terms(),
     "other-input": other_input(),
     "almost-equal": almost_equal(),
     "lazy": lazy(),

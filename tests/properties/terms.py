@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.properties.scheduled import random_curve
+
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
@@ -22,6 +24,16 @@ REGULARIZERS: list[object] = [
 ]
 
 
+MOVED = (
+    ("groups", "lr_scale"),
+    ("groups", "weight_decay"),
+    ("constraint", "max_norm"),
+    ("regularizer", "l1"),
+    ("regularizer", "l2"),
+)
+"""The numbers that may follow a schedule, by what they are in."""
+
+
 def add_terms(draft: Draft) -> None:
     """Let some of the models that are updated say more of how."""
     owned = sorted({model for op in draft.ops.values() for model in op.get("update", [])})
@@ -35,6 +47,8 @@ def add_terms(draft: Draft) -> None:
     updates = [op for op in draft.ops.values() if "update" in op]
     if updates and draft.chance(0.2):
         draft.random.choice(updates)["constraint"] = draft.random.choice([{"clip": [-0.2, 0.2]}, {"max_norm": 0.5}])
+    if draft.chance(0.5):
+        _move_terms(draft)
 
 
 def _add_groups(draft: Draft, model: str) -> None:
@@ -55,3 +69,33 @@ def _add_groups(draft: Draft, model: str) -> None:
 def _find_last(layers: list) -> int:
     """Return the place of the last linear layer."""
     return max(index for index, layer in enumerate(layers) if isinstance(layer, dict) and "linear" in layer)
+
+
+def _move_terms(draft: Draft) -> None:
+    """Let some numbers of groups, constraints and regularizers follow schedules."""
+    holders = [*draft.models.values(), *draft.ops.values()]
+    for holder in holders:
+        for field in ("groups", "constraint", "regularizer"):
+            if field in holder and draft.chance(0.3):
+                holder[field] = _move(draft, field, holder[field])
+
+
+def _move(draft: Draft, field: str, term: object) -> object:
+    """Return what stands in a field with some of its numbers changing."""
+    if isinstance(term, list):
+        return [_move(draft, field, each) for each in term]
+    if not isinstance(term, dict):
+        return term
+    found = dict(term)
+    for of, name in MOVED:
+        if of == field and found.get(name) and draft.chance(0.7):
+            found[name] = _follow(draft, found[name])
+    if field == "constraint" and "clip" in found:
+        found["clip"] = [each if draft.chance(0.3) else _follow(draft, each) for each in found["clip"]]
+    return found
+
+
+def _follow(draft: Draft, start: float) -> dict:
+    """Return a schedule from a number on; half of them count updates."""
+    curve = random_curve(draft.random, float(start))
+    return {**curve, **draft.random.choice([{}, {}, {"clock": "updates"}, {"clock": "steps"}, {"clock": "epochs"}])}

@@ -7,11 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from runtime.backends.tensorflow.library.dtypes import typed
 
-def clip_weights(parameters: Sequence[tf.Variable], low: float, high: float) -> None:
-    """Keep every element between ``low`` and ``high``."""
+
+def clip_weights(parameters: Sequence[tf.Variable], low: Any, high: Any) -> None:
+    """Keep every element between ``low`` and ``high``; where these cross, all are ``high``."""
     for parameter in parameters:
-        parameter.assign(tf.clip_by_value(parameter, low, high))
+        least, most = (typed(each, parameter.dtype) for each in (low, high))
+        parameter.assign(tf.minimum(tf.maximum(parameter, least), most))
 
 
 def make_non_negative(parameters: Sequence[tf.Variable]) -> None:
@@ -27,11 +30,12 @@ def make_unit_norm(parameters: Sequence[tf.Variable], axis: tuple[int, ...] | No
         parameter.assign(parameter / tf.where(norm > 0, norm, tf.ones_like(norm)))
 
 
-def limit_norm(parameters: Sequence[tf.Variable], norm: float, axis: tuple[int, ...] | None = None) -> None:
+def limit_norm(parameters: Sequence[tf.Variable], norm: Any, axis: tuple[int, ...] | None = None) -> None:
     """Shorten to a norm over axes, all but the first by default, what is longer."""
     for parameter in parameters:
         found = unit_norms(parameter, axis)
-        parameter.assign(parameter * tf.where(found > norm, norm / found, tf.ones_like(found)))
+        most = typed(norm, found.dtype)
+        parameter.assign(parameter * tf.where(found > most, most / found, tf.ones_like(found)))
 
 
 def unit_norms(parameter: tf.Variable, axis: tuple[int, ...] | None) -> tf.Tensor:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from runtime.backends.tensorflow.library.optimizers import Numbers, Optimizer
 from runtime.support.patterns import gathered, shares
 
+Change: TypeAlias = float | Callable[[Any], tf.Tensor]
+"""What is different for a group: a number, or a function of the updates applied before this one."""
 
-def changed(options: Numbers, lr_scale: float = 1.0, weight_decay: float | None = None) -> dict[str, Any]:
-    """Return options with another learning rate or weight decay, those of the two that are among them."""
+
+def changed(options: Numbers, changes: Mapping[str, Change], applied: Any) -> dict[str, Any]:
+    """Return options with what is different after so many updates: `lr_scale` and `weight_decay`, where there are such.
+
+    ``lr_scale`` multiplies the learning rate, ``weight_decay`` takes the place of another.
+    """
+    now = {name: change(applied) if callable(change) else change for name, change in changes.items()}
     found = dict(options)
-    if "lr" in found:
-        found["lr"] = found["lr"] * lr_scale
-    if "weight_decay" in found and weight_decay is not None:
-        found["weight_decay"] = weight_decay
+    if "lr" in found and "lr_scale" in now:
+        found["lr"] = found["lr"] * now["lr_scale"]
+    if "weight_decay" in found and "weight_decay" in now:
+        found["weight_decay"] = now["weight_decay"]
     return found
 
 
@@ -31,7 +38,7 @@ class Grouped(Optimizer):
         self,
         rule: Callable[..., Optimizer],
         parameters: Iterable[tf.Variable],
-        groups: Sequence[tuple[Sequence[tf.Variable], Mapping[str, float]]],
+        groups: Sequence[tuple[Sequence[tf.Variable], Mapping[str, Change]]],
         /,
         **options: Any,
     ) -> None:
@@ -45,6 +52,7 @@ class Grouped(Optimizer):
 
     def advance(self, gradients: Sequence[tf.Tensor], options: Numbers, count: tf.Tensor) -> None:
         """Step every part with its own options."""
+        before = tf.cast(count, tf.int64) - 1
         for (places, changes), part in zip(self.shares, self.parts, strict=True):
             now = {name: options[name] for name in part.options}
-            part.advance([gradients[at] for at in places], changed(now, **changes), count)
+            part.advance([gradients[at] for at in places], changed(now, changes, before), count)

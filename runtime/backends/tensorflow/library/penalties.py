@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from runtime.backends.tensorflow.library.dtypes import typed
+from runtime.backends.tensorflow.library.functions import sign
 from runtime.backends.tensorflow.library.optimizers import require_gradients
+
+Factor: TypeAlias = float | Callable[[], tf.Tensor]
+"""A number, or what reads it in every step."""
 
 
 class Penalty:
     """l1 times the absolute values of some parameters, l2 times their squares, or a function of each, summed.
 
-    ``places`` are those of their gradients in the set to which the slopes are added.
+    ``places`` are those of their gradients in the set to which the slopes are added. ``l1`` and ``l2`` are numbers, or
+    what reads them in every step.
     """
 
     def __init__(
@@ -21,8 +27,8 @@ class Penalty:
         parameters: Sequence[tf.Variable],
         places: Sequence[int],
         *,
-        l1: float = 0.0,
-        l2: float = 0.0,
+        l1: Factor = 0.0,
+        l2: Factor = 0.0,
         term: Callable[[tf.Tensor], Any] | None = None,
     ) -> None:
         self.parameters, self.places = parameters, places
@@ -32,7 +38,9 @@ class Penalty:
         """Return the slope of the term at a parameter as it is now."""
         value = tf.convert_to_tensor(parameter)
         if self.term is None:
-            return 2 * self.l2 * value + self.l1 * tf.sign(value)
+            factors = (each() if callable(each) else each for each in (self.l1, self.l2))
+            of_signs, of_squares = (typed(each, value.dtype) for each in factors)
+            return 2 * of_squares * value + of_signs * sign(value)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(value)
             made = self.term(value)

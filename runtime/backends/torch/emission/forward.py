@@ -7,7 +7,6 @@ import ast
 from compiler.instructions import Forward
 from runtime.effects import is_lowered
 from runtime.emission import syntax
-from runtime.emission.patterns import find_frozen
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
 from runtime.emission.text import Block, Code, Line
 from runtime.emission.versions import read_comment
@@ -98,7 +97,7 @@ def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
     if instruction.graph and instruction.frozen and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
     model = scope.program.model(instruction.model)
-    if instruction.graph and find_frozen(model) and not model.tied and instruction.model in scope.differentiated:
+    if instruction.graph and model.frozen and not model.tied and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", syntax.constant(instruction.key)))

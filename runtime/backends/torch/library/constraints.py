@@ -11,7 +11,7 @@ from runtime.backends.torch.library.kernels import foreach_clamp_
 
 @torch.no_grad()
 def clip_weights(parameters: list[torch.Tensor], low: float, high: float) -> None:
-    """Keep every element between ``low`` and ``high``."""
+    """Keep every element between ``low`` and ``high``; where these cross, all are ``high``."""
     foreach_clamp_(parameters, low, high)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -11,14 +11,21 @@ from runtime.backends.torch.library.kernels import TensorList
 from runtime.backends.torch.library.optimizers import Optimizer, Wrapped
 from runtime.support.patterns import gathered, shares
 
+Change: TypeAlias = float | Callable[[int], float]
+"""What is different for a group: a number, or a function of the updates applied before this one."""
 
-def changed(options: Mapping[str, Any], lr_scale: float = 1.0, weight_decay: float | None = None) -> dict[str, Any]:
-    """Return options with another learning rate or weight decay, those of the two that are among them."""
+
+def changed(options: Mapping[str, Any], changes: Mapping[str, Change], applied: int) -> dict[str, Any]:
+    """Return options with what is different after so many updates: `lr_scale` and `weight_decay`, where there are such.
+
+    ``lr_scale`` multiplies the learning rate, ``weight_decay`` takes the place of another.
+    """
+    now = {name: change(applied) if callable(change) else change for name, change in changes.items()}
     found = dict(options)
-    if "lr" in found:
-        found["lr"] = found["lr"] * lr_scale
-    if "weight_decay" in found and weight_decay is not None:
-        found["weight_decay"] = weight_decay
+    if "lr" in found and "lr_scale" in now:
+        found["lr"] = found["lr"] * now["lr_scale"]
+    if "weight_decay" in found and "weight_decay" in now:
+        found["weight_decay"] = now["weight_decay"]
     return found
 
 
@@ -32,7 +39,7 @@ class Grouped(Optimizer):
         self,
         rule: Callable[..., Optimizer],
         parameters: Iterable[torch.Tensor],
-        groups: Sequence[tuple[Sequence[torch.Tensor], Mapping[str, float]]],
+        groups: Sequence[tuple[Sequence[torch.Tensor], Mapping[str, Change]]],
         /,
         **options: Any,
     ) -> None:
@@ -57,7 +64,7 @@ class Grouped(Optimizer):
         """Step every part with the options as they are now."""
         for (places, changes), part in zip(self.shares, self.parts, strict=True):
             now = {name: self.options.get(name, value) for name, value in part.options.items()}
-            part.options = changed(now, **changes)
+            part.options = changed(now, changes, self.applied)
             part.applied = self.applied
             part.step([gradients[at] for at in places])
 
@@ -72,7 +79,7 @@ class GroupedWrapped(Wrapped):
         self,
         parameters: Iterable[torch.Tensor],
         rule: Callable[..., torch.optim.Optimizer],
-        groups: Sequence[tuple[Sequence[torch.Tensor], Mapping[str, float]]],
+        groups: Sequence[tuple[Sequence[torch.Tensor], Mapping[str, Change]]],
         /,
         **options: Any,
     ) -> None:
@@ -80,14 +87,20 @@ class GroupedWrapped(Wrapped):
         self.shares = shares(parameters, groups)
         listed = [{"params": [parameters[at] for at in places]} for places, _ in self.shares]
         super().__init__(parameters, lambda _, **first: rule(listed, **first), **options)
+        self.base = dict(self.optimizer.param_groups[0])
         for group, (_, changes) in zip(self.optimizer.param_groups, self.shares, strict=True):
             missing = [name for name in changes if name.removesuffix("_scale") not in group]
             if missing:
                 raise ValueError(f"{missing[0]}: {type(self.optimizer).__name__} has no option to change by it")
-            group.update(changed(group, **changes))
+            group.update(changed(group, changes, 0))
 
     def follow(self) -> None:
         """Give every group the options that change, as they are now."""
         now = {name: self.options[name] for name in self.schedules}
         for group, (_, changes) in zip(self.optimizer.param_groups, self.shares, strict=True):
-            group.update(changed(now, **changes))
+            group.update(changed({**self.find_base(changes), **now}, changes, self.applied))
+
+    def find_base(self, changes: Mapping[str, Change]) -> Mapping[str, Any]:
+        """Return the options of all groups from which those are made that follow a schedule in one."""
+        moving = (name.removesuffix("_scale") for name, change in changes.items() if callable(change))
+        return {name: self.base[name] for name in moving}

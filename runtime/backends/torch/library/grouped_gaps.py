@@ -15,7 +15,7 @@ def apply_present_grouped(optimizer: Grouped, gradients: Gaps) -> None:
         optimizer.options[name] = schedule(optimizer.applied)
     for (places, changes), part in zip(optimizer.shares, optimizer.parts, strict=True):
         now = {name: optimizer.options.get(name, value) for name, value in part.options.items()}
-        part.options = changed(now, **changes)
+        part.options = changed(now, changes, optimizer.applied)
         part.applied = optimizer.applied
         step_present(part, [gradients[at] for at in places])
     optimizer.applied += 1

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import torch
 
 from runtime.backends.torch.library.kernels import TensorList, foreach_shift, foreach_signs
 from runtime.backends.torch.library.optimizers import require_gradients
 
+Factor: TypeAlias = float | Callable[[], float]
+"""A number, or what reads it in every step."""
+
 
 class Penalty:
     """l1 times the absolute values of some parameters, l2 times their squares, or a function of each, summed.
 
-    ``places`` are those of their gradients in the set to which the slopes are added.
+    ``places`` are those of their gradients in the set to which the slopes are added. ``l1`` and ``l2`` are numbers, or
+    what reads them in every step.
     """
 
     def __init__(
@@ -21,8 +26,8 @@ class Penalty:
         parameters: list[torch.Tensor],
         places: Sequence[int],
         *,
-        l1: float = 0.0,
-        l2: float = 0.0,
+        l1: Factor = 0.0,
+        l2: Factor = 0.0,
         term: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         self.parameters, self.places = parameters, places
@@ -30,10 +35,11 @@ class Penalty:
 
     def add(self, gradients: TensorList) -> TensorList:
         """Return the gradients of the parameters with the slopes added, at the parameters as they are now."""
-        if self.l2:
-            gradients = foreach_shift(gradients, self.parameters, 2 * self.l2)
-        if self.l1:
-            gradients = foreach_shift(gradients, foreach_signs(self.parameters), self.l1)
+        of_signs, of_squares = (each() if callable(each) else each for each in (self.l1, self.l2))
+        if of_squares:
+            gradients = foreach_shift(gradients, self.parameters, 2 * of_squares)
+        if of_signs:
+            gradients = foreach_shift(gradients, foreach_signs(self.parameters), of_signs)
         return gradients if self.term is None else foreach_shift(gradients, self.differentiate(self.term), 1.0)
 
     def differentiate(self, function: Callable[[torch.Tensor], torch.Tensor]) -> TensorList:
