@@ -10,7 +10,7 @@ from compiler.diagnose import place_in
 from compiler.facts import ModelFacts, find_used_models, find_used_states
 from compiler.graph import sort
 from compiler.group import GroupDecl
-from compiler.operands import Plain, ScheduleDecl
+from compiler.operands import HyperParameter, ScheduleDecl
 from compiler.ops.context import freeze_options
 from compiler.optimizers import OptimizerCell, find_optimizers, find_tempo
 from compiler.pace import Pace, Tempo
@@ -19,6 +19,7 @@ from compiler.schedules import declare_schedule
 from compiler.structure import Structure
 from graphspec.graph import GraphSpec
 from graphspec.models import ModelSpec, ParameterSpec
+from graphspec.optimizers import OptionValue
 from graphspec.schedules import ScheduleSpec
 
 
@@ -100,8 +101,10 @@ def _declare_number(value: float | ScheduleSpec, tempo: Tempo) -> float | Schedu
     return declare_schedule(value, tempo) if isinstance(value, ScheduleSpec) else value
 
 
-def _declare_option(value: Plain | ScheduleSpec, tempo: Tempo) -> Plain | ScheduleDecl:
-    """Return an option's value, a schedule in ticks of its clock."""
+def _declare_option(value: OptionValue, tempo: Tempo) -> HyperParameter:
+    """Return an option's value, schedules in ticks of their clocks."""
+    if isinstance(value, tuple):
+        return tuple(_declare_number(each, tempo) for each in value)
     return declare_schedule(value, tempo) if isinstance(value, ScheduleSpec) else value
 
 

@@ -98,3 +98,15 @@ class ScheduleDecl:
     """join: the first part, then one from each of ``moments`` on, where its own n is 0."""
     moments: tuple[int, ...] = ()
     """Rising, all greater than 0."""
+
+
+HyperParameter: TypeAlias = Plain | ScheduleDecl | tuple["HyperParameter", ...]
+"""An option of an optimizer: plain, a schedule, or several numbers of which some follow one."""
+
+
+def find_decls(option: HyperParameter) -> Mapping[str, ScheduleDecl]:
+    """Return the schedules of an option by their places below it: ``""`` for itself, ``.0`` for its first number."""
+    if isinstance(option, ScheduleDecl):
+        return {"": option}
+    items = enumerate(option) if isinstance(option, tuple) else ()
+    return {f".{index}": each for index, each in items if isinstance(each, ScheduleDecl)}

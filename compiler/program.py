@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from compiler.group import GroupDecl
 from compiler.instructions import Instruction
-from compiler.operands import Plain, ScheduleDecl, Shape
+from compiler.operands import HyperParameter, Plain, ScheduleDecl, Shape, find_decls
 from graphspec.precision import Compute
 
 Mode: TypeAlias = Literal["train", "eval", "test", "infer"]
@@ -110,12 +110,26 @@ class OptimizerDecl:
     """A built-in name (``adam``) or a user's ``pkg.mod:Class``."""
     builtin: bool
     models: tuple[str, ...]
-    options: Mapping[str, Plain | ScheduleDecl]
+    options: Mapping[str, HyperParameter]
     beside: tuple[str, ...] = ()
     """Models whose parameters another optimizer steps: what they share with these is not among its own."""
     groups: tuple[GroupDecl, ...] = ()
     """Parameters of its models for which something is different; each is in one group at most."""
     place: str = ""
+
+    @property
+    def schedules(self) -> Mapping[str, ScheduleDecl]:
+        """Return what changes with the steps or updates, by its place: ``lr``, ``betas.0``, ``groups.1.lr_scale``."""
+        found = {
+            f"{name}{place}": each
+            for name, option in self.options.items()
+            for place, each in find_decls(option).items()
+        }
+        for group in self.groups:
+            of = "" if group.model == self.name else f"{group.model}."
+            changes = ((name, each) for name, each in group.changes.items() if isinstance(each, ScheduleDecl))
+            found |= {f"{of}groups.{group.index}.{name}": each for name, each in changes}
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

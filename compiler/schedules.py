@@ -35,6 +35,9 @@ def _find_below(spec: GraphSpec, cell: OptimizerCell) -> Iterator[tuple[Path, Sc
     for option, value in cell.optimizer.options.items():
         if isinstance(value, ScheduleSpec):
             yield (*cell.path, option), value
+        for index, each in enumerate(value) if isinstance(value, tuple) else ():
+            if isinstance(each, ScheduleSpec):
+                yield (*cell.path, option, index), each
     for model in (each for each in cell.models if each in spec.models):
         for index, group in enumerate(spec.models[model].groups):
             for option, value in (("lr_scale", group.lr_scale), ("weight_decay", group.weight_decay)):

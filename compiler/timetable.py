@@ -35,15 +35,8 @@ def find_schedules(program: Program, mode: str) -> Iterator[Entry]:
     instructions = [each for function in program.mode(mode).functions for each in function.instructions]
     applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
     for optimizer in program.optimizers:
-        for option, value in optimizer.options.items():
-            if optimizer.name in applied and isinstance(value, ScheduleDecl):
-                yield Entry(owner="optimizer", name=optimizer.name, option=option, schedule=value)
-        for group in optimizer.groups if optimizer.name in applied else ():
-            for option, value in group.changes.items():
-                if isinstance(value, ScheduleDecl):
-                    of = "" if group.model == optimizer.name else f"{group.model}."
-                    place = f"{of}groups.{group.index}.{option}"
-                    yield Entry(owner="optimizer", name=optimizer.name, option=place, schedule=value)
+        for option, value in optimizer.schedules.items() if optimizer.name in applied else ():
+            yield Entry(owner="optimizer", name=optimizer.name, option=option, schedule=value)
     numbers = {each.name: each for instruction in instructions for each in find_scheduled(instruction)}
     yield from map(_enter, numbers.values())
 

@@ -119,6 +119,8 @@ def _describe_rule(name: str, options: tuple[Option, ...]) -> Json:
 
 def _with_schedule(option: Option) -> Json:
     schema = describe_option(option)
+    if option.kind == "betas":
+        return {**schema, "items": {"anyOf": [schema["items"], SCHEDULE]}}
     if option.kind != "number":
         return schema
     remarks = {key: schema.pop(key) for key in ("description", "default") if key in schema}

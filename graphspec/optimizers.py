@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias, cast
 
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
 from graphspec.declaration import Declaration, below, problem
 from graphspec.functions import ClassName
@@ -13,7 +13,7 @@ from graphspec.options import Option, OptionDefault, find_defaults
 from graphspec.schedules import ScheduleSpec
 
 OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion"]
-OptionValue: TypeAlias = bool | int | float | str | tuple[float, ...] | ScheduleSpec | None
+OptionValue: TypeAlias = bool | int | float | str | tuple[float | ScheduleSpec, ...] | ScheduleSpec | None
 
 
 def _rate(default: float) -> Option:
@@ -103,7 +103,7 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
 
 
 def _read_option(value: object) -> object:
-    """Read one option's value: a scalar, a list of numbers, or a schedule."""
+    """Read one option's value: a scalar, a schedule, or a list of numbers and schedules."""
     if isinstance(value, dict):
         return _read_schedule(cast("dict[str, object]", value))
     if isinstance(value, list | tuple):
@@ -119,9 +119,17 @@ def _read_schedule(value: dict[str, object]) -> ScheduleSpec:
 
 
 def _read_numbers(values: tuple[object, ...]) -> tuple[object, ...]:
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+    if any(isinstance(value, bool) or not isinstance(value, int | float | dict | ScheduleSpec) for value in values):
         raise problem("GS044", "expected a list of numbers")
-    return values
+    return _ITEMS.validate_python(values)
+
+
+def _read_item(value: object) -> object:
+    return _read_schedule(cast("dict[str, object]", value)) if isinstance(value, dict) else value
+
+
+_ITEMS = TypeAdapter(tuple[Annotated[object, BeforeValidator(_read_item)], ...])
+"""Each is read by itself, so that what is wrong with a schedule is told at its place."""
 
 
 def _sort_epochs(written: Mapping[str, object]) -> Mapping[str, object]:

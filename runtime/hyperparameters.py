@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.operands import Plain, ScheduleDecl
+from compiler.operands import HyperParameter, ScheduleDecl
 from compiler.program import OptimizerDecl
 from compiler.timetable import tell_schedule
 from runtime import state
@@ -38,6 +38,8 @@ def _describe(declared: OptimizerDecl, held: Optimizer) -> Iterator[tuple[str, s
         yield RATE, f"{held.learning_rate!r} (set by hand)"
 
 
-def _spell(value: Plain | ScheduleDecl) -> str:
+def _spell(value: HyperParameter) -> str:
     """Return a value, or a schedule, in words."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_spell, value))})"
     return tell_schedule(value) if isinstance(value, ScheduleDecl) else repr(value)

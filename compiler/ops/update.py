@@ -159,20 +159,20 @@ def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], co
         function=f"clip_{clip.kind}",
         inputs=(gradients,),
         models=models,
-        options=_clip_options(clip, limit),
+        options=_clip_options(clip, limit, context.number(clip.epsilon, name, "clip", "eps")),
         context=context,
         gaps=gaps,
     )
 
 
-def _clip_options(clip: ClipSpec, limit: float | Scheduled) -> Mapping[str, Setting]:
+def _clip_options(clip: ClipSpec, limit: float | Scheduled, eps: float | Scheduled) -> Mapping[str, Setting]:
     """Return the options of the clip's transform."""
     if clip.agc is not None:
-        return {"clipping": limit, "eps": clip.epsilon}
+        return {"clipping": limit, "eps": eps}
     if clip.value is not None:
         return {"value": limit}
     apart: Mapping[str, Setting] = {"per": "parameter"} if clip.per == "parameter" else {}
-    return {"norm": limit, "eps": clip.epsilon, **apart}
+    return {"norm": limit, "eps": eps, **apart}
 
 
 def _lower_apply(

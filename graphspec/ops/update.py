@@ -10,10 +10,10 @@ from pydantic import model_validator
 from graphspec.accumulation import AccumulateField
 from graphspec.constraints import Constraints
 from graphspec.declaration import Declaration, NotBuilt, below, problem
-from graphspec.fields import Names, NumberFromZero
+from graphspec.fields import Names
 from graphspec.ops.base import ModeName, OpBase, Reference
 from graphspec.optimizers import OptimizerSpec
-from graphspec.scheduled import OwnPositive
+from graphspec.scheduled import OwnFromZero, OwnPositive
 from graphspec.schedules import ScheduleSpec
 from graphspec.words import describe
 
@@ -27,7 +27,7 @@ class ClipSpec(Declaration):
     """The largest absolute value of an element."""
     agc: OwnPositive | None = None
     """The longest the gradient of a unit may be, as a multiple of the unit's weights: adaptive gradient clipping."""
-    eps: NumberFromZero | None = None
+    eps: OwnFromZero | None = None
     """With `norm`: added to the norm before dividing by it (0; `torch.nn.utils.clip_grad_norm_` has 1e-6).
     With `agc`: the least that the norm of a unit's weights counts (0.001)."""
     per: Literal["global", "parameter"] = "global"
@@ -67,7 +67,7 @@ class ClipSpec(Declaration):
         return next(each for each in (self.norm, self.value, self.agc) if each is not None)
 
     @property
-    def epsilon(self) -> float:
+    def epsilon(self) -> float | ScheduleSpec:
         """Return `eps`, or its default."""
         return self.eps if self.eps is not None else 0.001 if self.kind == "agc" else 0.0
 
@@ -116,10 +116,10 @@ class UpdateOp(OpBase):
         """Refuse a clip that follows the updates of several optimizers."""
         if self.clip is None or self.is_single:
             return
-        limit = self.clip.limit
-        if isinstance(limit, ScheduleSpec) and limit.clock == "updates":
-            message = "this update has several optimizers, and `clock: updates` counts those of one"
-            raise below(("clip", self.clip.kind), problem("GS053", message, help="write `clock: steps`"))
+        for name, number in ((self.clip.kind, self.clip.limit), ("eps", self.clip.eps)):
+            if isinstance(number, ScheduleSpec) and number.clock == "updates":
+                message = "this update has several optimizers, and `clock: updates` counts those of one"
+                raise below(("clip", name), problem("GS053", message, help="write `clock: steps`"))
 
     @property
     def is_single(self) -> bool:

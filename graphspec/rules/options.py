@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from graphspec.diagnostics import Diagnostic
@@ -51,10 +52,29 @@ def _check_value(scope: Scope, owner: str, option: Option, value: object, path: 
             return
         message = f"`{option.name}` of {owner} takes no schedule"
         yield scope.report("GS113", message, (*path, option.name), help=f"write {describe_option(option)}")
+    elif option.kind == "betas" and _has_schedules(value):
+        yield from _check_items(scope, owner, option, cast("Sequence[object]", value), path)
     elif not accepts(option, value):
         message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {_describe(value)}"
         default = "" if option.required or option.default is None else f" (default {_show(option)})"
         yield scope.report("GS113", message, (*path, option.name), help=f"`{option.name}`: {option.meaning}{default}")
+
+
+def _has_schedules(value: object) -> bool:
+    """Return whether a list holds a schedule."""
+    return isinstance(value, list | tuple) and any(
+        isinstance(each, ScheduleSpec) for each in cast("Sequence[object]", value)
+    )
+
+
+def _check_items(scope: Scope, owner: str, option: Option, items: Sequence[object], path: Path) -> Iterator[Diagnostic]:
+    """Compare a list of numbers, some of which follow schedules, with what the option takes."""
+    one = replace(option, kind="number", minimum=0.0, below=1.0)
+    plain = tuple(0.0 if isinstance(each, ScheduleSpec) else each for each in items)
+    yield from _check_value(scope, owner, option, plain, path)
+    for index, each in enumerate(items):
+        if isinstance(each, ScheduleSpec):
+            yield from _check_schedule(scope, owner, one, each, (*path, option.name, index))
 
 
 def _check_schedule(

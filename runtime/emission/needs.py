@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from compiler.instructions import Apply, Assign, Blend, Evaluate, Forward, Gather, Gradient, Instruction, Transform
-from compiler.operands import ScheduleDecl
 from compiler.program import Program
 from runtime.effects import find_functions, is_drawing, is_lowered, is_running
 from runtime.emission.flow import find_differentiated
@@ -90,10 +89,9 @@ def find_metrics(program: Program) -> tuple[tuple[str, Evaluate], ...]:
 
 def _is_paced(program: Program) -> bool:
     """Return whether some option of an optimizer or a group, or number of an op, changes with the steps."""
-    options = [option for optimizer in program.optimizers for option in optimizer.options.values()]
-    changes = [change for each in program.optimizers for group in each.groups for change in group.changes.values()]
+    options = [each for optimizer in program.optimizers for each in optimizer.schedules.values()]
     numbers = [number.schedule for number, _, _ in find_numbers(program)]
-    return any(isinstance(each, ScheduleDecl) and each.clock != "updates" for each in (*options, *changes, *numbers))
+    return any(each.clock != "updates" for each in (*options, *numbers))
 
 
 def _followed(instruction: Instruction) -> Iterator[str]:

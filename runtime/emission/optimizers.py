@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from compiler.operands import Plain, ScheduleDecl
+from compiler.operands import HyperParameter, ScheduleDecl, find_decls
 from compiler.program import OptimizerDecl
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft
@@ -31,6 +31,11 @@ def construct_optimizer(optimizer: OptimizerDecl, draft: Draft) -> ast.expr:
     return syntax.call("Wrapped", parameters, syntax.dotted(rule), **options)
 
 
-def _option(value: Plain | ScheduleDecl, dialect: Dialect) -> ast.expr:
-    """Return an option: a literal, or a schedule."""
-    return follow(value, dialect) if isinstance(value, ScheduleDecl) else syntax.literal(value)
+def _option(value: HyperParameter, dialect: Dialect) -> ast.expr:
+    """Return an option: a literal, a schedule, or what makes one of several: ``each_of(linear(...), 0.999)``."""
+    if isinstance(value, ScheduleDecl):
+        return follow(value, dialect)
+    if isinstance(value, tuple):
+        items = [_option(each, dialect) for each in value]
+        return syntax.call("each_of", *items) if find_decls(value) else syntax.sequence(items)
+    return syntax.literal(value)

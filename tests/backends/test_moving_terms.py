@@ -1,6 +1,8 @@
-"""Groups, penalties and constraints whose numbers follow schedules, by numbers that a hand can reckon."""
+"""Groups, penalties, constraints and decays whose numbers follow schedules, by numbers that a hand can reckon."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
@@ -77,6 +79,31 @@ def test_it_counts_updates_or_steps(backend: str, field: str, schedule: str, exp
     assert heights(make(backend, field.replace("NUMBER", schedule), "every: 2"), [1, 1, 1, 1]) == expected
 
 
+RULES = ("adam", "adamw", "adamax", "nadam", "lion")
+
+
+def decay(rule: str, backend: str, betas: list[str]) -> list[float]:
+    """Return where some steps take the first weight; other decays, if there are such, take over after two of them."""
+    optimizers = [f"{{name: {rule}, lr: 0.1, betas: {each}}}" for each in betas]
+    step = make(backend, "regularizer: {l2: 0}", optimizer=optimizers[0])
+    found = heights(step, [1.0, -3.0])
+    if len(betas) > 1:
+        later = make(backend, "regularizer: {l2: 0}", optimizer=optimizers[1])
+        later.restore(step.state())
+        step = later
+    return found + heights(step, [2.0, 0.5])
+
+
+@BACKENDS
+@pytest.mark.parametrize("rule", RULES)
+def test_decays_of_running_means_follow_schedules(rule: str, backend: str) -> None:
+    first, second = ({"schedule": "piecewise", "at": {"0": one, "2": two}} for one, two in ((0.5, 0.8), (0.9, 0.7)))
+    moving = f"[{json.dumps(first)}, {json.dumps(second)}]"
+    assert decay(rule, backend, [moving]) == pytest.approx(
+        decay(rule, backend, ["[0.5, 0.9]", "[0.8, 0.7]"]), abs=1e-12
+    )
+
+
 @BACKENDS
 @pytest.mark.parametrize(
     "terms",
@@ -145,6 +172,21 @@ def test_the_groups_of_a_class_follow_too(change: str) -> None:
         found.append(heights(step, [1, 1, 1]))
     assert found[0] == found[1]
     assert len({*found[0]}) == 3
+
+
+OPTIMIZERS = {
+    "{name: adam, betas: [{schedule: linear, from: 0.5, to: 1.5, over: 5}, 0.9]}": "a number from 0 to less than 1",
+    "{name: adam, betas: [{schedule: linear, from: 0.5, over: 2 run}, 0.9]}": "a share of the run is at most 1",
+    "{name: adam, betas: [{over: 2}, 0.9]}": "found a mapping without `schedule`",
+    "{name: adam, betas: [{schedule: linear, from: 0.5, over: 3}]}": "two numbers from 0 to less than 1",
+}
+
+
+@pytest.mark.parametrize(("optimizer", "message"), OPTIMIZERS.items())
+def test_decays_that_cannot_be_are_refused_at_their_place(optimizer: str, message: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        load(written("regularizer: {l2: 0}", optimizer=optimizer))
+    assert message in str(raised.value)
 
 
 REFUSED = {

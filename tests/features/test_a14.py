@@ -70,6 +70,12 @@ def test_a_clip_counts_the_updates_of_its_optimizer(backend: str) -> None:
     assert np.allclose(moves(step, 6), [0, -1, 0, -0.5, 0, -0.25])
 
 
+def test_what_is_added_to_a_length_changes_too(backend: str) -> None:
+    clip = "clip: {norm: 1.0, eps: {schedule: step, from: 1.0, factor: 0.5, every: 1}}"
+    step = make(backend, f"step: {{update: m, loss: cost, every: 2, {clip}}}")
+    assert np.allclose(moves(step, 4), [0, -1 / (2**0.5 + 1), 0, -1 / (2**0.5 + 0.5)])
+
+
 def test_a_clip_may_count_steps(backend: str) -> None:
     clip = "clip: {value: {schedule: step, from: 1.0, factor: 0.5, every: 1, clock: steps}}"
     step = make(backend, f"step: {{update: m, loss: cost, every: 2, {clip}}}")

@@ -128,7 +128,10 @@ def _advance(
 def _read_options(declared: OptimizerSpec, applied: int, steps: int) -> Mapping[str, Any]:
     """Return the options with schedules read at the updates applied before, or the steps made before."""
     found = {**DEFAULTS[declared.name], **declared.options}
-    return {
-        key: read(value, steps if value.clock == "steps" else applied) if isinstance(value, ScheduleSpec) else value
-        for key, value in found.items()
-    }
+    return {key: _read_option(value, applied, steps) for key, value in found.items()}
+
+
+def _read_option(value: Any, applied: int, steps: int) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_read_option(each, applied, steps) for each in value)
+    return read(value, steps if value.clock == "steps" else applied) if isinstance(value, ScheduleSpec) else value

@@ -25,7 +25,7 @@ from tests.oracle.gradients import differentiate, find_reached
 from tests.oracle.meaning import Meaning, Versions
 from tests.oracle.numbers import Array, Reals
 from tests.oracle.parts import Parts
-from tests.oracle.schedules import read
+from tests.oracle.settling import settle_updates
 from tests.oracle.slots import Optimizers
 from tests.oracle.terms import add_penalties, constrain, is_frozen
 from tests.oracle.transforms import clip, complete, transform
@@ -295,11 +295,9 @@ class StepValues:
 
     def _settle_clip(self, name: str, op: UpdateOp) -> ClipSpec:
         """Return the clip of an update behind the updates that its optimizer has applied before."""
-        limit = op.clip.limit
-        if not isinstance(limit, ScheduleSpec):
+        if not any(isinstance(each, ScheduleSpec) for each in (op.clip.limit, op.clip.eps)):
             return op.clip
-        applied = self.optimizers.applied(self, name, op)
-        return op.clip.model_copy(update={op.clip.kind: read(limit, applied)})
+        return settle_updates(op.clip, self.optimizers.applied(self, name, op))
 
     # ------------------------------------------------------------ calls of models, draws, metrics
 

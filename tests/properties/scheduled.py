@@ -49,7 +49,7 @@ def _find_numbers(draft: Draft) -> Iterator[tuple[str, Place, float]]:
             yield name, ("args", option), start
         if kind == "loss" and "weight" not in op:
             yield name, ("weight",), 1.0
-        places: list[Place] = [("weight",), ("decay",), ("tau",), ("clip", "norm"), ("clip", "value")]
+        places: list[Place] = [("weight",), ("decay",), ("tau",), ("clip", "norm"), ("clip", "value"), ("clip", "eps")]
         places += [("args", option) for option in OPTIONS] + ([("inputs", 1)] if kind in ("loss", "call") else [])
         for place in places:
             found = _get(op, place)

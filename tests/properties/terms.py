@@ -74,6 +74,10 @@ def _find_last(layers: list) -> int:
 def _move_terms(draft: Draft) -> None:
     """Let some numbers of groups, constraints and regularizers follow schedules."""
     holders = [*draft.models.values(), *draft.ops.values()]
+    for optimizer in (each["optimizer"] for each in holders if isinstance(each.get("optimizer"), dict)):
+        if "betas" in optimizer and draft.chance(0.5):
+            first, second = optimizer["betas"]
+            optimizer["betas"] = [random_curve(draft.random, first), second]
     for holder in holders:
         for field in ("groups", "constraint", "regularizer"):
             if field in holder and draft.chance(0.3):

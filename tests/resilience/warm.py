@@ -9,6 +9,7 @@ import torch
 import torch._dynamo  # a step is checked with fake tensors, which need it
 
 import compiler
+import runtime.backends.torch.backend  # a user without rights may not read what it would still import
 import runtime.cli
 import runtime.runs.running
 

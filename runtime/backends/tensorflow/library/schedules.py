@@ -91,6 +91,11 @@ def last_reached(moments: Sequence[int], n: Any) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(tf.constant(moments, tf.int64) <= tf.cast(n, tf.int64), tf.int32)) - 1
 
 
+def each_of(*parts: float | Schedule) -> Callable[[Any], tuple[Any, ...]]:
+    """Return f(n) = what each part gives at n; numbers stay as they are."""
+    return lambda n: tuple(part(n) if callable(part) else part for part in parts)
+
+
 def paced(steps: tf.Variable, schedule: Schedule, *, times: int = 1, every: int = 1) -> Schedule:
     """Return a schedule of the finished train steps in place of the updates: of ``times`` each, or ``every`` so many.
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from compiler.instructions import Apply, Assign, Blend, Collect, Instruction, Judge, Settle, Store, Transform
-from compiler.operands import Scheduled
-from compiler.program import Program
+from compiler.instructions import Apply, Assign, Blend, Collect, Instruction, Judge, Settle, Store
+from compiler.program import OptimizerDecl, Program
+from compiler.settings import find_scheduled
 from runtime.emission import syntax
 from runtime.emission.scope import Lowered, Scope, hold, line_of
 from runtime.emission.text import Block, Code, Line
@@ -62,31 +62,28 @@ def _is_conditional(instruction: Instruction) -> bool:
 
 
 def _can_hold(apply: Apply, later: Sequence[Instruction], program: Program) -> bool:
-    """Return whether what an update changes can be put back before anything ``later`` reads how often it was applied.
+    """Return whether what an update changes can be put back before anything ``later`` hangs on it.
 
-    So it is with the rules of the language, each applied for the last time: they keep nothing but tensors and the
-    number of their updates. What torch.optim keeps begins with the first gradient of a parameter: all must be there.
+    Weights and slots of the library's rules are put back at once, on the device; counts, and what other optimizers
+    keep, when the host asks for the verdicts.
     """
-    counted = frozenset(name for each in later for name in _find_counted(each))
-    declared = {each.name: each for each in program.optimizers}
-    held = {part.optimizer: declared[part.optimizer].rule in DIRECT or not part.gaps for part in apply.parts}
-    return all(declared[name].builtin and is_held and name not in counted for name, is_held in held.items())
+    read = {each.optimizer for one in later for each in find_scheduled(one)}
+    again = {part.optimizer for each in later if isinstance(each, Apply) for part in each.parts}
+    uncounted = {each.name for each in program.optimizers if _is_uncounted(each)}
+    return all(part.optimizer not in read | (again - uncounted) for part in apply.parts)
 
 
-def _find_counted(instruction: Instruction) -> Iterator[str]:
-    """Yield the optimizers of which an instruction reads how often they were applied."""
-    match instruction:
-        case Apply(parts=parts):
-            yield from (part.optimizer for part in parts)
-        case Transform(options=options):
-            scheduled = (each for each in options.values() if isinstance(each, Scheduled))
-            yield from (each.optimizer for each in scheduled if each.optimizer is not None)
-        case _:
-            pass
+def _is_uncounted(optimizer: OptimizerDecl) -> bool:
+    """Return whether an update is the same however often the host says that the optimizer was applied before it."""
+    if any(each.clock == "updates" for each in optimizer.schedules.values()):
+        return False
+    options = optimizer.options
+    begins = optimizer.rule == "sgd" and bool(options.get("momentum")) and options.get("momentum_form") != "lr_inside"
+    return optimizer.builtin and optimizer.rule in DIRECT and not begins
 
 
 DIRECT = frozenset({"sgd", "adam", "adamw", "adagrad", "lion"})
-"""Rules that keep what they keep from the start."""
+"""Rules that count in their slots, on the device: SGD but for a momentum that begins with the first gradient."""
 
 
 def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, reading: Reading | None) -> Lowered:

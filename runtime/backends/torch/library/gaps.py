@@ -173,14 +173,7 @@ def apply_present_wrapped(optimizer: Wrapped, gradients: Gaps, counted: bool = T
     optimizer.follow()
     if counted:
         begin_slots(optimizer.optimizer)
-    kept = [p.grad for p in optimizer.parameters]
-    try:
-        for parameter, gradient in zip(optimizer.parameters, gradients, strict=True):
-            parameter.grad = gradient
-        optimizer.optimizer.step()
-    finally:
-        for parameter, gradient in zip(optimizer.parameters, kept, strict=True):
-            parameter.grad = gradient
+    optimizer.lend(gradients)
     if counted:
         pass_by(optimizer, [at for at, each in enumerate(gradients) if each is None])
     optimizer.applied += 1

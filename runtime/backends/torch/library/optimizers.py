@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ class Optimizer:
     """
 
     kernel = ""  # the fused operator of this rule, where it has one
+    guard: torch.Tensor | None = None  # whether the update under way will stay, where the host does not know yet
 
     def __init__(self, parameters: Iterable[torch.Tensor], options: Mapping[str, Any], fused: bool | str) -> None:
         self.parameters = list(parameters)
@@ -57,8 +59,15 @@ class Optimizer:
             raise
         self.applied += 1
 
+    def keep(self, commits: torch.Tensor) -> Callable[[], None]:
+        """Return what takes back an update that follows, once its parameters and slots are as before.
+
+        ``commits``: whether it will stay, which the host does not know yet.
+        """
+        return self.undo
+
     def undo(self) -> None:
-        """Take back that it was applied, once its parameters and slots are as before."""
+        """Take back that it was applied."""
         self.applied -= 1
         if not self.applied:
             self.restart()
@@ -271,9 +280,22 @@ class Wrapped(Optimizer):
         """Return the slots by parameter, as the wrapped optimizer keeps them."""
         return self.optimizer.state
 
-    def restart(self) -> None:
-        """Forget all that the wrapped optimizer keeps: it makes that with its first update."""
-        self.optimizer.state.clear()
+    def keep(self, commits: torch.Tensor) -> Callable[[], None]:
+        """Return what puts back all that the wrapped optimizer keeps; the update that follows sees finite gradients."""
+        state = {key: copy.deepcopy(each) for key, each in self.optimizer.state.items()}
+        listed = self.optimizer.param_groups
+        groups = [{name: copy.deepcopy(each[name]) for name in each if name != "params"} for each in listed]
+        self.guard = commits
+
+        def put_back() -> None:
+            """Put it back."""
+            self.applied -= 1
+            self.optimizer.state.clear()
+            self.optimizer.state.update(state)
+            for group, old in zip(listed, groups, strict=True):
+                group.update(old)
+
+        return put_back
 
     def follow(self) -> None:
         """Give the wrapped optimizer the options that change, as they are now."""
@@ -284,11 +306,21 @@ class Wrapped(Optimizer):
         """Lend the gradients to the wrapped optimizer for one step; the parameters' own ``.grad`` stays as it was."""
         require_gradients(gradients)
         self.follow()
+        self.lend(gradients)
+
+    def lend(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Let the wrapped optimizer step on gradients; on zeros where the update will not stay."""
         kept = [p.grad for p in self.parameters]
+        lent = gradients if self.guard is None else guarded(gradients, self.guard)
         try:
-            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            for parameter, gradient in zip(self.parameters, lent, strict=True):
                 parameter.grad = gradient
             self.optimizer.step()
         finally:
             for parameter, gradient in zip(self.parameters, kept, strict=True):
                 parameter.grad = gradient
+
+
+def guarded(gradients: Sequence[torch.Tensor | None], guard: torch.Tensor) -> list[torch.Tensor | None]:
+    """Return gradients with zeros in their place unless the device says otherwise."""
+    return [None if each is None else torch.where(guard, each, 0.0) for each in gradients]

@@ -64,6 +64,11 @@ def joined(parts: Sequence[Callable[[int], float]], at: Sequence[int]) -> Callab
     return read
 
 
+def each_of(*parts: float | Callable[[int], float]) -> Callable[[int], tuple[float, ...]]:
+    """Return f(n) = what each part gives at n; numbers stay as they are."""
+    return lambda n: tuple(part(n) if callable(part) else part for part in parts)
+
+
 def paced(clock: Clock, schedule: Callable[[int], float], *, times: int = 1, every: int = 1) -> Callable[[int], float]:
     """Return a schedule of the finished train steps in place of the updates: of ``times`` each, or ``every`` so many.
 

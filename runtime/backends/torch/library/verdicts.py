@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -70,7 +70,7 @@ class Verdicts:
 class Held:
     """Writes that stay only where the device commits them: what they change is put back where it does not.
 
-    ``changed``: optimizers of the library, and lists of tensors.
+    ``changed``: optimizers, and lists of tensors.
     """
 
     def __init__(self, op: str, commits: torch.Tensor, changed: Sequence[Any]) -> None:
@@ -78,6 +78,7 @@ class Held:
         self.optimizers = [each for each in changed if not isinstance(each, list)]
         self.lists = [each for each in changed if isinstance(each, list)]
         self.before: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.undoing: list[Callable[[], None]] = []
 
     def __enter__(self) -> None:
         """Keep what may be changed."""
@@ -85,6 +86,7 @@ class Held:
         tensors += [p for optimizer in self.optimizers for p in optimizer.parameters]
         tensors += [slot for optimizer in self.optimizers for slot in list_slots(optimizer)]
         self.before = [(tensor, tensor.detach().clone()) for tensor in tensors]
+        self.undoing = [optimizer.keep(self.commits) for optimizer in self.optimizers]
 
     @torch.no_grad()
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -93,18 +95,20 @@ class Held:
             if tensor.device == self.commits.device:
                 tensor.copy_(torch.where(self.commits, tensor, old))
         self.before = [pair for pair in self.before if pair[0].device != self.commits.device]
+        for optimizer in self.optimizers:
+            optimizer.guard = None
 
     @torch.no_grad()
     def settle(self, committed: bool) -> None:
         """Put back what the host counts, now that it knows."""
         for tensor, old in () if committed else self.before:
             tensor.copy_(old)
-        for optimizer in () if committed else self.optimizers:
-            optimizer.undo()
-        self.before = []
+        for undo in () if committed else self.undoing:
+            undo()
+        self.before, self.undoing = [], []
 
 
 def list_slots(optimizer: Any) -> Iterator[torch.Tensor]:
-    """Yield the slots of an optimizer that exist."""
-    for values in optimizer.slots.values():
+    """Yield the slots of an optimizer of the library that exist; a wrapped one puts back its own."""
+    for values in () if hasattr(optimizer, "optimizer") else optimizer.slots.values():
         yield from (value for value in values if isinstance(value, torch.Tensor))

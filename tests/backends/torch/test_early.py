@@ -1,0 +1,98 @@
+"""Updates that are made before a step knows whether they stay: by classes, and by rules that begin with a gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from compiler import compile_step
+from graphspec import load
+from runtime import Step, StepError, build
+from tests.backends.torch import early
+from tests.features.overflows import INF
+from tests.features.test_b10 import ORDERED
+from tests.features.waiting import counted
+
+CLASS = ('models.a.optimizer={class: "tests.backends.torch.early:Counting", lr: 1.0}',)
+SPARE = ORDERED.replace("a: {parameter: {shape: [], init: 1.0}", 'a: {class: "tests.backends.torch.early:Spare"')
+SPARE = SPARE.replace("{update: a, loss: la}", "{update: a, loss: la, missing: skip}")
+RULES = ("sgd", "adam", "rmsprop", "adadelta", "adamax", "nadam")
+READING = ("adamax", "nadam")
+"""Rules of which torch.optim reads the count of updates in every step, which is a tensor of the host."""
+
+
+def make(text: str, settings: tuple[str, ...] = ()) -> Step:
+    """Return a step in float32."""
+    return build(compile_step(load(text, settings), "torch"), device="cpu", allow=("tests",))
+
+
+def take(step: Step, p: float, q: float) -> int:
+    """Take a step with two slopes; return how often it waited for its device."""
+    with counted("torch") as seen:
+        step({"p": np.array(p, np.float32), "q": np.array(q, np.float32)})
+    return len(seen)
+
+
+def contents(step: Step) -> dict[str, bytes]:
+    """Return all tensors of a step but the scale and what follows it, bit for bit."""
+    return {name: step.numpy(each).tobytes() for name, each in step.tensors().items() if name.split(".")[1] == "a"}
+
+
+def test_a_class_is_put_back_and_waits_with_the_others() -> None:
+    step = make(ORDERED, CLASS)
+    assert [take(step, *slopes) for slopes in [(1.0, 1.0), (INF, 1.0), (1.0, 1.0)]] == [1, 1, 1]
+    weights = step.state().arrays
+    assert weights["models.a.value"] == 1.0 - 1.0 - 1.5
+    assert weights["models.b.value"] == 1.0 - 3.0
+    assert step.optimizers["a"].iterations == 2
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_a_class_keeps_is_as_before(first: int) -> None:
+    step = make(ORDERED, CLASS)
+    for _ in range(first):
+        take(step, 1.0, 1.0)
+    before, native = contents(step), step.optimizers["a"].native.optimizer
+    take(step, INF, 1.0)
+    assert contents(step) == before
+    assert [group["calls"] for group in native.param_groups] == [first]
+    assert len(native.state) == first
+    assert step.report.held[:1] == ("step_a",)
+
+
+def test_a_class_sees_no_gradient_that_is_not_finite() -> None:
+    step = make(ORDERED, CLASS)
+    early.SEEN.clear()
+    for p in (1.0, INF, float("nan"), 1.0):
+        take(step, p, 1.0)
+    assert [float(each) for each in early.SEEN] == [1.0, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_rule_with_gaps_is_put_back_too(rule: str, first: int) -> None:
+    step = make(SPARE, (f"models.a.optimizer={{name: {rule}, lr: 0.1}}",))
+    for _ in range(first):
+        take(step, 1.0, 1.0)
+    before = contents(step)
+    waits = take(step, INF, 1.0)
+    assert contents(step) == before
+    assert waits == 1 or rule in READING
+    take(step, 1.0, 1.0)
+    plain = make(SPARE, (f"models.a.optimizer={{name: {rule}, lr: 0.1}}",))
+    for _ in range(first + 1):
+        take(plain, 1.0, 1.0)
+    assert contents(step) == contents(plain)
+
+
+def test_an_error_in_a_class_leaves_no_guard_behind() -> None:
+    step = make(ORDERED, CLASS)
+    native = step.optimizers["a"].native
+    kept = native.optimizer.step
+    native.optimizer.step = lambda: 1 / 0
+    with pytest.raises(StepError, match="ZeroDivisionError"):
+        take(step, 1.0, 1.0)
+    native.optimizer.step = kept
+    assert native.guard is None
+    assert isinstance(native.optimizer, torch.optim.Optimizer)
