@@ -163,6 +163,7 @@ def test_groups_with_parameters_that_have_no_gradient_follow(backend: str) -> No
     assert (weights(step)["m.idle"] == 1).all()
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("change", ["lr_scale", "weight_decay"])
 def test_the_groups_of_a_class_follow_too(change: str) -> None:
     found = []

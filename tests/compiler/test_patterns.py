@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import jsonschema
 import pytest
 
 from compiler import compile_step
+from compiler.plan_schema import plan_schema
 from graphspec import SpecError, load
 
 SPEC = """
@@ -109,3 +111,42 @@ def test_a_window_that_sees_to_gradients_which_nothing_looks_at_is_noted():
     assert note in compile_step(load(text, (setting,))).notes
     assert note not in compile_step(load(text, (setting, "ops.step.on_overflow=own"))).notes
     assert note not in compile_step(load(text, ("ops.step.accumulate=2",))).notes
+
+
+MOVING = "{schedule: linear, from: 2, to: 1, over: 10}"
+
+
+def test_a_plan_tells_the_schedules_of_groups_penalties_and_constraints() -> None:
+    fields = "groups: [{match: bias, lr_scale: MOVING}], regularizer: {l2: MOVING}, constraint: {max_norm: MOVING}"
+    fields = fields.replace("MOVING", MOVING)
+    text = plan_of(fields).text()
+    told = "linear from 2 to 1 over 10 updates"
+    assert f"lr times {told} (fit 'bias')" in text
+    assert f"net.groups.0.lr_scale: {told} (counts updates applied)" in text
+    for place in ("regularizer.0.l2", "constraint.0.max_norm"):
+        assert f"step.net.{place}: {told} (counts updates applied by the optimizer of net)" in text
+
+
+def test_a_scheduled_group_is_written_out_in_words() -> None:
+    plan = plan_of(f"groups: [{{match: bias, weight_decay: {MOVING}}}]")
+    document = plan.to_json()
+    jsonschema.validate(document, plan_schema())
+    (group,) = document["groups"]
+    assert (group["lr_scale"], group["weight_decay"]) == (1.0, "linear from 2 to 1 over 10 updates")
+    assert [each["option"] for each in document["schedules"]] == ["groups.0.weight_decay"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ("groups: [{match: bias, lr_scale: MOVING}]", "`2 epochs` of a schedule"),
+        ("regularizer: [{l1: 1}, {l2: MOVING}]", "`2 epochs` of a schedule"),
+        ("constraint: {clip: [MOVING, 3]}", "`2 epochs` of a schedule"),
+    ],
+)
+def test_lengths_that_nobody_can_count_are_refused_at_their_place(fields: str, place: str) -> None:
+    with pytest.raises(SpecError, match="E-PACE") as raised:
+        plan_of(fields.replace("MOVING", MOVING.replace("10", "2 epochs")))
+    (problem,) = raised.value.diagnostics
+    assert place in problem.message
+    assert problem.span is not None

@@ -46,6 +46,7 @@ def take(step: Step, p: float, q: float) -> dict[str, np.ndarray]:
     return dict(step.state().arrays)
 
 
+@pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("rule", [*UNCOUNTED, *COUNTED])
 @pytest.mark.parametrize("first", [0, 1, 2, 3])
 def test_whichever_update_stays_all_is_as_if_the_other_had_not_been(rule: str, first: int) -> None:
