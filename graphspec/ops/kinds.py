@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, TypeAlias, Union, cast
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 from pydantic import BeforeValidator, Discriminator, Tag
 
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
     OpField: TypeAlias = Op
 else:
     OpField = Annotated[
-        Union[tuple(Annotated[op, Tag(f"<{kind}>")] for kind, op in KINDS.items())],  # noqa: UP007 - made of a table
+        reduce(lambda one, other: one | other, (Annotated[op, Tag(f"<{kind}>")] for kind, op in KINDS.items())),
         Discriminator(_tag),
         BeforeValidator(_check),
     ]
