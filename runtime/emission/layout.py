@@ -23,7 +23,7 @@ def lay_out(statement: ast.stmt, indent: int) -> tuple[str, ...]:
 
 def _header(statement: ast.stmt) -> ast.stmt:
     """Return the statement with its body, if it has one, emptied to a mark that is cut off again."""
-    if isinstance(statement, (ast.With, ast.If, ast.FunctionDef)):
+    if isinstance(statement, (ast.With, ast.If, ast.For, ast.FunctionDef)):
         header = copy.copy(statement)
         header.body = [ast.Pass()]
         return header
@@ -33,7 +33,7 @@ def _header(statement: ast.stmt) -> ast.stmt:
 def _break_statement(statement: ast.stmt, width: int) -> list[str]:
     """Return the lines of a statement whose value is broken into one line per element where it must be."""
     text = unparse(statement)
-    if isinstance(statement, (ast.With, ast.If, ast.FunctionDef)):
+    if isinstance(statement, (ast.With, ast.If, ast.For, ast.FunctionDef)):
         return text[: text.rindex("\n")].split("\n")
     value = getattr(statement, "value", None)
     if not isinstance(value, Bracketed) or (len(text) <= width and not _is_stack(value)):

@@ -130,6 +130,11 @@ def forget(names: Sequence[str]) -> ast.Delete:
     return ast.Delete(targets=[ast.Name(id=each, ctx=ast.Del()) for each in names])
 
 
+def repeat(value: ast.expr) -> ast.For:
+    """Return ``for _ in value:``, its body yet to come."""
+    return ast.For(target=ast.Name(id="_", ctx=ast.Store()), iter=value, body=[], orelse=[])
+
+
 def within(*contexts: ast.expr) -> ast.With:
     """Return a ``with`` statement, its body left open."""
     return ast.With(items=[ast.withitem(context_expr=context) for context in contexts], body=[])

@@ -53,7 +53,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         function=function,
     )
     instructions = tuple(gather_releases(function.instructions))
-    reading = find_reading(instructions, program)
+    reading = find_reading(instructions)
     lowered = [_write(each, scope, reading) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from compiler.instructions import Apply, Assign, Blend, Collect, Instruction, Judge, Settle, Store
-from compiler.program import OptimizerDecl, Program
 from compiler.settings import find_scheduled
 from runtime.emission import syntax
 from runtime.emission.scope import Lowered, Scope, hold, line_of
@@ -27,16 +26,17 @@ class Reading:
     """Where a function asks the device for its verdicts: once, before ``first``, when all of them are known.
 
     ``known`` are the conditional writes behind that; ``asked`` those before it that the device cannot decide, which
-    wait for it by themselves.
+    wait for it by themselves; ``again`` the updates that it decides of optimizers that were applied so before.
     """
 
     settle: Settle
     first: int
     known: frozenset[int]
     asked: frozenset[int]
+    again: frozenset[int]
 
 
-def find_reading(instructions: Sequence[Instruction], program: Program) -> Reading | None:
+def find_reading(instructions: Sequence[Instruction]) -> Reading | None:
     """Return where a function asks for its verdicts; None where it has none. Instructions are told by their ids."""
     settle = next((each for each in instructions if isinstance(each, Settle)), None)
     if settle is None:
@@ -44,10 +44,16 @@ def find_reading(instructions: Sequence[Instruction], program: Program) -> Readi
     last = max((place for place, each in enumerate(instructions) if _decides(each)), default=-1)
     conditional = [(place, each) for place, each in enumerate(instructions) if _is_conditional(each)]
     known = [id(each) for place, each in conditional if place > last]
-    early = [(place, each) for place, each in conditional if place < last and isinstance(each, Apply)]
-    asked = [id(each) for place, each in early if not _can_hold(each, instructions[place + 1 : last], program)]
+    first = known[0] if known else id(settle)
+    before = instructions[: [id(each) for each in instructions].index(first)]
+    asked = _find_asked(before)
+    held = [each for each in before if isinstance(each, Apply) and each.commits and id(each) not in asked]
     return Reading(
-        settle=settle, first=known[0] if known else id(settle), known=frozenset(known), asked=frozenset(asked)
+        settle=settle,
+        first=first,
+        known=frozenset(known),
+        asked=asked,
+        again=frozenset(_find_again(held)),
     )
 
 
@@ -61,29 +67,34 @@ def _is_conditional(instruction: Instruction) -> bool:
     return isinstance(instruction, Conditional) and bool(instruction.commits)
 
 
-def _can_hold(apply: Apply, later: Sequence[Instruction], program: Program) -> bool:
-    """Return whether what an update changes can be put back before anything ``later`` hangs on it.
+def _find_asked(before: Sequence[Instruction]) -> frozenset[int]:
+    """Return the conditional updates, of what stands before the question, that cannot wait for it.
 
-    Weights and slots of the library's rules are put back at once, on the device; counts, and what other optimizers
-    keep, when the host asks for the verdicts.
+    What an update does to parameters is put back on the device, and what its optimizer keeps when the host asks; a
+    second one is made in every way in which the first may have ended. But a number that counts updates and is no part
+    of one, and an update that nothing stops, must know how often an optimizer was applied.
     """
-    read = {each.optimizer for one in later for each in find_scheduled(one)}
-    again = {part.optimizer for each in later if isinstance(each, Apply) for part in each.parts}
-    uncounted = {each.name for each in program.optimizers if _is_uncounted(each)}
-    return all(part.optimizer not in read | (again - uncounted) for part in apply.parts)
+    asked: set[int] = set()
+    counted: set[str | None] = set()
+    for each in reversed(before):
+        if not isinstance(each, Apply):
+            counted |= {number.optimizer for number in find_scheduled(each)}
+            continue
+        optimizers = {part.optimizer for part in each.parts}
+        if each.commits and optimizers & counted:
+            asked.add(id(each))
+        if id(each) in asked or not each.commits:
+            counted |= optimizers
+    return frozenset(asked)
 
 
-def _is_uncounted(optimizer: OptimizerDecl) -> bool:
-    """Return whether an update is the same however often the host says that the optimizer was applied before it."""
-    if any(each.clock == "updates" for each in optimizer.schedules.values()):
-        return False
-    options = optimizer.options
-    begins = optimizer.rule == "sgd" and bool(options.get("momentum")) and options.get("momentum_form") != "lr_inside"
-    return optimizer.builtin and optimizer.rule in DIRECT and not begins
-
-
-DIRECT = frozenset({"sgd", "adam", "adamw", "adagrad", "lion"})
-"""Rules that count in their slots, on the device: SGD but for a momentum that begins with the first gradient."""
+def _find_again(held: Sequence[Apply]) -> Iterator[int]:
+    """Yield the updates of which an optimizer was applied before by another of them."""
+    seen: set[str] = set()
+    for each in held:
+        optimizers = {part.optimizer for part in each.parts}
+        yield from (id(each),) if optimizers & seen else ()
+        seen |= optimizers
 
 
 def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, reading: Reading | None) -> Lowered:
@@ -135,6 +146,8 @@ def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> ast.
     if id(instruction) in reading.asked:
         return syntax.when(commits)
     changed = tuple(written_lists(instruction, scope))
+    if id(instruction) in reading.again:
+        return syntax.repeat(syntax.call(f"{VERDICTS}.ways", syntax.constant(instruction.op), commits, *changed))
     return syntax.within(syntax.call(f"{VERDICTS}.held", syntax.constant(instruction.op), commits, *changed))
 
 

@@ -55,10 +55,15 @@ class Grouped(Optimizer):
         parts = [(places, part.slots) for (places, _), part in zip(self.shares, self.parts, strict=True)]
         return {name: gathered([(places, slots[name]) for places, slots in parts]) for name in names}
 
-    def restart(self) -> None:
-        """Forget the slots of all parts that the first update makes."""
-        for part in self.parts:
-            part.restart()
+    def keep(self) -> Any:
+        """Return how often it was applied, and what the parts keep."""
+        return self.applied, [part.keep() for part in self.parts]
+
+    def put(self, kept: Any) -> None:
+        """Keep what :meth:`keep` gave."""
+        self.applied, parts = kept
+        for part, each in zip(self.parts, parts, strict=True):
+            part.put(each)
 
     def step(self, gradients: TensorList) -> None:
         """Step every part with the options as they are now."""

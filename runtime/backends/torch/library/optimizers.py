@@ -59,21 +59,15 @@ class Optimizer:
             raise
         self.applied += 1
 
-    def keep(self, commits: torch.Tensor) -> Callable[[], None]:
-        """Return what takes back an update that follows, once its parameters and slots are as before.
+    def keep(self) -> Any:
+        """Return all that it keeps beside its parameters, apart from it."""
+        return self.applied, copied([*self.held.values()])
 
-        ``commits``: whether it will stay, which the host does not know yet.
-        """
-        return self.undo
-
-    def undo(self) -> None:
-        """Take back that it was applied."""
-        self.applied -= 1
-        if not self.applied:
-            self.restart()
-
-    def restart(self) -> None:
-        """Forget the slots that the first update makes."""
+    def put(self, kept: Any) -> None:
+        """Keep what :meth:`keep` gave, which is its own from then on."""
+        self.applied, slots = kept
+        for each, values in zip(self.held.values(), slots, strict=True):
+            each[:] = values
 
     def step(self, gradients: TensorList) -> None:
         """Step the parameters on their gradients: what each rule adds."""
@@ -95,6 +89,21 @@ def make_slot(parameter: torch.Tensor, value: complex) -> torch.Tensor:
     """Return a tensor like a parameter, filled with a value; both parts of complex numbers have it."""
     value = complex(value, value) if parameter.is_complex() else value
     return torch.full_like(parameter, value, requires_grad=False)
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of what an optimizer keeps: tensors, alone and in dictionaries, lists and tuples, and the rest."""
+    match value:
+        case torch.Tensor():
+            return value.detach().clone()
+        case dict():
+            return {key: copied(each) for key, each in value.items()}
+        case list():
+            return [copied(each) for each in value]
+        case tuple():
+            return tuple(copied(each) for each in value)
+        case _:
+            return copy.deepcopy(value)
 
 
 def require_gradients(gradients: Sequence[torch.Tensor | None]) -> None:
@@ -131,11 +140,6 @@ class SGD(Optimizer):
             self.momenta = self.slots["momentum_buffer"] = [None] * len(self.parameters)
         else:
             self.momenta = [] if self.fused else [None] * len(self.parameters)
-
-    def restart(self) -> None:
-        """Forget the momenta where the first gradients become them."""
-        if not (self.inside or self.fused):
-            self.momenta[:] = [None] * len(self.parameters)
 
     def step(self, gradients: TensorList) -> None:
         """Step on the gradients with the kernel for this form and device."""
@@ -280,22 +284,20 @@ class Wrapped(Optimizer):
         """Return the slots by parameter, as the wrapped optimizer keeps them."""
         return self.optimizer.state
 
-    def keep(self, commits: torch.Tensor) -> Callable[[], None]:
-        """Return what puts back all that the wrapped optimizer keeps; the update that follows sees finite gradients."""
-        state = {key: copy.deepcopy(each) for key, each in self.optimizer.state.items()}
+    def keep(self) -> Any:
+        """Return how often it was applied, and copies of the state and the groups of the wrapped optimizer."""
+        state = {key: copied(each) for key, each in self.optimizer.state.items()}
         listed = self.optimizer.param_groups
-        groups = [{name: copy.deepcopy(each[name]) for name in each if name != "params"} for each in listed]
-        self.guard = commits
+        groups = [{name: copied(each[name]) for name in each if name != "params"} for each in listed]
+        return self.applied, state, groups
 
-        def put_back() -> None:
-            """Put it back."""
-            self.applied -= 1
-            self.optimizer.state.clear()
-            self.optimizer.state.update(state)
-            for group, old in zip(listed, groups, strict=True):
-                group.update(old)
-
-        return put_back
+    def put(self, kept: Any) -> None:
+        """Give the wrapped optimizer back what :meth:`keep` gave."""
+        self.applied, state, groups = kept
+        self.optimizer.state.clear()
+        self.optimizer.state.update(state)
+        for group, old in zip(self.optimizer.param_groups, groups, strict=True):
+            group.update(old)
 
     def follow(self) -> None:
         """Give the wrapped optimizer the options that change, as they are now."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from runtime.backends.torch.library.kernels import are_finite
+from runtime.backends.torch.library.optimizers import copied
 from runtime.backends.torch.library.scaling import NotFinite
 
 
@@ -21,6 +23,9 @@ class Verdicts:
         self.judged: dict[str, tuple[Any, ...]] = {}  # gradients that are not finite, until the next step
         self.seen: dict[str, tuple[tuple[Any, ...], torch.Tensor]] = {}
         self.pending: list[Held] = []
+        self.commits: dict[str, torch.Tensor] = {}  # by op: whether what it did early stays
+        self.worlds: dict[Any, list[World]] = {}  # by optimizer, what it may keep now
+        self.guarded: set[Any] = set()
 
     @torch.no_grad()
     def look(self, update: str, *sets: Sequence[torch.Tensor | None]) -> torch.Tensor:
@@ -32,8 +37,51 @@ class Verdicts:
 
     def held(self, op: str, commits: torch.Tensor, *changed: Any) -> Held:
         """Return a context whose writes stay only where the device commits them."""
-        self.pending.append(Held(op, commits, changed))
+        self.pending.append(Held(self, op, commits, changed))
         return self.pending[-1]
+
+    def ways(self, op: str, commits: torch.Tensor, *optimizers: Any) -> Iterator[None]:
+        """Yield once for every way in which earlier updates of optimizers may have ended, to make another in each.
+
+        What is right stays of the parameters, where the device commits it; the host finds out later which way it was.
+        """
+        self.commits[op] = commits
+        parameters = [p for optimizer in optimizers for p in optimizer.parameters]
+        before = [p.detach().clone() for p in parameters]
+        after, worlds = list(before), [(each, []) for each in optimizers]
+        for answers, states in self.combine(optimizers):
+            for optimizer, state in zip(optimizers, states, strict=True):
+                optimizer.put(copied(state))
+            self.guard(commits, optimizers)
+            yield
+            holds = torch.stack([commits, *(self.commits[each] == is_so for each, is_so in answers.items())]).all()
+            after = [torch.where(holds, p.detach(), old) for p, old in zip(parameters, after, strict=True)]
+            put_values(parameters, before)
+            for (optimizer, found), state in zip(worlds, states, strict=True):
+                found += [World({**answers, op: True}, optimizer.keep()), World({**answers, op: False}, state)]
+        put_values(parameters, after)
+        self.guard(None, optimizers)
+        self.worlds.update(worlds)
+
+    def combine(self, optimizers: Sequence[Any]) -> list[tuple[dict[str, bool], list[Any]]]:
+        """Return every way in which earlier updates of optimizers may have ended, with what each keeps then."""
+        ways: list[tuple[dict[str, bool], list[Any]]] = [({}, [])]
+        for optimizer in optimizers:
+            live = optimizer.keep()
+            worlds = self.worlds.get(optimizer, [World({}, None)])
+            ways = [
+                ({**answers, **world.answers}, [*states, live if world.state is None else world.state])
+                for answers, states in ways
+                for world in worlds
+                if all(answers.get(op, is_so) == is_so for op, is_so in world.answers.items())
+            ]
+        return ways
+
+    def guard(self, commits: torch.Tensor | None, optimizers: Iterable[Any]) -> None:
+        """Let optimizers meet zeros for gradients that the device does not commit, or no more."""
+        for optimizer in optimizers:
+            optimizer.guard = commits
+            self.guarded.add(optimizer)
 
     def read(self, commits: Mapping[str, torch.Tensor]) -> dict[str, bool]:
         """Return which ops take place, by op: all that the step knows comes from the device at once."""
@@ -44,8 +92,17 @@ class Verdicts:
         self.judged = {update: self.seen[update][0] for update, is_finite in self.given.items() if not is_finite}
         for held in self.pending:
             held.settle(self.committed[held.op])
-        self.seen, self.pending = {}, []
+        for optimizer, worlds in self.worlds.items():
+            found = next(each for each in worlds if each.answers.items() <= self.committed.items())
+            if found.state is not None:
+                optimizer.put(found.state)
+        self.forget()
         return self.committed
+
+    def forget(self) -> None:
+        """Forget what is settled."""
+        self.guard(None, self.guarded)
+        self.seen, self.pending, self.commits, self.worlds = {}, [], {}, {}
 
     @property
     def finite(self) -> bool:
@@ -54,8 +111,8 @@ class Verdicts:
 
     def begin(self) -> None:
         """Forget what a step that failed left behind."""
-        self.seen, self.pending, self.judged = {}, [], {}
-        self.given, self.committed = {}, {}
+        self.forget()
+        self.judged, self.given, self.committed = {}, {}, {}
 
     def withheld(self) -> frozenset[str]:
         """Return the ops that did not take place in the last step."""
@@ -67,26 +124,36 @@ class Verdicts:
             raise NotFinite("GS280", update, f"the gradients of '{update}' are not finite")
 
 
+@dataclass(frozen=True)
+class World:
+    """What an optimizer keeps if some updates stayed and others did not; None for what it keeps as it is."""
+
+    answers: Mapping[str, bool]
+    state: Any
+
+
 class Held:
     """Writes that stay only where the device commits them: what they change is put back where it does not.
 
-    ``changed``: optimizers, and lists of tensors.
+    ``changed``: optimizers, and lists of tensors. What optimizers keep is put back when the host knows.
     """
 
-    def __init__(self, op: str, commits: torch.Tensor, changed: Sequence[Any]) -> None:
-        self.op, self.commits = op, commits
+    def __init__(self, verdicts: Verdicts, op: str, commits: torch.Tensor, changed: Sequence[Any]) -> None:
+        self.verdicts, self.op, self.commits = verdicts, op, commits
         self.optimizers = [each for each in changed if not isinstance(each, list)]
         self.lists = [each for each in changed if isinstance(each, list)]
         self.before: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.undoing: list[Callable[[], None]] = []
 
     def __enter__(self) -> None:
         """Keep what may be changed."""
         tensors = [tensor for each in self.lists for tensor in each]
         tensors += [p for optimizer in self.optimizers for p in optimizer.parameters]
-        tensors += [slot for optimizer in self.optimizers for slot in list_slots(optimizer)]
         self.before = [(tensor, tensor.detach().clone()) for tensor in tensors]
-        self.undoing = [optimizer.keep(self.commits) for optimizer in self.optimizers]
+        self.verdicts.commits[self.op] = self.commits
+        self.verdicts.guard(self.commits, self.optimizers)
+        for optimizer in self.optimizers:
+            worlds = [World({self.op: True}, None), World({self.op: False}, optimizer.keep())]
+            self.verdicts.worlds[optimizer] = worlds
 
     @torch.no_grad()
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -95,20 +162,18 @@ class Held:
             if tensor.device == self.commits.device:
                 tensor.copy_(torch.where(self.commits, tensor, old))
         self.before = [pair for pair in self.before if pair[0].device != self.commits.device]
-        for optimizer in self.optimizers:
-            optimizer.guard = None
+        self.verdicts.guard(None, self.optimizers)
 
     @torch.no_grad()
     def settle(self, committed: bool) -> None:
-        """Put back what the host counts, now that it knows."""
+        """Put back what the device did not, now that the host knows."""
         for tensor, old in () if committed else self.before:
             tensor.copy_(old)
-        for undo in () if committed else self.undoing:
-            undo()
-        self.before, self.undoing = [], []
+        self.before = []
 
 
-def list_slots(optimizer: Any) -> Iterator[torch.Tensor]:
-    """Yield the slots of an optimizer of the library that exist; a wrapped one puts back its own."""
-    for values in () if hasattr(optimizer, "optimizer") else optimizer.slots.values():
-        yield from (value for value in values if isinstance(value, torch.Tensor))
+@torch.no_grad()
+def put_values(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+    """Give tensors values, in place."""
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
