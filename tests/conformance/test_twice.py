@@ -37,6 +37,8 @@ RULES = (
     "sgd",
     "sgd, momentum: 0.5, momentum_form: lr_inside",
     "sgd, momentum: 0.5, dampening: 0.25",
+    "sgd, momentum: 0.5, nesterov: true",
+    "sgd, momentum: 0.5, nesterov: true, fused: false",
     "rmsprop",
     "adadelta",
     "adamax",

@@ -38,3 +38,15 @@ class Spare(torch.nn.Module):
     def forward(self) -> torch.Tensor:
         """Return the number."""
         return self.value * 1.0
+
+
+TRIPS: list[int] = []
+"""How often `trip` is still to fail."""
+
+
+def trip(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor, or fail."""
+    if TRIPS:
+        TRIPS.pop()
+        raise ArithmeticError("tripped")
+    return x

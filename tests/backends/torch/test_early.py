@@ -96,3 +96,26 @@ def test_an_error_in_a_class_leaves_no_guard_behind() -> None:
     native.optimizer.step = kept
     assert native.guard is None
     assert isinstance(native.optimizer, torch.optim.Optimizer)
+
+
+TRIPPING = ORDERED.replace("inputs: [vb, q]}", "inputs: [tripped, q]}").replace(
+    "  lb:", '  tripped: {call: "tests.backends.torch.early:trip", inputs: vb}\n  lb:'
+)
+
+
+@pytest.mark.parametrize(
+    "rule", ["{name: sgd, lr: 1.0, momentum: 0.5}", "{name: adam, lr: 0.1}", CLASS[0].partition("=")[2]]
+)
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_step_that_fails_behind_an_early_update_is_settled_by_the_next(rule: str, first: int) -> None:
+    step, plain = (make(TRIPPING, (f"models.a.optimizer={rule}",)) for _ in range(2))
+    for _ in range(first):
+        take(step, 1.0, 1.0)
+    early.TRIPS.append(1)
+    with pytest.raises(StepError, match="tripped"):
+        take(step, INF, 1.0)
+    take(step, 1.0, 1.0)
+    for _ in range(first + 1):
+        take(plain, 1.0, 1.0)
+    assert contents(step) == contents(plain)
+    assert step.optimizers["a"].iterations == first + 1

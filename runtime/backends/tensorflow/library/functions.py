@@ -84,7 +84,7 @@ def relu(x: tf.Tensor) -> tf.Tensor:
 
 def absolute(x: tf.Tensor) -> tf.Tensor:
     """Return |x|; the gradient at NaN is 0, as in PyTorch."""
-    return x * tf.stop_gradient(sign(x))
+    return x * tf.stop_gradient(sign(x)) if x.dtype.is_floating else tf.abs(x)
 
 
 def sign(x: tf.Tensor) -> tf.Tensor:

@@ -148,7 +148,10 @@ class SGD(Optimizer):
         elif self.fused:
             fused_sgd(self.parameters, gradients, self.momenta, self.applied == 0, **self.options)
         else:
-            sgd(self.parameters, list(gradients), self.momenta, foreach=True, maximize=False, **self.options)
+            listed = list(gradients)
+            if self.options["nesterov"] and not self.options["weight_decay"]:
+                listed = [each.clone() for each in listed]  # torch adds the momentum to what it is given, in place
+            sgd(self.parameters, listed, self.momenta, foreach=True, maximize=False, **self.options)
 
 
 class Adam(Optimizer):
@@ -325,4 +328,4 @@ class Wrapped(Optimizer):
 
 def guarded(gradients: Sequence[torch.Tensor | None], guard: torch.Tensor) -> list[torch.Tensor | None]:
     """Return gradients with zeros in their place unless the device says otherwise."""
-    return [None if each is None else torch.where(guard, each, 0.0) for each in gradients]
+    return [None if each is None else torch.where(guard.to(each.device), each, 0.0) for each in gradients]

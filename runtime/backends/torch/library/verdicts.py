@@ -25,7 +25,6 @@ class Verdicts:
         self.pending: list[Held] = []
         self.commits: dict[str, torch.Tensor] = {}  # by op: whether what it did early stays
         self.worlds: dict[Any, list[World]] = {}  # by optimizer, what it may keep now
-        self.guarded: set[Any] = set()
 
     @torch.no_grad()
     def look(self, update: str, *sets: Sequence[torch.Tensor | None]) -> torch.Tensor:
@@ -49,19 +48,24 @@ class Verdicts:
         parameters = [p for optimizer in optimizers for p in optimizer.parameters]
         before = [p.detach().clone() for p in parameters]
         after, worlds = list(before), [(each, []) for each in optimizers]
-        for answers, states in self.combine(optimizers):
-            for optimizer, state in zip(optimizers, states, strict=True):
-                optimizer.put(copied(state))
-            self.guard(commits, optimizers)
-            yield
-            holds = torch.stack([commits, *(self.commits[each] == is_so for each, is_so in answers.items())]).all()
-            after = [torch.where(holds, p.detach(), old) for p, old in zip(parameters, after, strict=True)]
+        try:
+            for answers, states in self.combine(optimizers):
+                for optimizer, state in zip(optimizers, states, strict=True):
+                    optimizer.put(copied(state))
+                self.guard(commits, optimizers)
+                put_values(parameters, before)
+                yield
+                wanted = [self.commits[each].to(commits.device) == is_so for each, is_so in answers.items()]
+                holds = torch.stack([commits, *wanted]).all()
+                pairs = zip(parameters, after, strict=True)
+                after = [torch.where(holds.to(p.device), p.detach(), old) for p, old in pairs]
+                for (optimizer, found), state in zip(worlds, states, strict=True):
+                    found += [World({**answers, op: True}, optimizer.keep()), World({**answers, op: False}, state)]
+            self.worlds.update(worlds)
+            before = after
+        finally:
             put_values(parameters, before)
-            for (optimizer, found), state in zip(worlds, states, strict=True):
-                found += [World({**answers, op: True}, optimizer.keep()), World({**answers, op: False}, state)]
-        put_values(parameters, after)
-        self.guard(None, optimizers)
-        self.worlds.update(worlds)
+            self.guard(None, optimizers)
 
     def combine(self, optimizers: Sequence[Any]) -> list[tuple[dict[str, bool], list[Any]]]:
         """Return every way in which earlier updates of optimizers may have ended, with what each keeps then."""
@@ -69,10 +73,12 @@ class Verdicts:
         for optimizer in optimizers:
             live = optimizer.keep()
             worlds = self.worlds.get(optimizer, [World({}, None)])
+            known = [World(each.answers, live if each.state is None else each.state) for each in worlds]
+            self.worlds[optimizer] = known
             ways = [
-                ({**answers, **world.answers}, [*states, live if world.state is None else world.state])
+                ({**answers, **world.answers}, [*states, world.state])
                 for answers, states in ways
-                for world in worlds
+                for world in known
                 if all(answers.get(op, is_so) == is_so for op, is_so in world.answers.items())
             ]
         return ways
@@ -81,7 +87,6 @@ class Verdicts:
         """Let optimizers meet zeros for gradients that the device does not commit, or no more."""
         for optimizer in optimizers:
             optimizer.guard = commits
-            self.guarded.add(optimizer)
 
     def read(self, commits: Mapping[str, torch.Tensor]) -> dict[str, bool]:
         """Return which ops take place, by op: all that the step knows comes from the device at once."""
@@ -90,18 +95,17 @@ class Verdicts:
         self.committed = dict(zip(commits, answers, strict=False))
         self.given = dict(zip(finite, answers[len(commits) :], strict=True))
         self.judged = {update: self.seen[update][0] for update, is_finite in self.given.items() if not is_finite}
-        for held in self.pending:
-            held.settle(self.committed[held.op])
-        for optimizer, worlds in self.worlds.items():
-            found = next(each for each in worlds if each.answers.items() <= self.committed.items())
-            if found.state is not None:
-                optimizer.put(found.state)
-        self.forget()
+        self.settle(self.committed)
         return self.committed
 
-    def forget(self) -> None:
-        """Forget what is settled."""
-        self.guard(None, self.guarded)
+    def settle(self, committed: Mapping[str, bool]) -> None:
+        """Put back what the device did not, and what optimizers keep, where an early update does not stay."""
+        for held in self.pending:
+            held.settle(committed[held.op])
+        for optimizer, worlds in self.worlds.items():
+            found = next(each for each in worlds if each.answers.items() <= committed.items())
+            if found.state is not None:
+                optimizer.put(found.state)
         self.seen, self.pending, self.commits, self.worlds = {}, [], {}, {}
 
     @property
@@ -110,8 +114,8 @@ class Verdicts:
         return all(self.given.values())
 
     def begin(self) -> None:
-        """Forget what a step that failed left behind."""
-        self.forget()
+        """Settle what a step that failed left behind."""
+        self.settle({op: bool(commits) for op, commits in self.commits.items()})
         self.judged, self.given, self.committed = {}, {}, {}
 
     def withheld(self) -> frozenset[str]:
