@@ -36,8 +36,7 @@ class Verdicts:
 
     def held(self, op: str, commits: torch.Tensor, *changed: Any) -> Held:
         """Return a context whose writes stay only where the device commits them."""
-        self.pending.append(Held(self, op, commits, changed))
-        return self.pending[-1]
+        return Held(self, op, commits, changed)
 
     def ways(self, op: str, commits: torch.Tensor, *optimizers: Any) -> Iterator[None]:
         """Yield once for every way in which earlier updates of optimizers may have ended, to make another in each.
@@ -154,6 +153,7 @@ class Held:
         tensors += [p for optimizer in self.optimizers for p in optimizer.parameters]
         self.before = [(tensor, tensor.detach().clone()) for tensor in tensors]
         self.verdicts.commits[self.op] = self.commits
+        self.verdicts.pending.append(self)
         self.verdicts.guard(self.commits, self.optimizers)
         for optimizer in self.optimizers:
             worlds = [World({self.op: True}, None), World({self.op: False}, optimizer.keep())]
