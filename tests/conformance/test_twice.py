@@ -1,6 +1,9 @@
-"""An optimizer that a step applies twice, of which either update may not stay: both backends give the same numbers."""
+"""An optimizer that a step applies again, of which any update may not stay: both backends give the same numbers."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -29,6 +32,38 @@ ops:
   third: {update: b, loss: other}
 precision: {loss_scale: {initial: 4, growth_steps: 1}}
 """
+SHORT = SPEC.replace("  third: {update: b, loss: other}\n", "")
+"""The second update is the last: nothing stands between its gradient and the question for the verdicts."""
+THRICE = """
+graphspec: 1
+name: thrice
+inputs: {p: {shape: []}, q: {shape: []}, r: {shape: []}}
+models:
+  a: {parameter: {shape: [], init: 1.0}, optimizer: OPTIMIZER}
+  b: {parameter: {shape: [], init: 1.0}, optimizer: {name: sgd, lr: 1.0}}
+  c: {parameter: {shape: [], init: 2.0}, optimizer: OPTIMIZER}
+ops:
+  a0: {forward: a}
+  a1: {forward: a, after: first}
+  a2: {forward: a, after: second}
+  b0: {forward: b, after: third}
+  c1: {forward: c, after: first}
+  c2: {forward: c, after: aside}
+  cost: {call: mul, inputs: [a0, p]}
+  again: {call: mul, inputs: [a1, q]}
+  more: {call: mul, inputs: [a2, r]}
+  beside: {call: mul, inputs: [c1, q]}
+  further: {call: mul, inputs: [c2, r]}
+  other: {call: mul, inputs: [b0, q]}
+  first: {update: a, loss: cost}
+  second: {update: a, loss: again}
+  third: {update: a, loss: more}
+  aside: {update: c, loss: beside}
+  away: {update: c, loss: further}
+  last: {update: b, loss: other}
+precision: {loss_scale: {initial: 4, growth_steps: 1}}
+"""
+"""Three updates of one optimizer and two of another; the later ones stand in every way in which the earlier may end."""
 RULES = (
     "adam",
     "adamw",
@@ -50,15 +85,56 @@ READING = ("adamax", "nadam")
 BURSTS = ((1.0, 2.0), (INF, 1.0), (1.0, INF), (INF, INF), (3.0, 1.0))
 
 
-def make(rule: str, backend: str) -> Step:
+FALLING = "{schedule: linear, from: 1, to: 0.1, over: 16}"
+CLIPS = (
+    f"{{norm: {FALLING}}}",
+    f"{{norm: {FALLING}, per: parameter}}",
+    f"{{value: {FALLING}}}",
+    f"{{agc: {FALLING}, eps: {FALLING}}}",
+)
+"""Clips by numbers that count the updates of an optimizer, which hang on what became of its updates before."""
+FEW = (
+    "adam",
+    "sgd, momentum: 0.5, dampening: 0.25",
+    "rmsprop",
+    "sgd, weight_decay: {schedule: linear, from: 1, over: 5}",
+)
+STAYING = ((1.0, 2.0), (INF, 1.0), (INF, -3.0), (0.5, 1.0), (INF, 2.0), (1.0, INF))
+"""Slopes of two updates of which nothing stops the second, which at last spoils the weights."""
+
+
+def clipped(clip: str, *updates: str) -> tuple[str, ...]:
+    """Return settings by which updates are clipped."""
+    return tuple(f"ops.{update}.clip={clip}" for update in updates)
+
+
+def make(rule: str, backend: str, settings: tuple[str, ...] = (), text: str = SPEC) -> Step:
     """Return a step in float32."""
-    return build_step(SPEC.replace("OPTIMIZER", f"{{name: {rule}, lr: 0.1}}"), backend, dtype="float32")
+    return build_step(text.replace("OPTIMIZER", f"{{name: {rule}, lr: 0.1}}"), backend, settings, dtype="float32")
 
 
-def take(step: Step, p: float, q: float) -> dict[str, np.ndarray]:
-    """Take a step with two slopes; return weights and slots."""
-    step({"p": np.array(p, np.float32), "q": np.array(q, np.float32)})
+def take(step: Step, *slopes: float) -> dict[str, np.ndarray]:
+    """Take a step with some slopes; return weights and slots."""
+    step({name: np.array(slope, np.float32) for name, slope in zip("pqr", slopes, strict=False)})
     return dict(step.state().arrays)
+
+
+def count(step: Step, *slopes: float) -> int:
+    """Return how often a step waits for its device, which is not the first."""
+    take(step, *(1.0 for _ in slopes))
+    with counted("torch") as seen:
+        step({name: np.array(slope, np.float32) for name, slope in zip("pqr", slopes, strict=False)})
+    return len(seen)
+
+
+def require_same(ours: Step, theirs: Step, bursts: Iterable[tuple[float, ...]]) -> None:
+    """Take steps with slopes on two backends; weights and slots must be the same behind each."""
+    for burst in bursts:
+        found, expected = take(ours, *burst), take(theirs, *burst)
+        shared = [name for name in expected if name in found and name.startswith(("models", "optimizers"))]
+        assert len(shared) >= 2
+        for name in shared:
+            assert np.allclose(found[name], expected[name], rtol=2e-6, atol=2e-7, equal_nan=True), (burst, name)
 
 
 @pytest.mark.needs("torch", "tensorflow")
@@ -66,21 +142,74 @@ def take(step: Step, p: float, q: float) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("first", [0, 1, 2, 3])
 def test_whichever_update_stays_all_is_as_if_the_other_had_not_been(rule: str, first: int) -> None:
     ours, theirs = (make(rule, backend) for backend in ("torch", "tensorflow"))
-    for burst in (*BURSTS[first:], *BURSTS[:first]):
-        found, expected = take(ours, *burst), take(theirs, *burst)
-        shared = [name for name in expected if name in found and name.startswith(("models", "optimizers"))]
-        assert len(shared) >= 2
-        for name in shared:
-            assert np.allclose(found[name], expected[name], rtol=2e-6, atol=2e-7), (burst, name)
+    require_same(ours, theirs, (*BURSTS[first:], *BURSTS[:first]))
     assert ours.optimizers["a"].iterations == theirs.optimizers["a"].iterations == 6
+
+
+@pytest.mark.needs("torch", "tensorflow")
+@pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("rule", FEW)
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_clip_counts_the_updates_that_stay(rule: str, clip: str, first: int, text: str) -> None:
+    ours, theirs = (make(rule, backend, clipped(clip, "second"), text) for backend in ("torch", "tensorflow"))
+    require_same(ours, theirs, (*BURSTS[first:], *BURSTS[:first]))
+    assert ours.optimizers["a"].iterations == theirs.optimizers["a"].iterations == 6
+
+
+@pytest.mark.needs("torch", "tensorflow")
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("rule", FEW)
+def test_a_clip_behind_two_updates_counts_those_that_stay(rule: str, clip: str) -> None:
+    settings = clipped(clip, "second", "third", "away")
+    ours, theirs = (make(rule, backend, settings, THRICE) for backend in ("torch", "tensorflow"))
+    bursts = list(product((1.0, INF), (INF, 2.0), (3.0, INF)))
+    require_same(ours, theirs, bursts)
+    assert ours.optimizers["a"].iterations == theirs.optimizers["a"].iterations == 12
+    assert ours.optimizers["c"].iterations == theirs.optimizers["c"].iterations == 8
+
+
+@pytest.mark.needs("torch", "tensorflow")
+@pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
+@pytest.mark.parametrize("clip", [None, CLIPS[0]])
+@pytest.mark.parametrize("rule", RULES)
+def test_what_nothing_stops_is_made_whichever_way_another_ended(rule: str, clip: str | None, text: str) -> None:
+    settings = ("ops.second.on_overflow=apply", *(() if clip is None else clipped(clip, "second")))
+    ours, theirs = (make(rule, backend, settings, text) for backend in ("torch", "tensorflow"))
+    require_same(ours, theirs, STAYING)
+    assert ours.optimizers["a"].iterations == theirs.optimizers["a"].iterations == 9
+
+
+@pytest.mark.needs("torch", "tensorflow")
+@pytest.mark.parametrize("staying", [("second",), ("third",), ("second", "aside"), ("first", "second", "away")])
+@pytest.mark.parametrize("rule", FEW)
+def test_what_nothing_stops_may_stand_between(rule: str, staying: tuple[str, ...]) -> None:
+    settings = (*(f"ops.{each}.on_overflow=apply" for each in staying), *clipped(CLIPS[0], "third", "away"))
+    ours, theirs = (make(rule, backend, settings, THRICE) for backend in ("torch", "tensorflow"))
+    slopes = {"first": 0, "second": 1, "aside": 1, "third": 2, "away": 2}
+    finite = {slopes[each] for each in staying}
+    bursts = product(*((1.0, 2.0) if at in finite else (1.0, INF) for at in range(3)))
+    require_same(ours, theirs, bursts)
 
 
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in READING])
 @pytest.mark.parametrize("burst", BURSTS)
 def test_a_step_waits_once(rule: str, burst: tuple[float, float]) -> None:
-    step = make(rule, "torch")
-    take(step, 1.0, 1.0)
-    with counted("torch") as seen:
-        step({"p": np.array(burst[0], np.float32), "q": np.array(burst[1], np.float32)})
-    assert len(seen) == 1
+    assert count(make(rule, "torch"), *burst) == 1
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("settings", [*(clipped(each, "second") for each in CLIPS), ("ops.second.on_overflow=apply",)])
+@pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
+def test_what_hangs_on_an_update_waits_with_it(settings: tuple[str, ...], text: str) -> None:
+    step = make("adam", "torch", settings, text)
+    assert [count(step, *burst) for burst in BURSTS] == [1 for _ in BURSTS]
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("staying", [(), ("second",), ("third", "aside"), ("second", "last", "away")])
+def test_however_much_hangs_on_it(staying: tuple[str, ...]) -> None:
+    settings = (*(f"ops.{each}.on_overflow=apply" for each in staying), *clipped(CLIPS[0], "third", "away"))
+    step = make("adam", "torch", settings, THRICE)
+    assert [count(step, *burst) for burst in product((1.0, INF), repeat=3)] == [1] * 8

@@ -10,6 +10,8 @@ from compiler import compile_step
 from graphspec import load
 from runtime import Step, StepError, build
 from tests.backends.torch import early
+from tests.conformance.test_twice import SPEC as TWICE
+from tests.conformance.test_twice import THRICE
 from tests.features.overflows import INF
 from tests.features.test_b10 import ORDERED
 from tests.features.waiting import counted
@@ -22,9 +24,9 @@ READING = ("adamax", "nadam")
 """Rules of which torch.optim reads the count of updates in every step, which is a tensor of the host."""
 
 
-def make(text: str, settings: tuple[str, ...] = ()) -> Step:
+def make(text: str, settings: tuple[str, ...] = (), *, debug: bool = False) -> Step:
     """Return a step in float32."""
-    return build(compile_step(load(text, settings), "torch"), device="cpu", allow=("tests",))
+    return build(compile_step(load(text, settings), "torch"), device="cpu", allow=("tests",), debug=debug)
 
 
 def take(step: Step, p: float, q: float) -> int:
@@ -119,3 +121,76 @@ def test_a_step_that_fails_behind_an_early_update_is_settled_by_the_next(rule: s
         take(plain, 1.0, 1.0)
     assert contents(step) == contents(plain)
     assert step.optimizers["a"].iterations == first + 1
+
+
+AGAIN = TWICE.replace("inputs: [last, q]}", "inputs: [tripped, q]}").replace(
+    "  other:", '  tripped: {call: "tests.backends.torch.early:trip", inputs: last}\n  other:'
+)
+LIMIT = "ops.second.clip={norm: {schedule: linear, from: 1.0, to: 0.2, over: 8}}"
+STAYS = "ops.second.on_overflow=apply"
+HUGE = 1e36
+"""A slope that is not finite once it is scaled, while all else is."""
+MOMENTUM = ("{name: sgd, lr: 1.0, momentum: 0.5}", "{name: sgd, lr: 1.0, momentum: 0.5, fused: false}")
+HANGING = pytest.mark.parametrize("settings", [(LIMIT,), (STAYS,), (STAYS, LIMIT)])
+"""What a second update of an optimizer has that hangs on how the first ended."""
+
+
+def step_by_hand(settings: tuple[str, ...], slopes: list[tuple[float, float]]) -> tuple[float, int]:
+    """Return the weight that momentum makes of the slopes of two updates in each step, and how often it was applied."""
+    weight, speed, applied = 1.0, 0.0, 0
+    for p, q in slopes:
+        if p != HUGE:
+            weight, speed, applied = weight - (p + 0.5 * speed), p + 0.5 * speed, applied + 1
+        if q != HUGE or STAYS in settings:
+            limit = 1.0 - 0.1 * min(applied, 8) if LIMIT in settings else HUGE
+            speed = min(q, limit) + 0.5 * speed
+            weight, applied = weight - speed, applied + 1
+    return weight, applied
+
+
+@HANGING
+@pytest.mark.parametrize("rule", [CLASS[0].partition("=")[2], *MOMENTUM])
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_hangs_on_an_early_update_is_as_by_hand_and_waits_with_it(
+    rule: str, settings: tuple[str, ...], debug: bool
+) -> None:
+    step = make(AGAIN.replace("OPTIMIZER", rule), (*settings, "precision.loss_scale.initial=32768"), debug=debug)
+    last = () if STAYS in settings else ((1.0, HUGE), (HUGE, HUGE), (2.0, 1.0))
+    slopes = [(1.0, 2.0), (HUGE, 1.5), (0.5, 3.0), (HUGE, 2.0), *last]
+    for at, burst in enumerate(slopes):
+        assert take(step, *burst) == 1 or debug
+        weight, applied = step_by_hand(settings, slopes[: at + 1])
+        assert step.state().arrays["models.a.value"] == pytest.approx(weight, rel=1e-6)
+        assert step.optimizers["a"].iterations == applied
+    if "class" in rule:
+        assert step.optimizers["a"].native.optimizer.param_groups[0]["calls"] == applied
+
+
+@HANGING
+@pytest.mark.parametrize("rule", [CLASS[0].partition("=")[2], *MOMENTUM, "{name: adam, lr: 0.1}"])
+@pytest.mark.parametrize("failing", [(1.0, 2.0), (INF, 2.0)])
+def test_what_hangs_on_an_early_update_is_settled_where_the_step_failed(
+    rule: str, settings: tuple[str, ...], failing: tuple[float, float]
+) -> None:
+    step, plain = (make(AGAIN.replace("OPTIMIZER", rule), settings) for _ in range(2))
+    take(step, 1.0, 1.0)
+    early.TRIPS.append(1)
+    with pytest.raises(StepError, match="tripped"):
+        take(step, *failing)
+    take(step, 3.0, 1.0)
+    for burst in ((1.0, 1.0), failing, (3.0, 1.0)):
+        take(plain, *burst)
+    assert contents(step) == contents(plain)
+    assert step.optimizers["a"].iterations == plain.optimizers["a"].iterations == 5 + (failing[0] != INF)
+
+
+@HANGING
+@pytest.mark.parametrize("rule", [*MOMENTUM, "{name: adam, lr: 0.1}"])
+def test_a_debug_build_takes_no_choice_between_ways_for_a_stranger(rule: str, settings: tuple[str, ...]) -> None:
+    limits = tuple(each.replace("second", "third") for each in settings if each == LIMIT)
+    told = (*limits, *(each for each in settings if each == STAYS), "precision.loss_scale.initial=32768")
+    checked, plain = (make(THRICE.replace("OPTIMIZER", rule), told, debug=debug) for debug in (True, False))
+    for slopes in ((1.0, 2.0, 3.0), (HUGE, 2.0, 1.0), (1.0, 2.0, HUGE), (HUGE, 1.0, HUGE), (1.0, 1.0, 2.0)):
+        for step in (checked, plain):
+            step({name: np.array(each, np.float32) for name, each in zip("pqr", slopes, strict=True)})
+        assert contents(checked) == contents(plain)

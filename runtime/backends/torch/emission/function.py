@@ -91,8 +91,11 @@ def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
 
 def _write(instruction: Instruction, scope: Scope, reading: Reading | None) -> Lowered:
     """Return the code of an instruction with all that stands around it."""
-    lowered = instrument(instruction, _lower(instruction, scope), scope.function, scope)
-    lowered = conditioned(instruction, lowered, scope, reading)
+    lowered = _lower(instruction, scope)
+    if reading is not None and id(instruction) in reading.known:  # checked where it takes place
+        lowered = conditioned(instruction, instrument(instruction, lowered, scope.function, scope), scope, reading)
+    else:
+        lowered = instrument(instruction, conditioned(instruction, lowered, scope, reading), scope.function, scope)
     return in_range(instruction, measured(instruction, lowered, scope), scope)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from compiler.instructions import Apply, Assign, Blend, Collect, Instruction, Judge, Settle, Store
@@ -25,14 +26,13 @@ Conditional: TypeAlias = Apply | Blend | Assign
 class Reading:
     """Where a function asks the device for its verdicts: once, before ``first``, when all of them are known.
 
-    ``known`` are the conditional writes behind that; ``asked`` those before it that the device cannot decide, which
-    wait for it by themselves; ``again`` the updates that it decides of optimizers that were applied so before.
+    ``known`` are the conditional writes behind that; ``again`` is what before it hangs on how often optimizers were
+    applied, or on what they keep, while the device alone knows which of their updates stayed.
     """
 
     settle: Settle
     first: int
     known: frozenset[int]
-    asked: frozenset[int]
     again: frozenset[int]
 
 
@@ -42,18 +42,13 @@ def find_reading(instructions: Sequence[Instruction]) -> Reading | None:
     if settle is None:
         return None
     last = max((place for place, each in enumerate(instructions) if _decides(each)), default=-1)
-    conditional = [(place, each) for place, each in enumerate(instructions) if _is_conditional(each)]
-    known = [id(each) for place, each in conditional if place > last]
-    first = known[0] if known else id(settle)
-    before = instructions[: [id(each) for each in instructions].index(first)]
-    asked = _find_asked(before)
-    held = [each for each in before if isinstance(each, Apply) and each.commits and id(each) not in asked]
+    behind = instructions[last + 1 :]
+    again, pending = _find_again(instructions[: last + 1])
     return Reading(
         settle=settle,
-        first=first,
-        known=frozenset(known),
-        asked=asked,
-        again=frozenset(_find_again(held)),
+        first=next((id(each) for each in behind if _is_conditional(each) or pending & _find_counted(each)), id(settle)),
+        known=frozenset(id(each) for each in behind if _is_conditional(each)),
+        again=again,
     )
 
 
@@ -67,34 +62,24 @@ def _is_conditional(instruction: Instruction) -> bool:
     return isinstance(instruction, Conditional) and bool(instruction.commits)
 
 
-def _find_asked(before: Sequence[Instruction]) -> frozenset[int]:
-    """Return the conditional updates, of what stands before the question, that cannot wait for it.
-
-    What an update does to parameters is put back on the device, and what its optimizer keeps when the host asks; a
-    second one is made in every way in which the first may have ended. But a number that counts updates and is no part
-    of one, and an update that nothing stops, must know how often an optimizer was applied.
-    """
-    asked: set[int] = set()
-    counted: set[str | None] = set()
-    for each in reversed(before):
-        if not isinstance(each, Apply):
-            counted |= {number.optimizer for number in find_scheduled(each)}
-            continue
-        optimizers = {part.optimizer for part in each.parts}
-        if each.commits and optimizers & counted:
-            asked.add(id(each))
-        if id(each) in asked or not each.commits:
-            counted |= optimizers
-    return frozenset(asked)
+def _find_counted(instruction: Instruction) -> frozenset[str]:
+    """Return the optimizers that an instruction applies, or whose updates its numbers count."""
+    numbers = (number.optimizer for number in find_scheduled(instruction))
+    parts = instruction.parts if isinstance(instruction, Apply) else ()
+    return frozenset((*filter(None, numbers), *(part.optimizer for part in parts)))
 
 
-def _find_again(held: Sequence[Apply]) -> Iterator[int]:
-    """Yield the updates of which an optimizer was applied before by another of them."""
-    seen: set[str] = set()
-    for each in held:
-        optimizers = {part.optimizer for part in each.parts}
-        yield from (id(each),) if optimizers & seen else ()
-        seen |= optimizers
+def _find_again(early: Sequence[Instruction]) -> tuple[frozenset[int], frozenset[str]]:
+    """Return what hangs on early updates of optimizers, and the optimizers that have some behind all of it."""
+    again: set[int] = set()
+    pending: set[str] = set()
+    for each in early:
+        counted = _find_counted(each)
+        if pending & counted:
+            again.add(id(each))
+        if isinstance(each, Apply) and (each.commits or id(each) in again):
+            pending |= counted
+    return frozenset(again), frozenset(pending)
 
 
 def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, reading: Reading | None) -> Lowered:
@@ -102,15 +87,23 @@ def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, readin
     if reading is None:
         return lowered
     asking = tuple(_read_lines(reading, scope)) if id(instruction) == reading.first else ()
-    if isinstance(instruction, Settle):
-        return replace(lowered, code=(*asking, *lowered.code), graph="either")
+    return replace(lowered, code=(*asking, *_decided(instruction, lowered.code, scope, reading)))
+
+
+def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
+    """Return the code of an instruction with what verdicts make of it: a condition, or a choice of its value."""
+    if isinstance(instruction, Conditional):
+        header = _condition(instruction, scope, reading)
+        return code if header is None else (Block(header=header, body=code), *_check_lines(instruction, scope, reading))
     if isinstance(instruction, Store) and instruction.commits:
-        first, *rest = lowered.code
-        return replace(lowered, code=(_chosen(instruction, first, scope), *rest))
-    if not isinstance(instruction, Conditional) or not instruction.commits:
-        return lowered
-    header = line_of(instruction, _condition(instruction, scope, reading))
-    return replace(lowered, code=(*asking, Block(header=header, body=lowered.code)))
+        return _choosing(code, partial(_kept, instruction, scope))
+    return _choosing(code, partial(_counted, instruction, scope)) if id(instruction) in reading.again else code
+
+
+def _check_lines(instruction: Conditional, scope: Scope, reading: Reading) -> Iterator[Line]:
+    """Yield what ends an early write of a debug build, which looks at what is there behind it."""
+    if scope.names.checks and id(instruction) not in reading.known:
+        yield line_of(instruction, syntax.perform(syntax.call(f"{VERDICTS}.decide")))
 
 
 def begin_lines(reading: Reading | None) -> Iterator[Line]:
@@ -119,13 +112,24 @@ def begin_lines(reading: Reading | None) -> Iterator[Line]:
         yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.begin")))
 
 
-def _chosen(instruction: Store, line: Code, scope: Scope) -> Code:
-    """Return the write of a state that stays what it was where it is not committed."""
+def _choosing(code: tuple[Code, ...], choose: Callable[[ast.expr], ast.expr]) -> tuple[Code, ...]:
+    """Return code whose first line assigns what is chosen in the place of its value."""
+    line, *rest = code
     assert isinstance(line, Line)
     assert isinstance(line.statement, ast.Assign)
-    commits = commit_value(instruction.commits, scope)
-    chosen = syntax.call("torch.where", commits, line.statement.value, hold(instruction.state))
-    return replace(line, statement=ast.Assign(targets=line.statement.targets, value=chosen))
+    chosen = ast.Assign(targets=line.statement.targets, value=choose(line.statement.value))
+    return replace(line, statement=chosen), *rest
+
+
+def _kept(instruction: Store, scope: Scope, value: ast.expr) -> ast.expr:
+    """Return the value of a state that stays what it was where it is not committed."""
+    return syntax.call("torch.where", commit_value(instruction.commits, scope), value, hold(instruction.state))
+
+
+def _counted(instruction: Instruction, scope: Scope, value: ast.expr) -> ast.expr:
+    """Return ``verdicts.counted(lambda: clip_norm(slopes, limit(net_adam.applied)), net_adam)``."""
+    optimizers = (syntax.name(scope.names.optimizer(each)) for each in sorted(_find_counted(instruction)))
+    return syntax.call(f"{VERDICTS}.counted", syntax.later(value), *optimizers)
 
 
 def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
@@ -138,17 +142,18 @@ def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
     yield Line(statement=statement, comment="waits for the device, once")
 
 
-def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> ast.stmt:
-    """Return the statement under which a write stands."""
-    commits = commit_value(instruction.commits, scope)
+def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> Line | None:
+    """Return the line under which a write stands; None where nothing is decided about it."""
     if id(instruction) in reading.known:
-        return syntax.when(syntax.item(syntax.name(COMMITTED), syntax.constant(instruction.op)))
-    if id(instruction) in reading.asked:
-        return syntax.when(commits)
-    changed = tuple(written_lists(instruction, scope))
+        return line_of(instruction, syntax.when(syntax.item(syntax.name(COMMITTED), syntax.constant(instruction.op))))
+    commits = commit_value(instruction.commits, scope) if instruction.commits else syntax.constant(None)
+    told = (syntax.constant(instruction.op), commits, *written_lists(instruction, scope))
     if id(instruction) in reading.again:
-        return syntax.repeat(syntax.call(f"{VERDICTS}.ways", syntax.constant(instruction.op), commits, *changed))
-    return syntax.within(syntax.call(f"{VERDICTS}.held", syntax.constant(instruction.op), commits, *changed))
+        comment = "" if instruction.commits else "nothing stops it"
+        return line_of(instruction, syntax.repeat(syntax.call(f"{VERDICTS}.ways", *told)), comment=comment)
+    if not instruction.commits:
+        return None
+    return line_of(instruction, syntax.within(syntax.call(f"{VERDICTS}.held", *told)))
 
 
 def lower_settle(instruction: Settle, scope: Scope) -> Lowered:

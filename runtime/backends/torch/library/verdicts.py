@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -38,49 +39,66 @@ class Verdicts:
         """Return a context whose writes stay only where the device commits them."""
         return Held(self, op, commits, changed)
 
-    def ways(self, op: str, commits: torch.Tensor, *optimizers: Any) -> Iterator[None]:
+    def ways(self, op: str, commits: torch.Tensor | None, *optimizers: Any) -> Iterator[None]:
         """Yield once for every way in which earlier updates of optimizers may have ended, to make another in each.
 
-        What is right stays of the parameters, where the device commits it; the host finds out later which way it was.
+        What is right stays of the parameters, where the device commits it; ``commits``: None where nothing stops it.
+        The host finds out later which way it was.
         """
-        self.commits[op] = commits
+        self.commits.update({} if commits is None else {op: commits})
         parameters = [p for optimizer in optimizers for p in optimizer.parameters]
         before = [p.detach().clone() for p in parameters]
-        after, worlds = list(before), [(each, []) for each in optimizers]
+        after, found = tuple(before), {optimizer: list[World]() for optimizer in optimizers}
         try:
-            for answers, states in self.combine(optimizers):
-                for optimizer, state in zip(optimizers, states, strict=True):
-                    optimizer.put(copied(state))
+            for answers, worlds in combine_worlds([self.live(each) for each in optimizers]):
+                for optimizer, world in zip(optimizers, worlds, strict=True):
+                    optimizer.put(copied(world.state))
                 self.guard(commits, optimizers)
                 put_values(parameters, before)
                 yield
-                wanted = [self.commits[each].to(commits.device) == is_so for each, is_so in answers.items()]
-                holds = torch.stack([commits, *wanted]).all()
-                pairs = zip(parameters, after, strict=True)
-                after = [torch.where(holds.to(p.device), p.detach(), old) for p, old in pairs]
-                for (optimizer, found), state in zip(worlds, states, strict=True):
-                    found += [World({**answers, op: True}, optimizer.keep()), World({**answers, op: False}, state)]
-            self.worlds.update(worlds)
+                made = answers if commits is None else {**answers, op: True}
+                after = select_where(self.holds(made), [p.detach() for p in parameters], after)
+                for optimizer, world in zip(optimizers, worlds, strict=True):
+                    found[optimizer].append(World(made, optimizer.keep()))
+                    if commits is not None:
+                        found[optimizer].append(World({**answers, op: False}, world.state))
+            self.worlds.update(found)
             before = after
         finally:
             put_values(parameters, before)
             self.guard(None, optimizers)
 
-    def combine(self, optimizers: Sequence[Any]) -> list[tuple[dict[str, bool], list[Any]]]:
-        """Return every way in which earlier updates of optimizers may have ended, with what each keeps then."""
-        ways: list[tuple[dict[str, bool], list[Any]]] = [({}, [])]
-        for optimizer in optimizers:
-            live = optimizer.keep()
-            worlds = self.worlds.get(optimizer, [World({}, None)])
-            known = [World(each.answers, live if each.state is None else each.state) for each in worlds]
-            self.worlds[optimizer] = known
-            ways = [
-                ({**answers, **world.answers}, [*states, world.state])
-                for answers, states in ways
-                for world in known
-                if all(answers.get(op, is_so) == is_so for op, is_so in world.answers.items())
-            ]
-        return ways
+    def counted(self, make: Callable[[], Sequence[torch.Tensor | None]], *optimizers: Any) -> tuple[Any, ...]:
+        """Return gradients that hang on how often optimizers were applied, which the host does not know yet.
+
+        They are made for every count that there may be; the device takes those of the way in which updates ended.
+        """
+        ends: dict[tuple[int, ...], list[Mapping[str, bool]]] = {}
+        for answers, worlds in combine_worlds([self.worlds.get(each, UNDECIDED) for each in optimizers]):
+            pairs = zip(worlds, optimizers, strict=True)
+            ends.setdefault(tuple(world.count(optimizer) for world, optimizer in pairs), []).append(answers)
+        now, found = [each.applied for each in optimizers], tuple[Any, ...]()
+        try:
+            for counts, ways in ends.items():
+                put_counts(optimizers, counts)
+                made = tuple(make())
+                found = select_where(self.holds(*ways), made, found) if found else made
+        finally:
+            put_counts(optimizers, now)
+        return found
+
+    def live(self, optimizer: Any) -> list[World]:
+        """Return the ways in which earlier updates of an optimizer may have ended, with what it keeps in each."""
+        state = optimizer.keep()
+        worlds = self.worlds.get(optimizer, UNDECIDED)
+        self.worlds[optimizer] = [World(each.answers, state if each.state is None else each.state) for each in worlds]
+        return self.worlds[optimizer]
+
+    def holds(self, *ways: Mapping[str, bool]) -> torch.Tensor:
+        """Return whether updates ended in one of some ways: the device's answer; what nothing hangs on holds."""
+        sure = torch.ones((), dtype=torch.bool, device=next(iter(self.commits.values()), torch.empty(())).device)
+        told = [[self.commits[op].to(sure.device) == stays for op, stays in answers.items()] for answers in ways]
+        return torch.stack([torch.stack([sure, *each]).all() for each in told]).any()
 
     def guard(self, commits: torch.Tensor | None, optimizers: Iterable[Any]) -> None:
         """Let optimizers meet zeros for gradients that the device does not commit, or no more."""
@@ -95,6 +113,7 @@ class Verdicts:
         self.given = dict(zip(finite, answers[len(commits) :], strict=True))
         self.judged = {update: self.seen[update][0] for update, is_finite in self.given.items() if not is_finite}
         self.settle(self.committed)
+        self.seen = {}
         return self.committed
 
     def settle(self, committed: Mapping[str, bool]) -> None:
@@ -105,7 +124,11 @@ class Verdicts:
             found = next(each for each in worlds if each.answers.items() <= committed.items())
             if found.state is not None:
                 optimizer.put(found.state)
-        self.seen, self.pending, self.commits, self.worlds = {}, [], {}, {}
+        self.pending, self.commits, self.worlds = [], {}, {}
+
+    def decide(self) -> None:
+        """Settle early updates by asking the device about each."""
+        self.settle({op: bool(commits) for op, commits in self.commits.items()})
 
     @property
     def finite(self) -> bool:
@@ -114,8 +137,8 @@ class Verdicts:
 
     def begin(self) -> None:
         """Settle what a step that failed left behind."""
-        self.settle({op: bool(commits) for op, commits in self.commits.items()})
-        self.judged, self.given, self.committed = {}, {}, {}
+        self.decide()
+        self.seen, self.judged, self.given, self.committed = {}, {}, {}, {}
 
     def withheld(self) -> frozenset[str]:
         """Return the ops that did not take place in the last step."""
@@ -133,6 +156,34 @@ class World:
 
     answers: Mapping[str, bool]
     state: Any
+
+    def count(self, optimizer: Any) -> int:
+        """Return how often the optimizer was applied then."""
+        return optimizer.applied if self.state is None else self.state[0]
+
+
+UNDECIDED = (World({}, None),)
+"""What an optimizer may keep of which no update waits for a verdict."""
+
+
+def combine_worlds(worlds: Sequence[Sequence[World]]) -> Iterator[tuple[Mapping[str, bool], tuple[World, ...]]]:
+    """Yield every way in which updates may have ended, with what each of several optimizers keeps then."""
+    for found in product(*worlds):
+        answers = {op: stays for each in found for op, stays in each.answers.items()}
+        if all(each.answers.items() <= answers.items() for each in found):
+            yield answers, found
+
+
+def select_where(holds: torch.Tensor, made: Sequence[Any], others: Sequence[Any]) -> tuple[Any, ...]:
+    """Return tensors where something holds, and others where not; where there is none in both, none."""
+    pairs = zip(made, others, strict=True)
+    return tuple(None if new is None else torch.where(holds.to(new.device), new, old) for new, old in pairs)
+
+
+def put_counts(optimizers: Sequence[Any], counts: Sequence[int]) -> None:
+    """Let optimizers have been applied so often."""
+    for optimizer, count in zip(optimizers, counts, strict=True):
+        optimizer.applied = count
 
 
 class Held:
