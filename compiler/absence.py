@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from compiler.ir import Node
-from compiler.ops.evaluate import leave_out
+from compiler.instructions import Collect, Drop, Evaluate, Gather, Instruction, Judge, Transform
+from compiler.ir import Node, Use
+from compiler.operands import Argument, Ref
 from graphspec.graph import GraphSpec
 from graphspec.ops import CallOp, LossOp, Op
 
@@ -32,15 +33,22 @@ def _operands(op: Op) -> set[str]:
 
 
 def find_absent(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:
-    """Return the nodes without a value in a step: those of ops that rest, and sums of nothing but these."""
+    """Return the nodes without a value in a step: those of ops that rest, and what is made of nothing but these."""
     absent = {name for name, node in nodes.items() if node.admission in resting and not node.eager}
     producers = {value: node.id for node in nodes.values() for value in node.defines}
-    sums = [node for node in nodes.values() if node.uses and all(use.optional for use in node.uses)]
+    parts = {name: _find_parts(node) for name, node in nodes.items() if not node.eager}
+    made = {name: uses for name, uses in parts.items() if uses and all(use.optional for use in uses)}
     before = -1
     while len(absent) > before:
         before = len(absent)
-        absent |= {node.id for node in sums if all(producers.get(use.value) in absent for use in node.uses)}
+        absent |= {name for name, uses in made.items() if all(producers.get(use.value) in absent for use in uses)}
     return frozenset(absent)
+
+
+def _find_parts(node: Node) -> tuple[Use, ...]:
+    """Return the uses without all of which there is nothing: of a gradient its loss."""
+    loss = None if node.derivative is None else node.derivative.loss
+    return tuple(use for use in node.uses if loss is None or use.value == loss)
 
 
 def find_idle_writes(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:
@@ -54,4 +62,32 @@ def drop_absent(node: Node, present: Collection[str]) -> Node:
     if not gone:
         return node
     uses = tuple(use for use in node.uses if use.value not in gone)
-    return replace(node, uses=uses, instruction=leave_out(node.instruction, gone))
+    return replace(node, uses=uses, instruction=_leave_out(node.instruction, gone))
+
+
+def _leave_out(instruction: Instruction, values: Collection[str]) -> Instruction:
+    """Return a sum without the operands that are among some values, or what takes a window without its last step."""
+    match instruction:
+        case Transform(inputs=inputs, spans=spans):
+            kept = [at for at, value in enumerate(inputs) if value not in values]
+            left = tuple(spans[at] for at in kept) if spans else ()
+            return replace(instruction, inputs=tuple(inputs[at] for at in kept), spans=left)
+        case Judge(gradients=gradients, spans=spans):
+            pairs = [pair for pair in zip(gradients, spans, strict=True) if pair[0] not in values]
+            return replace(instruction, gradients=tuple(one for one, _ in pairs), spans=tuple(one for _, one in pairs))
+        case Gather():
+            return replace(instruction, gradients=None)
+        case Collect():
+            return replace(instruction, alone=True)
+        case Drop():
+            return instruction
+        case Evaluate(arguments=arguments):
+            left = tuple(each for each in arguments if not _is_among(each, values))
+            return replace(instruction, arguments=left)
+        case _:
+            raise AssertionError(f"{instruction.op} does without nothing")
+
+
+def _is_among(argument: Argument, values: Collection[str]) -> bool:
+    """Return whether an argument is one of some values."""
+    return isinstance(argument.operand, Ref) and argument.operand.name in values

@@ -15,7 +15,7 @@ from compiler.causality import find_order_problems, find_ordering, restrict_orde
 from compiler.checks import GRAPH_CHECKS, OWNERSHIP_CHECKS, SCENE_CHECKS
 from compiler.checks.availability import check_backend
 from compiler.checks.context import Scene
-from compiler.checks.counts import check_uneven
+from compiler.checks.counts import check_split_counts
 from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.checks.order import find_unordered_problems
@@ -30,7 +30,7 @@ from compiler.epochs import check_numbers
 from compiler.facts import ModelFacts, describe_models
 from compiler.findings import Findings
 from compiler.gaps import find_gaps
-from compiler.gathering import find_gathering
+from compiler.gathering import find_gathering, find_sums, find_whole
 from compiler.instructions import Resting
 from compiler.ir import Node, StepGraph
 from compiler.notes import find_notes
@@ -151,7 +151,7 @@ class _Compilation:
         for check in SCENE_CHECKS:
             self.findings.report(check(scene))
         self.uneven = find_uneven(scene.spec, {} if self.structure.problems else self.structure.elements)
-        self.findings.report(check_uneven(scene.spec, self.structure.elements, self.uneven))
+        self.findings.report(check_split_counts(scene.spec, self.observed or Observations()))
         if self.uneven:
             self.lowered = self.lower("train").everything
             del self.structure
@@ -183,6 +183,7 @@ class _Compilation:
             gathering=find_gathering(spec),
             counted=find_counted(spec, mode, self.observed, self.uneven),
             parted=is_parted(spec, mode),
+            whole=find_whole(spec),
             judged=find_judged(spec),
             scaled=is_scaled(spec, mode, reaches),
             averages=averages,
@@ -286,7 +287,8 @@ class _Compilation:
         """Return the graph of the ops that fire together, as nothing but what it consists of."""
         by_op = {gate.op: gate for gate in turns.gates}
         firing = find_firing(scene.nodes, outputs, by_op, fired)
-        self.live[mode] = self.live.get(mode, frozenset()) | {scene.nodes[name].op for name in firing}
+        live = frozenset(scene.nodes[name].op for name in firing)
+        self.live[mode] = self.live.get(mode, frozenset()) | live | find_sums(scene.spec, live)
         self.findings.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
         return _select(scene, mode, firing, fired, turns.gates, outputs)
 

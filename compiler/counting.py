@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.gathering import find_addends, find_gathering, find_set_losses, is_linear
+from compiler.gathering import find_addends, find_gathering, find_set_losses, find_whole
 from compiler.instructions import Counted
 from compiler.observations import Observations
 from compiler.operands import Shape
@@ -15,7 +15,7 @@ from compiler.program import Mode
 from compiler.shapes.dimension import is_multiple, multiply
 from graphspec.graph import GraphSpec
 from graphspec.modes import Reach, find_reaches
-from graphspec.ops import CallOp, GradientOp, LossOp, Op, UpdateOp
+from graphspec.ops import GradientOp, LossOp, Op
 
 
 def find_counted(
@@ -28,7 +28,7 @@ def find_counted(
     own, reaches = find_own(spec, (observed or Observations()).counts, uneven), find_reaches(spec.ops)
     wanted = dict.fromkeys(term for loss in _find_losses(spec, mode, reaches) for term in find_addends(spec, loss))
     wanted |= dict.fromkeys(name for name in own if name not in uneven) if is_parted(spec, mode) else {}
-    plain = frozenset(find_plain(spec, mode, reaches))
+    plain = frozenset(find_plain(spec, mode)) - uneven
     return {name: own[name] for name in wanted if name in own and name not in plain}
 
 
@@ -77,30 +77,15 @@ def is_parted(spec: GraphSpec, mode: Mode) -> bool:
     return mode == "train" and spec.micro_batches > 1
 
 
-def find_plain(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> Iterator[str]:
-    """Yield the terms that cannot be kept as a sum and a count: of losses with terms that are absent from some steps.
+def find_plain(spec: GraphSpec, mode: Mode) -> Iterator[str]:
+    """Yield the terms that cannot be kept as a sum and a count: those that a gradient by a value splits up.
 
-    So are, in micro-batches, those of which a gradient by values is taken, or one with seeds, or a call that is no sum
-    and no multiple by a constant.
+    In micro-batches it is part of the whole batch's gradient, and so needs the counts of those that come later.
     """
-    losses = [*_find_losses(spec, mode, reaches)]
     if is_parted(spec, mode):
-        losses += [op.loss for op in spec.ops.values() if isinstance(op, UpdateOp) and op.loss is not None]
         for op in spec.ops.values():
-            if isinstance(op, CallOp) and not is_linear(op):
-                yield from (term for each in op.operands() for term in find_addends(spec, each.name))
-            if isinstance(op, GradientOp):
-                losses.append(op.gradient)
-                is_simple = all(target in spec.models for target in op.wrt) and not op.grad_outputs
-                yield from () if is_simple else find_addends(spec, op.gradient)
-    for loss in losses:
-        terms = find_addends(spec, loss)
-        yield from terms if any(_is_lazy(spec.ops.get(term)) for term in terms) else ()
-
-
-def _is_lazy(op: Op | None) -> bool:
-    """Return whether an op is a loss that is absent from some steps."""
-    return isinstance(op, LossOp) and op.is_lazy
+            if isinstance(op, GradientOp) and any(target not in spec.models for target in op.wrt):
+                yield from find_addends(spec, op.gradient, find_whole(spec))
 
 
 def _find_losses(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> Iterator[str]:

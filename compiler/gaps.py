@@ -10,8 +10,8 @@ from graphspec.gradient_sets import Sets
 from graphspec.graph import GraphSpec
 from graphspec.ops import GradientOp
 
-CLOSING = frozenset({"require", "fill"})
-"""Transforms that leave no gap: one refuses it, one puts zeros there."""
+CLOSING = frozenset({"require", "fill", "gathered"})
+"""Transforms that leave no gap: one refuses it, one puts zeros there; one is given sets of steps that had none."""
 
 
 def find_gaps(spec: GraphSpec, sets: Sets) -> frozenset[str]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypeAlias
 
+from compiler.parts.calls import BATCH, is_linear_call
+from compiler.parts.kind import Kind
 from graphspec.graph import GraphSpec
-from graphspec.ops import CallOp, GradientOp, LossOp, Op, TransformOp, UpdateOp
+from graphspec.ops import CallOp, GradientOp, LossOp, Op, RandomOp, TransformOp, UpdateOp
 
+Whole: TypeAlias = Collection[str] | None
+"""Values that do not depend on the batch, where it matters that they do not."""
 ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
 
@@ -44,24 +49,71 @@ def _find_set_losses(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
             return
 
 
-def find_addends(spec: GraphSpec, loss: str) -> tuple[str, ...]:
-    """Return the values that are added up to a loss, each once: `add`, `sub` and constant factors keep them apart."""
-    return tuple(dict.fromkeys(_find_addends(spec, loss)))
+def find_addends(spec: GraphSpec, loss: str, whole: Whole = None) -> tuple[str, ...]:
+    """Return the values that are added up to a loss, each once: `add`, `sub` and constant factors keep them apart.
+
+    ``whole``: so does every call that is linear in one value, the others being of these.
+    """
+    return tuple(dict.fromkeys(_find_addends(spec, loss, whole)))
 
 
-def _find_addends(spec: GraphSpec, value: str) -> Iterator[str]:
+def _find_addends(spec: GraphSpec, value: str, whole: Whole) -> Iterator[str]:
     """Yield the values that are added up to one."""
     op = spec.ops.get(value)
-    if isinstance(op, CallOp) and is_linear(op):
-        for reference in op.operands():
-            yield from _find_addends(spec, reference.name)
+    if isinstance(op, CallOp) and is_linear(op, whole):
+        for name in find_linear(op, whole):
+            yield from _find_addends(spec, name, whole)
     else:
         yield value
 
 
-def is_linear(op: CallOp) -> bool:
-    """Return whether a call adds values up, or multiplies one by constants."""
-    return op.call.is_builtin and _keeps_apart(op.call.name("torch"), op)
+def find_sums(spec: GraphSpec, ops: Collection[str]) -> frozenset[str]:
+    """Return the calls that add up the losses of some updates and gradients, whose terms may be taken by themselves."""
+    whole = find_whole(spec)
+    found: dict[str, None] = {}
+    pending = [loss for name in ops for loss in _find_losses(spec.ops[name])]
+    while pending:
+        name = pending.pop()
+        op = spec.ops.get(name)
+        if isinstance(op, CallOp) and name not in found and is_linear(op, whole):
+            found[name] = None
+            pending.extend(find_linear(op, whole))
+    return frozenset(found)
+
+
+def _find_losses(op: Op) -> tuple[str, ...]:
+    """Return what an op takes the gradient of."""
+    return (op.gradient,) if isinstance(op, GradientOp) else (op.loss,) if isinstance(op, UpdateOp) and op.loss else ()
+
+
+def is_linear(op: CallOp, whole: Whole = None) -> bool:
+    """Return whether a call adds values up, or multiplies one by constants, or by values that are ``whole``."""
+    call = op.call.name("torch")
+    if whole is None or not op.call.is_builtin:
+        return op.call.is_builtin and _keeps_apart(call, op)
+    kinds = [Kind.WHOLE if not isinstance(each, str) or each in whole else Kind.MEAN for _, each in op.inputs.items()]
+    return op.outputs is None and Kind.MEAN in kinds and is_linear_call(call, kinds)
+
+
+def find_linear(op: CallOp, whole: Whole = None) -> tuple[str, ...]:
+    """Return the values in which a call is linear: the terms of a sum, or the one that is multiplied."""
+    names = tuple(reference.name for reference in op.operands())
+    if whole is None or op.call.name("torch") in ADDITIVE:
+        return names
+    return tuple(name for name in names if name not in whole)
+
+
+def find_whole(spec: GraphSpec) -> frozenset[str]:
+    """Return the values that do not depend on the batch: the same for all of its parts."""
+    split = {name for name, entry in spec.inputs.items() if entry.shape is None or BATCH in entry.shape}
+    split |= {name for name, op in spec.ops.items() if isinstance(op, RandomOp) and BATCH in (op.shape or ())}
+    before = -1
+    while len(split) > before:
+        before = len(split)
+        found = (name for name, op in spec.ops.items() if any(each.name in split for each in op.operands()))
+        split |= {value for name in found for value in (name, *spec.ops[name].defines(name))}
+    values = {value for name, op in spec.ops.items() for value in op.defines(name)}
+    return frozenset((values | spec.inputs.keys() | spec.state.keys()) - split)
 
 
 def find_terms(spec: GraphSpec, value: str) -> tuple[str, ...]:

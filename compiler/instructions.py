@@ -177,11 +177,11 @@ class Transform(InstructionBase):
 class Judge(InstructionBase):
     """Look whether the gradient sets of an update are finite: ``output`` is true where all their elements are.
 
-    ``models`` are those of the sets, one after the other.
+    ``spans``: the models of each of the sets.
     """
 
     gradients: tuple[str, ...]
-    models: tuple[str, ...]
+    spans: tuple[tuple[str, ...], ...]
     output: str
 
 
@@ -190,13 +190,14 @@ class Gather(InstructionBase):
     """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
 
     ``mean``: as many times as the batch has rows; else once. ``count``: it is that of a sum over the elements that the
-    value ``count`` counts, which are added up beside it.
+    value ``count`` counts, which are added up beside it. Without ``gradients`` the step counts all the same: the terms
+    that they are of are absent from it.
     """
 
     window: str
     models: tuple[str, ...]
-    gradients: str
-    reduce: Literal["mean", "sum", "steps", "count"]
+    gradients: str | None
+    reduce: Literal["mean", "sum", "steps"]
     count: str = ""
     guard: Guard = "none"
     gaps: bool = False

@@ -26,7 +26,8 @@ TOGETHER: tuple[Overflow, ...] = ("group", "all")
 class Use:
     """A value read by a node; ``differentiable`` where a gradient may flow back through it.
 
-    ``optional``: the node does without it in steps in which nothing defines it.
+    ``optional``: the node does without it in steps in which nothing defines it; one that is no write is not there
+    where all that it is made of is of that kind and absent. A gradient is made of its loss.
     """
 
     value: str

@@ -87,7 +87,8 @@ def _describe_window(instruction: Gather | Collect | Drop) -> str:
         return f"{', '.join(outputs)} = all of {instruction.window} window"
     counted = " for every row" if instruction.reduce == "mean" else ""
     counted = f" for every element that {instruction.count.rpartition('.')[0]} keeps" if instruction.count else counted
-    return f"{instruction.window} window <- + {instruction.gradients}{counted}"
+    counted = counted if instruction.gradients or not instruction.count else " for every row"
+    return f"{instruction.window} window <- + {instruction.gradients or 'nothing'}{counted}"
 
 
 def _describe_verdict(instruction: Judge | Settle) -> str:

@@ -157,7 +157,7 @@ def _export_window(instruction: Gather | Collect | Drop) -> Object:
     if isinstance(instruction, Collect):
         filled = [instruction.filled] if instruction.filled else []
         return {"window": instruction.window, "outputs": [instruction.output, *filled]}
-    added: Object = {"window": instruction.window, "inputs": [instruction.gradients]}
+    added: Object = {"window": instruction.window, "inputs": list(filter(None, [instruction.gradients]))}
     return {**added, "reduce": instruction.reduce, "count": instruction.count, "guard": instruction.guard}
 
 

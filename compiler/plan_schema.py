@@ -62,7 +62,7 @@ KINDS: dict[str, Object] = {
     "gather": {
         "window": TEXT,
         "inputs": NAMES,
-        "reduce": {"enum": ["mean", "sum", "steps", "count"]},
+        "reduce": {"enum": ["mean", "sum", "steps"]},
         "count": TEXT,
         "guard": {"enum": ["none", "drop", "window"]},
     },

@@ -153,10 +153,11 @@ def rest(
     holders = {thaw.model: find_holders(spec, thaw.model) for thaw in find_thaws(spec)}
     if not holders:
         return nodes
+    ever = tuple((thaw.model, thaw.match) for thaw in find_thaws(spec))
     found = {
         name: replace(
             node,
-            instruction=_rest(node.instruction, resting, holders, gaps, asleep),
+            instruction=_rest(node.instruction, ever if _is_late(node.instruction) else resting, holders, gaps, asleep),
             derivative=_spare(node.derivative, asleep),
         )
         for name, node in nodes.items()
@@ -201,6 +202,12 @@ def _rest(
             return replace(instruction, gaps=True)
         case _:
             return instruction
+
+
+def _is_late(instruction: Instruction) -> bool:
+    """Return whether an instruction is given what steps before have gathered: what was frozen then may have nothing."""
+    is_transform = isinstance(instruction, Transform) and instruction.function.builtin
+    return is_transform and instruction.function.name == "gathered"
 
 
 def _may_thaw(models: Collection[str], holders: Holders) -> bool:

@@ -67,7 +67,9 @@ def _find_operands(instruction: Instruction) -> tuple[str, ...]:
         case Transform():
             return instruction.inputs
         case Gather():
-            return (instruction.gradients, instruction.count) if instruction.count else (instruction.gradients,)
+            return (
+                () if instruction.gradients is None else tuple(filter(None, (instruction.gradients, instruction.count)))
+            )
         case Judge():
             return instruction.gradients
         case Settle():

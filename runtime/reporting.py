@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from compiler import Plan
 from compiler.cells import window_of
-from compiler.instructions import Apply
+from compiler.instructions import Apply, Judge
 from compiler.program import Function, Gate, ModeProgram
 from graphspec.ops import UpdateOp
 from runtime.effects import find_functions, find_judged
@@ -44,12 +44,12 @@ class Reporter:
             held=held,
             scale_before=self.overflow.scale_before,
             scale_after=self.overflow.scale_after,
-            updates={name: self._judge(name, update) for name, update in updates.items()},
+            updates={name: self._judge(name, update, function) for name, update in updates.items()},
         )
 
-    def _judge(self, name: str, update: UpdateReport) -> UpdateReport:
+    def _judge(self, name: str, update: UpdateReport, function: Function) -> UpdateReport:
         """Return the report of an update with what verdicts say of it."""
-        update = replace(update, nonfinite=self._find_nonfinite(name))
+        update = replace(update, nonfinite=self._find_nonfinite(name, function))
         if not (update.fired and name in self.overflow.held):
             return update
         guilty = [other for other in self._find_group(name) if not self.overflow.given.get(other, True)]
@@ -64,13 +64,14 @@ class Reporter:
         verdicts = {verdict for each in writes for way in each.commits for verdict in way}
         return tuple(each.op for each in find_judged(self.plan.program) if each.output in verdicts)
 
-    def _find_nonfinite(self, name: str) -> str | None:
-        """Return the first parameter of an update whose gradient is not finite."""
+    def _find_nonfinite(self, name: str, function: Function) -> str | None:
+        """Return the first parameter of an update whose gradient is not finite, in a step that ran a function."""
         place = self.overflow.places.get(name)
         if place is None:
             return None
-        judge = next(each for each in find_judged(self.plan.program) if each.op == name)
-        return [f"{model}.{each}" for model in judge.models for each in self.names(model)][place]
+        judge = next(each for each in function.instructions if isinstance(each, Judge) and each.op == name)
+        models = (model for span in judge.spans for model in span)
+        return [f"{model}.{each}" for model in models for each in self.names(model)][place]
 
     def _find_updates(self) -> Iterator[str]:
         """Yield the updates of the spec."""

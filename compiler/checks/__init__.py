@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from compiler.checks.context import Scene
-from compiler.checks.counts import check_counts, check_kept_counts
+from compiler.checks.counts import check_counts
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
 from compiler.checks.ownership import check_average_targets, check_buffer_policy, check_frozen_train, check_overlap
@@ -24,7 +24,6 @@ OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_interval,
     check_clip_scope,
     check_counts,
-    check_kept_counts,
 )
 """Checks that hold whatever the order of ops is, so they can be made where there is none."""
 

@@ -6,6 +6,7 @@ the transforms and the write run once, on what was gathered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -14,18 +15,24 @@ from compiler.gaps import find_open
 from compiler.gathering import are_sums
 from compiler.instructions import Collect, Drop, Gather, Guard, Transform
 from compiler.ir import Node, Overflow, Read, Use, Write
+from compiler.operands import Operand
 from compiler.ops.context import Lowering
 from compiler.ops.evaluate import lower_call
 from compiler.ops.shares import (
+    Missing,
     Share,
     add_shares,
     close_shares,
     find_missing,
+    find_seeds,
     is_counted,
+    lower_counted,
     lower_gradient_of,
+    lower_parts,
     lower_shares,
+    spare,
 )
-from compiler.ops.transform import lower_transform
+from compiler.ops.transform import lower_transform, transform_node
 from compiler.ops.verdict import bind, find_overflow, guard_of, verdict_of
 from graphspec.ops import CallOp, GradientOp, TransformOp, UpdateOp
 
@@ -40,8 +47,8 @@ class Windows:
         self.nodes: list[Node] = []
         self.taken: list[Node] = []
         """The gradients of terms that count differently, which it takes itself."""
-        self.shared: dict[str, tuple[str, ...]] = {}
-        """The sets of such terms, by the one in whose place they are gathered."""
+        self.shared: dict[str, Mapping[str, bool]] = {}
+        """The sets of such terms, and whether they are absent from some steps, by the one in whose place they are."""
         self.found: dict[str, str] = {}
         """The set that stands for each of the step's."""
         self.overflow: Overflow = find_overflow(op, context.spec)
@@ -100,33 +107,85 @@ class Windows:
 
     def _add_shares(self, window: str, value: str, shares: tuple[Share, ...], models: tuple[str, ...]) -> str:
         """Add the gradient of every share, and a window for each; what these give is added up."""
-        owner = self.context.spec.ops.get(self._owner(value))
-        wanted = owner.unconnected if isinstance(owner, GradientOp) else self.op.missing
+        taker = self._owner(value) or self.name
+        owner = self.context.spec.ops[taker]
+        is_given = isinstance(owner, GradientOp)
+        wanted, seeds = (owner.unconnected, find_seeds(owner)) if is_given else (self.op.missing, ())
         missing = find_missing(shares, wanted)
         gaps = missing == "skip"
+        shares = tuple(sorted(shares, key=lambda share: share.is_lazy))
         names = [f"{window}.{share.term}" if share.term else window for share in shares]
         for share, name in zip(shares, names, strict=True):
-            self.taken += lower_gradient_of(
-                share, op=self.name, models=models, output=f"{name}.sum", missing=missing, context=self.context
-            )
-            self._add_one(name, f"{name}.sum", models, gaps, share.count)
-        self.shared[value] = tuple(f"{name}.sum" for name in names)
+            self.taken += self._take(share, taker, models, f"{name}.sum", missing, seeds)
+        sums = {f"{name}.sum": share for share, name in zip(shares, names, strict=True)}
+        self.shared[value] = {each: share.is_lazy for each, share in sums.items()}
+        added, is_loose = [*sums], shares[0].is_lazy
+        closed = ""
+        if gaps and (wanted == "error" or (wanted == "zero" and not is_loose)):
+            # each of the shares may lack some, all of them together may not
+            self.taken.append(close_shares(sums, taker, wanted, models, self.context))
+            closed = self.taken[-1].defines[0]
+            added[0] = added[0] if is_loose else closed
+        for name, each, share in zip(names, added, shares, strict=True):
+            self._add_one(name, each, models, gaps, share)
+        if is_loose:
+            self._need(names[0], shares[0].whole, closed)
         outputs = [f"{name}.collected" for name in names]
         if len(outputs) == 1:
             return outputs[0]
         total = f"{window}.collected"
         self.nodes.append(add_shares(total, self.name, outputs, models, self.context, gaps=gaps))
-        if wanted == "error":  # each of the shares may lack some, all of them together may not
-            self.nodes += close_shares(total, self.name, models, self.context)
+        if gaps and wanted != "skip":
+            self.nodes.append(self._settle(total, models))
         return self.nodes[-1].defines[0]
+
+    def _need(self, window: str, loss: str, closed: str) -> None:
+        """Let the steps that add to a window be those that have a loss, and look at ``closed``, where there is that."""
+        at = next(at for at, node in enumerate(self.nodes) if node.id == window_of(window))
+        needed = [Use(value=loss, differentiable=False)]
+        needed += [Use(value=closed, differentiable=False, optional=True)] if closed else []
+        self.nodes[at] = replace(self.nodes[at], uses=(*self.nodes[at].uses, *needed))
+
+    def _settle(self, value: str, models: tuple[str, ...]) -> Node:
+        """Return what makes plain gradients of a set that has all of them but of what was frozen in every step."""
+        return transform_node(
+            f"{value}.all",
+            op=self.name,
+            function="gathered",
+            inputs=(value,),
+            models=models,
+            context=self.context,
+            gaps=True,
+        )
+
+    def _take(
+        self,
+        share: Share,
+        op: str,
+        models: tuple[str, ...],
+        output: str,
+        missing: Missing,
+        seeds: tuple[Operand, ...],
+    ) -> tuple[Node, ...]:
+        """Return the gradient of a share; what counts by rows over steps may not do so over micro-batches."""
+        parts = lower_parts(share.whole, self.context, share.terms, "rows.") if share.terms and not share.count else ()
+        if self.context.parted and is_counted(parts):
+            return lower_counted(op, parts, models, output, missing, self.context, seeds)
+        return lower_gradient_of(
+            share, op=op, models=models, output=output, missing=missing, context=self.context, seeds=seeds
+        )
 
     def _owner(self, value: str) -> str:
         """Return the op that defines a gradient set."""
         return next((name for name, op in self.context.spec.ops.items() if value in op.defines(name)), "")
 
-    def _add_one(self, window: str, value: str, models: tuple[str, ...], gaps: bool, count: str = "") -> None:
-        """Add a window for a gradient set; ``count``: the value that counts what the set is the sum over."""
-        self.nodes.extend((self._gather(window, value, models, gaps, count), self._collect(window, models, gaps)))
+    def _add_one(
+        self, window: str, value: str, models: tuple[str, ...], gaps: bool, share: Share | None = None
+    ) -> None:
+        """Add a window for a gradient set; ``share``: what the set is the gradient of, where that is not all."""
+        gather = self._gather(window, value, models, gaps, share.count if share else "")
+        lazy = (value, share.count) if share and share.is_lazy else ()
+        self.nodes.extend((spare(gather, lazy), self._collect(window, models, gaps)))
         if self.op.at_epoch_end == "drop":
             self.nodes.append(self._drop(window))
 
@@ -138,7 +197,7 @@ class Windows:
             window=window,
             models=models,
             gradients=value,
-            reduce="count" if count else find_reduce(self),
+            reduce=find_reduce(self),
             count=count,
             guard=self.guard,
             gaps=gaps,

@@ -44,6 +44,8 @@ class Lowering:
     """The losses whose sum and count are kept apart, and how they count."""
     parted: bool = False
     """The steps of this mode are split into micro-batches."""
+    whole: frozenset[str] = frozenset()
+    """The values that do not depend on the batch."""
     judged: frozenset[str] = frozenset()
     """The updates of which it is found out whether their gradients are finite."""
     scaled: bool = False

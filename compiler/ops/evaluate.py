@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from compiler.instructions import Collect, Drop, Evaluate, Instruction, Transform
+from compiler.instructions import Evaluate
 from compiler.ir import Node
-from compiler.operands import Ref, Scheduled, Setting
+from compiler.operands import Scheduled, Setting
 from compiler.ops.context import Lowering, lower_inputs, uses_of
 from compiler.ops.transform import transform_node
 from compiler.parts.making import evaluate
@@ -35,19 +35,6 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Node, ...]:
 def _with_optional(node: Node, lazy: Collection[str]) -> Node:
     """Return the node of a sum that does without lazy terms in the steps in which they are absent."""
     return replace(node, uses=tuple(replace(use, optional=use.value in lazy) for use in node.uses))
-
-
-def leave_out(instruction: Instruction, values: Collection[str]) -> Instruction:
-    """Return a sum without the operands that are among some values, or what takes a window without its last step."""
-    if isinstance(instruction, Transform):
-        kept = [at for at, value in enumerate(instruction.inputs) if value not in values]
-        inputs, spans = (tuple(each[at] for at in kept) for each in (instruction.inputs, instruction.spans))
-        return replace(instruction, inputs=inputs, spans=spans)
-    if isinstance(instruction, Collect | Drop):
-        return replace(instruction, alone=True) if isinstance(instruction, Collect) else instruction
-    assert isinstance(instruction, Evaluate)
-    gone = [each for each in instruction.arguments if isinstance(each.operand, Ref) and each.operand.name in values]
-    return replace(instruction, arguments=tuple(each for each in instruction.arguments if each not in gone))
 
 
 def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:

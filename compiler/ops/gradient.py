@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.gaps import find_open
 from compiler.instructions import Gradient
 from compiler.ir import Node
-from compiler.ops.context import Lowering, lower_operand
+from compiler.ops.context import Lowering
 from compiler.ops.derivation import gradient_node
-from compiler.ops.shares import is_counted, lower_counted, lower_shares, rename
+from compiler.ops.shares import Share, find_seeds, is_counted, lower_counted, lower_parts, rename
 from compiler.ops.transform import transform_node
 from graphspec.ops import GradientOp
 
@@ -19,9 +20,8 @@ def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Node, 
     models = tuple(target for target in op.wrt if target in context.models)
     values = tuple(target for target in op.wrt if target not in context.models)
     names = op.defines(name)
-    if context.parted and is_counted(lower_shares(op.gradient, context)):
-        return _lower_counted(name, op, models, context)
-    seeds = tuple(lower_operand(operand) for operand in op.grad_outputs or ())
+    if context.parted and not values and is_counted(parts := lower_parts(op.gradient, context)):
+        return _lower_counted(name, op, parts, models, context)
     instruction = Gradient(
         op=name,
         place=context.place(name),
@@ -30,17 +30,19 @@ def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Node, 
         values=values,
         output=names[0] if models else None,
         value_outputs=names[1:] if models else names,
-        grad_outputs=seeds,
+        grad_outputs=find_seeds(op),
         unconnected=op.unconnected,
         scaled=context.scaled,
     )
     return (gradient_node(name, instruction, context, label=f"gradient {name}", stop=op.stop),)
 
 
-def _lower_counted(name: str, op: GradientOp, models: tuple[str, ...], context: Lowering) -> tuple[Node, ...]:
+def _lower_counted(
+    name: str, op: GradientOp, parts: Sequence[Share], models: tuple[str, ...], context: Lowering
+) -> tuple[Node, ...]:
     """Return the set of a gradient in micro-batches, of a loss with counts of its own."""
-    output = op.defines(name)[0]
-    *nodes, last = lower_counted(name, op.gradient, models, output, op.unconnected, context)
+    output, seeds = op.defines(name)[0], find_seeds(op)
+    *nodes, last = lower_counted(name, parts, models, output, op.unconnected, context, seeds)
     if op.unconnected == "error" and find_open((last,)):
         open_set = rename(last, f"{output}.open")
         nodes.append(open_set)

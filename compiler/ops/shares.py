@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, TypeAlias
 
-from compiler.gathering import ADDITIVE, find_addends, is_linear
+from compiler.gathering import ADDITIVE, find_addends, find_linear, is_linear
 from compiler.instructions import Evaluate, Gradient, Transform
 from compiler.ir import Node
-from compiler.operands import Argument, FunctionRef, Ref
-from compiler.ops.context import Lowering, uses_of
+from compiler.operands import Argument, FunctionRef, Operand, Ref
+from compiler.ops.context import Lowering, lower_operand, uses_of
 from compiler.ops.derivation import gradient_node
 from compiler.ops.evaluate import count_of, lower_call, sum_of
 from compiler.ops.transform import transform_node
 from compiler.parts.making import evaluate
-from graphspec.ops import CallOp
+from graphspec.ops import CallOp, GradientOp
 
 Missing: TypeAlias = Literal["error", "skip", "zero"]
 Made: TypeAlias = tuple[str | None, tuple[Node, ...]]
@@ -31,6 +30,12 @@ class Share:
     count: str = ""
     term: str = ""
     """What tells it from the other shares; empty where there are none."""
+    is_lazy: bool = False
+    """It may be absent from a step in which there are others: nothing but lazy terms is in it."""
+    whole: str = ""
+    """The loss that it is a share of."""
+    terms: tuple[str, ...] = ()
+    """The terms of the loss that are in it."""
     nodes: tuple[Node, ...] = ()
     """What makes the value."""
 
@@ -39,31 +44,68 @@ def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
     """Return the shares of a loss: what counts by rows, or is a sum, together; every term with its own count alone."""
     terms = find_addends(context.spec, loss)
     own = [term for term in terms if term in context.counted]
-    if not own:
-        return (Share(loss=loss),)
     plain = [term for term in terms if term not in context.counted]
-    found = [_lower_share(loss, plain, "rows", context)] if plain else []
-    found += [replace(_lower_share(loss, [term], f"of.{term}", context), count=count_of(term)) for term in own]
-    return tuple(found) if len(found) > 1 else (replace(found[0], term=""),)
+    found = [_lower_share(loss, {term: term for term in plain}, "rows", context)] if plain else []
+    counted = (_lower_share(loss, {term: sum_of(term)}, f"of.{term}", context) for term in own)
+    return _tell_apart(loss, [*found, *(replace(share, count=count_of(share.terms[0])) for share in counted)])
 
 
-def _lower_share(loss: str, terms: Collection[str], suffix: str, context: Lowering) -> Share:
-    """Return the share of a loss that some of its terms are."""
-    value, nodes = _keep(loss, terms, suffix, context)
+def lower_parts(
+    loss: str, context: Lowering, terms: Collection[str] | None = None, prefix: str = ""
+) -> tuple[Share, ...]:
+    """Return the shares of a loss, or of some of its terms, in a step of micro-batches.
+
+    There a factor need not be a constant to keep terms apart: what does not depend on the batch is one for all parts.
+    """
+    terms = find_addends(context.spec, loss) if terms is None else terms
+    inner = {term: find_addends(context.spec, term, context.whole) for term in terms}
+    values = dict.fromkeys(value for found in inner.values() for value in found)
+    own = [value for value in values if value in context.counted]
+    plain = [value for value in values if value not in context.counted]
+    wanted = {f"{prefix}rows": {value: value for value in plain}} if plain else {}
+    wanted |= {f"{prefix}of.{value}": {value: sum_of(value)} for value in own}
+    found: list[Share] = []
+    for suffix, kept in wanted.items():
+        made = {term: _keep(term, kept, suffix, context, context.whole) for term in terms}
+        nodes = tuple(node for _, nodes in made.values() for node in nodes)
+        left = {term: value for term, (value, _) in made.items() if value is not None}
+        share = _lower_share(loss, left, suffix, context)
+        count = "" if plain and suffix == f"{prefix}rows" else count_of(next(iter(kept)))
+        is_lazy = context.lazy.issuperset(kept)
+        found.append(replace(share, nodes=(*nodes, *share.nodes), count=count, is_lazy=is_lazy))
+    return _tell_apart(loss, found)
+
+
+def _tell_apart(loss: str, shares: Sequence[Share]) -> tuple[Share, ...]:
+    """Return shares as they are where there are several, or some count; else the loss itself."""
+    if len(shares) > 1:
+        return tuple(shares)
+    return tuple(replace(share, term="", is_lazy=False) if share.count else Share(loss=loss) for share in shares)
+
+
+def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: Lowering) -> Share:
+    """Return the share of a loss that some of its terms are, or what is left of them."""
+    value, nodes = _keep(loss, kept, suffix, context)
     assert value is not None
-    return Share(loss=value, term=suffix, nodes=nodes)
+    is_lazy = context.lazy.issuperset(kept)
+    return Share(loss=value, term=suffix, nodes=nodes, is_lazy=is_lazy, whole=loss, terms=tuple(kept))
 
 
-def _keep(value: str, terms: Collection[str], suffix: str, context: Lowering) -> Made:
-    """Return what is left of a loss with some of its terms; constants are left out, which have no gradient."""
+def _keep(
+    value: str, kept: Mapping[str, str], suffix: str, context: Lowering, whole: Collection[str] | None = None
+) -> Made:
+    """Return what is left of a value with some of its terms, each of which another stands for.
+
+    Constants are left out, which have no gradient; so is, as a term, what does not depend on the batch (``whole``).
+    """
     op = context.spec.ops.get(value)
-    if not (isinstance(op, CallOp) and is_linear(op)):
-        kept = sum_of(value) if value in context.counted else value
-        return (kept if value in terms else None), ()
+    if not (isinstance(op, CallOp) and is_linear(op, whole)):
+        return kept.get(value), ()
     node = lower_call(value, op, context)[0]
     call = node.instruction
     assert isinstance(call, Evaluate)
-    made = [_keep_argument(each, terms, suffix, context) for each in call.arguments]
+    terms = find_linear(op, whole)
+    made = [_keep_argument(each, terms, kept, suffix, context, whole) for each in call.arguments]
     nodes = tuple(each for _, found in made for each in found)
     if call.function.name in ADDITIVE:
         return _add_kept(node, [argument for argument, _ in made], suffix, nodes)
@@ -73,12 +115,17 @@ def _keep(value: str, terms: Collection[str], suffix: str, context: Lowering) ->
 
 
 def _keep_argument(
-    argument: Argument, terms: Collection[str], suffix: str, context: Lowering
+    argument: Argument,
+    terms: Collection[str],
+    kept: Mapping[str, str],
+    suffix: str,
+    context: Lowering,
+    whole: Collection[str] | None,
 ) -> tuple[Argument | None, tuple[Node, ...]]:
-    """Return what is left of an argument, if something is."""
-    if not isinstance(argument.operand, Ref):
+    """Return what is left of an argument, if it is a term, and something of it is."""
+    if not isinstance(argument.operand, Ref) or argument.operand.name not in terms:
         return None, ()
-    value, nodes = _keep(argument.operand.name, terms, suffix, context)
+    value, nodes = _keep(argument.operand.name, kept, suffix, context, whole)
     return (None if value is None else replace(argument, operand=Ref(name=value))), nodes
 
 
@@ -116,8 +163,9 @@ def lower_gradient_of(
     output: str,
     missing: Missing,
     context: Lowering,
+    seeds: tuple[Operand, ...] = (),
 ) -> tuple[Node, ...]:
-    """Return what makes a share of a loss, and the gradient of it with respect to models."""
+    """Return what makes a share of a loss, and the gradient of it with respect to models, times ``seeds``."""
     instruction = Gradient(
         op=op,
         place=context.place(op),
@@ -126,15 +174,30 @@ def lower_gradient_of(
         output=output,
         scaled=context.scaled,
         unconnected=missing,
+        grad_outputs=seeds,
         term=share.term,
     )
     node = gradient_node(f"{output}.gradient", instruction, context, label=f"gradient {output}")
-    return (*share.nodes, node)
+    return (*share.nodes, spare(node, (share.loss,)) if share.is_lazy else node)
+
+
+def spare(node: Node, values: Collection[str]) -> Node:
+    """Return a node that does without some values in steps in which they are not there."""
+    return replace(node, uses=tuple(replace(use, optional=use.value in values) for use in node.uses))
+
+
+def find_seeds(op: GradientOp) -> tuple[Operand, ...]:
+    """Return what a gradient is multiplied with."""
+    return tuple(lower_operand(operand) for operand in op.grad_outputs or ())
 
 
 def find_missing(shares: Collection[Share], wanted: Missing) -> Missing:
-    """Return what an absent gradient of a share means: an error only where all shares lack it, which is seen later."""
-    return wanted if len(shares) == 1 or wanted != "error" else "skip"
+    """Return what an absent gradient of a share means: one that all shares lack is seen to later.
+
+    That is so too where zeros are wanted of shares that are absent as a whole from some steps.
+    """
+    is_whole = len(shares) == 1 or (wanted == "zero" and not any(share.is_lazy for share in shares))
+    return wanted if is_whole else "skip"
 
 
 def is_counted(shares: Collection[Share]) -> bool:
@@ -143,23 +206,36 @@ def is_counted(shares: Collection[Share]) -> bool:
 
 
 def lower_counted(
-    op: str, loss: str, models: tuple[str, ...], output: str, missing: Missing, context: Lowering
+    op: str,
+    shares: Sequence[Share],
+    models: tuple[str, ...],
+    output: str,
+    missing: Missing,
+    context: Lowering,
+    seeds: tuple[Operand, ...] = (),
 ) -> tuple[Node, ...]:
-    """Return the gradient set of a loss with counts of its own, in a step of several micro-batches.
+    """Return the gradient set of a loss with counts of its own, in a step of several micro-batches, from its shares.
 
     Their gradients are those of sums, which are divided by the counts of all of them, then added.
     """
-    shares = lower_shares(loss, context)
     wanted = find_missing(shares, missing)
     nodes: list[Node] = []
     sets: list[str] = []
     for share in shares:
         taken = f"{output}.{share.term}" if share.term else f"{output}.sum"
-        nodes += lower_gradient_of(share, op=op, models=models, output=taken, missing=wanted, context=context)
+        nodes += lower_gradient_of(
+            share, op=op, models=models, output=taken, missing=wanted, context=context, seeds=seeds
+        )
         divided = _divide(share, op, taken, models, wanted == "skip", context) if share.count else ()
-        nodes += divided
+        nodes += [spare(node, (taken, share.count, *node.defines)) for node in divided] if share.is_lazy else divided
         sets.append(divided[-1].defines[0] if divided else taken)
-    total = add_shares(f"{output}.added", op, sets, models, context, gaps=wanted == "skip")
+    lazy = frozenset(value for value, share in zip(sets, shares, strict=True) if share.is_lazy)
+    total = add_shares(f"{output}.added", op, sets, models, context, gaps=wanted == "skip", lazy=lazy)
+    if missing == "zero" and wanted == "skip":
+        nodes.append(total)
+        total = transform_node(
+            f"{output}.all", op=op, function="fill", inputs=total.defines, models=models, context=context, gaps=True
+        )
     return *nodes, rename(total, output)
 
 
@@ -178,19 +254,36 @@ def _divide(
 
 
 def add_shares(
-    name: str, op: str, sets: Collection[str], models: tuple[str, ...], context: Lowering, *, gaps: bool
+    name: str,
+    op: str,
+    sets: Collection[str],
+    models: tuple[str, ...],
+    context: Lowering,
+    *,
+    gaps: bool,
+    lazy: Collection[str] = (),
 ) -> Node:
-    """Return the sum of the gradient sets of all shares."""
-    return transform_node(
+    """Return the sum of the gradient sets of all shares; of those that are ``lazy`` if they are there."""
+    node = transform_node(
         name, op=op, function="add_sets", inputs=tuple(sets), models=models, context=context, gaps=gaps
     )
+    return spare(node, lazy)
 
 
-def close_shares(value: str, op: str, models: tuple[str, ...], context: Lowering) -> tuple[Node, ...]:
-    """Return what refuses that a parameter has no gradient of any share, and makes plain gradients of the others."""
-    shared = partial(transform_node, op=op, models=models, context=context, gaps=True)
-    required = shared(f"{value}.required", function="require", inputs=(value,))
-    return required, shared(f"{value}.all", function="fill", inputs=required.defines)
+def close_shares(
+    values: Mapping[str, Share], op: str, wanted: Missing, models: tuple[str, ...], context: Lowering
+) -> Node:
+    """Return what refuses that a parameter has no gradient of any share in a step, or puts zeros there.
+
+    It gives the first set that is there; ``values`` are the sets of all shares.
+    """
+    first = next(iter(values))
+    inputs = tuple(values) if wanted == "error" else (first,)
+    function = "require" if wanted == "error" else "fill"
+    node = transform_node(
+        f"{first}.whole", op=op, function=function, inputs=inputs, models=models, context=context, gaps=True
+    )
+    return spare(node, [value for value, share in values.items() if share.is_lazy])
 
 
 def rename(node: Node, output: str) -> Node:

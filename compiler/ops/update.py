@@ -14,7 +14,7 @@ from compiler.ops.accumulate import Windows
 from compiler.ops.context import Lowering
 from compiler.ops.projecting import find_projections
 from compiler.ops.regularization import regularize
-from compiler.ops.shares import Share, is_counted, lower_counted, lower_gradient_of, lower_shares
+from compiler.ops.shares import Share, is_counted, lower_counted, lower_gradient_of, lower_parts, lower_shares
 from compiler.ops.transform import transform_node
 from compiler.ops.verdict import bind_update, find_verdicts, judge
 from compiler.sharing import find_beside, find_givers, find_held, find_kept, is_kept
@@ -130,11 +130,10 @@ def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> list[N
 
     In micro-batches it is divided by the counts of the loss.
     """
-    shares = lower_shares(loss, context)
-    if is_counted(shares) and name in context.gathering:
+    if name in context.gathering and is_counted(lower_shares(loss, context)):
         return []
-    if is_counted(shares) and context.parted:
-        return [*lower_counted(name, loss, op.update, name, op.missing, context)]
+    if context.parted and is_counted(parts := lower_parts(loss, context)):
+        return [*lower_counted(name, parts, op.update, name, op.missing, context)]
     share = Share(loss=loss)
     (node,) = lower_gradient_of(share, op=name, models=op.update, output=name, missing=op.missing, context=context)
     return [node]

@@ -39,27 +39,28 @@ def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
 
 
 def judge(
-    name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, tuple[str, ...]] | None = None
+    name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, Mapping[str, bool]] | None = None
 ) -> tuple[Node, ...]:
     """Return the node that looks at the gradients of an update as they were taken, if there is to be a verdict.
 
-    ``shared``: set -> those that its windows take in its place, of terms that count differently.
+    ``shared``: set -> those that its windows take in its place, of terms that count differently, and whether these are
+    absent from some steps.
     """
     if name not in context.judged:
         return ()
     taken = (name,) if op.loss is not None else tuple(dict.fromkeys(_find_sources(op.gradients or (), context)))
     spans = {each: op.update if each == name else context.sets.get(each, ()) for each in taken}
-    pairs = [(value, spans[each]) for each in taken for value in (shared or {}).get(each, (each,))]
-    sets = tuple(value for value, _ in pairs)
-    models = tuple(model for _, span in pairs for model in span)
+    found = [(each, *pair) for each in taken for pair in (shared or {}).get(each, {each: False}).items()]
+    sets = tuple(value for _, value, _ in found)
     output = verdict_of(name)
-    instruction = Judge(op=name, place=context.place(name), gradients=sets, models=models, output=output)
+    covered = tuple(spans[each] for each, _, _ in found)
+    instruction = Judge(op=name, place=context.place(name), gradients=sets, spans=covered, output=output)
     node = Node(
         id=output,
         op=name,
         instruction=instruction,
         label=f"verdict {name}",
-        uses=tuple(Use(value=value, differentiable=False) for value in sets),
+        uses=tuple(Use(value=value, differentiable=False, optional=is_lazy) for _, value, is_lazy in found),
         defines=(output,),
         differentiable=False,
         place=instruction.place,

@@ -44,7 +44,7 @@ class Called:
         """Return whether the parts of the result are not those of the result for the whole batch."""
         batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
         if Kind.ROWS not in batched:
-            return bool(batched) and not self._is_linear()
+            return bool(batched) and not is_linear_call(self.name, self.kinds)
         if any(kind is not Kind.ROWS for kind in batched):
             return True
         return self._goes_along_batch() or (self.name in COUPLING and not self._keeps_rows())
@@ -54,21 +54,9 @@ class Called:
         batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
         if not batched:
             return Kind.WHOLE
-        if not self._is_linear():
+        if not is_linear_call(self.name, self.kinds):
             return Kind.MEAN
         return combine(self.kinds) if self.name in ("add", "sub") else batched[0]
-
-    def _is_linear(self) -> bool:
-        """Return whether the result for a sum is the sum of the results."""
-        match self.name:
-            case "add" | "sub":
-                return True
-            case "mul":
-                return sum(kind is not Kind.WHOLE for kind in self.kinds) == 1
-            case "div":
-                return all(kind is Kind.WHOLE for kind in self.kinds[1:])
-            case _:
-                return self.name in LINEAR and all(kind is Kind.WHOLE for kind in self.kinds[1:])
 
     def _keeps_rows(self) -> bool:
         """Return whether the result has an axis of the batch: known, or as the axes say."""
@@ -84,6 +72,19 @@ class Called:
         rank = next((len(each.shape) for each in self.types if each.shape is not None), None)
         axes = _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
         return any(axis == 0 or (rank is not None and axis + rank + (self.name == "stack") == 0) for axis in axes)
+
+
+def is_linear_call(name: str, kinds: Sequence[Kind]) -> bool:
+    """Return whether the result of a built-in call for a sum is the sum of its results, given its operands' kinds."""
+    match name:
+        case "add" | "sub":
+            return True
+        case "mul":
+            return sum(kind is not Kind.WHOLE for kind in kinds) == 1
+        case "div":
+            return all(kind is Kind.WHOLE for kind in kinds[1:])
+        case _:
+            return name in LINEAR and all(kind is Kind.WHOLE for kind in kinds[1:])
 
 
 def has_batch(shape: Shape) -> bool:

@@ -163,18 +163,20 @@ class _Failure:
     def _find_gaps(self, frame: FrameType) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the gradient sets that the op refuses with the parameters that have no gradient."""
         names, known = self.loaded.emitted.names, cast("Mapping[str, object]", self.loaded.names["MODELS"])
-        for value, models in self._find_demanded():
+        for values, models in self._find_demanded():
             listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
             parameters = cast("list[object]", self.loaded.names[listed])
-            gradients = cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value)))
-            absent = [p for p, g in zip(parameters, gradients or (), strict=False) if g is None]
-            if absent:
-                yield value, self.framework.name_parameters(absent, {name: known[name] for name in models})
+            sets = [cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value))) for value in values]
+            gradients = zip(*(each or () for each in sets), strict=False)
+            absent = [p for p, found in zip(parameters, gradients, strict=False) if all(g is None for g in found)]
+            if absent:  # sets of some terms of a loss are not named in the document
+                told = self.op if values[0].startswith(f"{self.op}.") else values[0]
+                yield told, self.framework.name_parameters(absent, {name: known[name] for name in models})
 
-    def _find_demanded(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the gradient sets of which the op wants all gradients, with their models."""
+    def _find_demanded(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Yield the gradient sets of which, together, the op wants all gradients, with their models."""
         for each in find_instructions(self.loaded.program):
             if isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
-                yield each.inputs[0], each.models
-            elif isinstance(each, Gather) and each.op == self.op:
-                yield each.gradients, each.models
+                yield each.inputs, each.models
+            elif isinstance(each, Gather) and each.gradients is not None and each.op == self.op:
+                yield (each.gradients,), each.models

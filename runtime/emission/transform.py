@@ -56,7 +56,7 @@ def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
     """Return the call of a transform on sets in which some gradient may be absent."""
     function, options = instruction.function, instruction.options
     match function.name:
-        case "require" | "fill":
+        case "require" | "fill" | "gathered":
             return close_gaps(instruction, scope)
         case "regularize":
             return regularize_present(instruction, scope)

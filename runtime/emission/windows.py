@@ -20,18 +20,24 @@ REGISTER = "WINDOWS"
 
 
 def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
-    """Return ``step_window.add(step_, batch_size)``."""
-    gradients: ast.expr = syntax.name(scope.names.value(instruction.gradients))
-    if instruction.strict:
-        gradients = syntax.call("required", gradients, *resting_places(instruction, scope))
-    counted = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
-    window = syntax.name(scope.names.window(instruction.window))
-    named = {"count": syntax.name(scope.names.value(instruction.count))} if instruction.count else {}
+    """Return ``step_window.add(step_, batch_size)``; of a step without gradients ``step_window.rest(batch_size)``."""
+    rows = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
+    named: dict[str, ast.expr] = {}
+    if instruction.gradients is None:
+        method = "rest"
+    else:
+        method, rows = "add", [_gathered(instruction, instruction.gradients, scope), *rows]
+        named |= {"count": syntax.name(scope.names.value(instruction.count))} if instruction.count else {}
     named |= {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
-    call = syntax.method(window, "add", gradients, *counted)
+    call = syntax.method(syntax.name(scope.names.window(instruction.window)), method, *rows)
     call.keywords.extend(ast.keyword(arg=name, value=value) for name, value in named.items())
-    added = syntax.perform(call)
-    return Lowered(code=with_notes(instruction, [line_of(instruction, added)]))
+    return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(call))]))
+
+
+def _gathered(instruction: Gather, value: str, scope: Scope) -> ast.expr:
+    """Return the gradients that a window is given; those of parameters that are not frozen for now must be there."""
+    gradients = syntax.name(scope.names.value(value))
+    return syntax.call("required", gradients, *resting_places(instruction, scope)) if instruction.strict else gradients
 
 
 def lower_collect(instruction: Collect, scope: Scope) -> Lowered:

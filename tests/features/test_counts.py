@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from compiler import compile_step
-from graphspec import SpecError, load
+from graphspec import load
 from runtime.step import StepError
 from tests.features import masks
 from tests.features.steps import build_step, set_weights, weights
@@ -242,15 +242,6 @@ def test_labels_that_are_left_out_count_for_nothing_in_one_step(backend: str) ->
     assert all(np.allclose(value, expected[name], rtol=0, atol=1e-13) for name, value in weights(step).items())
 
 
-@pytest.mark.parametrize("settings", [("ops.fit.every=2",), ("ops.all.every=2",)])
-def test_a_term_with_a_count_beside_terms_that_are_absent_from_some_steps_is_refused(settings) -> None:
-    text = LABELS.replace("loss: fit", "loss: cost").replace(
-        "  step:", "  cost: {call: add, inputs: [fit, all]}\n  all: {loss: wasserstein, inputs: y}\n  step:"
-    )
-    with pytest.raises(SpecError, match="GS045"):
-        compile_step(load(text, settings), "torch")
-
-
 SONGS = """
 graphspec: 1
 name: songs
@@ -312,6 +303,9 @@ def test_steps_of_any_length_may_count_alike(backend: str) -> None:
     assert np.allclose(train(SONGS, backend, settings, songs())[1], 0.1 * 7 / 3, atol=1e-15)
 
 
-def test_a_mean_over_sequences_beside_a_term_that_is_absent_from_some_steps_is_refused() -> None:
-    with pytest.raises(SpecError, match="GS045"):
-        compile_step(load(SUNG, ("ops.all.every=2",)), "torch")
+def test_a_mean_over_sequences_stands_for_the_rows_of_the_steps_that_have_it(backend: str) -> None:
+    text = SUNG.replace("call: sub", "call: add")
+    late = (20 * 2.0 + 6 * 4.0) / 26 * 7 / 9
+    assert np.allclose(train(text, backend, ("ops.fit.start=2",), songs())[1], 0.1 * (late + ALL), atol=1e-15)
+    rows = (4 * 2.0 + 3 * 4.0) / 9
+    assert np.allclose(train(text, backend, ("ops.all.start=2",), songs())[1], 0.1 * (EVERY + rows), atol=1e-15)

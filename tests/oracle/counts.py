@@ -74,7 +74,7 @@ def take_apart(world: World, value: str, term: str, leaf: object) -> Array:
         if is_own(world.step.meaning.spec, value):
             return world.counted(value, op)[0] if value == term else _nothing(world)
         return leaf(world, value) if term == REST else _nothing(world)
-    operands = [one for _, one in op.inputs.items()]
+    operands = [one for _, one in op.inputs.items() if not (op.call.name("torch") == "add" and world.is_absent(one))]
     found = [take_apart(world, one, term, leaf) if isinstance(one, str) else None for one in operands]
     match op.call.name("torch"):
         case "add":

@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.oracle import users
 from tests.oracle.numbers import Array, Numbers
+from tests.oracle.optimizers import DegenerateError
 
 Function = Callable[..., Array]
 
@@ -84,6 +85,8 @@ def length(n: Numbers, x: Array, axes: tuple[int, ...], *, keep: bool = False) -
 def normalize(n: Numbers, x: Array, axis: int = -1) -> Array:
     """Return x / max(||x||, 1e-12)."""
     found = length(n, x, (beyond(axis) % x.ndim,), keep=True)
+    if (n.real(found) < 1e-12).any():
+        raise DegenerateError("normalize enlarges what is zero but for rounding")
     return x / n.where(n.real(found) > 1e-12, found, found * 0 + 1e-12)
 
 

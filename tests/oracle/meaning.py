@@ -177,9 +177,7 @@ class Meaning:
             if isinstance(op, EmaOp | CopyOp):
                 source = op.ema if isinstance(op, EmaOp) else op.copy_
                 cells = {*self.storages.cells(source), f"{source}.buffers"}
-                pairs |= {
-                    (other, name) for other in self.present if self.writes(other) & cells and name in self.present
-                }
+                pairs |= {(other, name) for other in self.ops if self.writes(other) & cells}
         return pairs
 
     # ------------------------------------------------------------ what fires

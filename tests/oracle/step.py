@@ -276,21 +276,25 @@ class StepValues:
         worlds = self.base.parts if self.parts.is_batched(op.loss) and self.base.parts else [self.base]
         return add([self._differentiate(world, op.loss, op.update, op.missing) for world in worlds])
 
-    def term_gradients(self, loss: str, term: str, models: tuple[str, ...], missing: str) -> Gradients:
+    def term_gradients(
+        self, loss: str, term: str, models: tuple[str, ...], missing: str, seed: str | None
+    ) -> Gradients:
         """Return the gradients of one term of a loss; of one that counts, those of its sum."""
         worlds = self.base.parts if self.parts.is_batched(loss) and self.base.parts else [self.base]
-        return add([self._differentiate(world, f"{loss}|{term}", models, missing) for world in worlds])
+        return add([self._differentiate(world, f"{loss}|{term}", models, missing, seed) for world in worlds])
 
     def count(self, loss: str) -> int:
         """Return what a loss counts in a step."""
         worlds = self.base.parts if loss in self.parts.split else [self.base]
         return sum(world.counted(loss, self.meaning.ops[loss])[1] for world in worlds)
 
-    def _differentiate(self, world: World, loss: str, models: tuple[str, ...], missing: str) -> Gradients:
-        """Return the gradients of a loss, or of what a micro-batch adds to it."""
+    def _differentiate(
+        self, world: World, loss: str, models: tuple[str, ...], missing: str, seed: str | None = None
+    ) -> Gradients:
+        """Return the gradients of a loss, or of what a micro-batch adds to it, times a constant."""
         targets = self.targets(models)
-        found = differentiate(world, loss, targets)
-        held = find_reached(world, loss, targets, None) if missing == "skip" else targets
+        found = differentiate(world, loss, targets, seed)
+        held = find_reached(world, loss, targets, seed) if missing == "skip" else targets
         return {key: g for key, g in found.items() if key in held}
 
     def _settle_clip(self, name: str, op: UpdateOp) -> ClipSpec:

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from tests.oracle.world import Target
 
 Gradients = Mapping["Target", np.ndarray]
-Window = tuple[Gradients, float, bool]
-"""The sum of all steps so far, each with its weight; the sum of the weights; whether some step is missing."""
+Window = tuple[Gradients, float, bool, int, int]
+"""The sum of all steps so far, each with its weight; the sum of the weights; whether some step is missing.
+
+Then the rows of the steps in which what is gathered was there, and those of all steps.
+"""
 Held = Mapping[tuple[str, str], Window]
 """By update and gradient set."""
-EMPTY: Window = ({}, 0.0, False)
+EMPTY: Window = ({}, 0.0, False, 0, 0)
 SCALING = ("mul", "div", "neg")
 """Functions that multiply by constants where they are given one value; of a product of two the batch is the count."""
 OWN = ""
@@ -72,8 +75,8 @@ class Windows:
     def is_filled(self, step: StepValues, name: str, op: UpdateOp) -> bool:
         """Return whether a window that ends has something to give: some step, or, if it is asked for, every step."""
         leaf = self.leaves(op)[0]
-        sums, weights, is_spoiled = self._add(step, name, op, leaf, self._terms(op, leaf)[0])
-        return not is_spoiled if op.accumulate.on_nonfinite == "window" else bool(sums) or weights > 0
+        _, _, is_spoiled, _, rows = self._add(step, name, op, leaf, self._terms(op, leaf)[0])
+        return not is_spoiled if op.accumulate.on_nonfinite == "window" else rows > 0
 
     def taken(self, step: StepValues, op: UpdateOp, leaf: str) -> list[Gradients]:
         """Return the gradients of a step that windows are given in the place of a set."""
@@ -83,19 +86,24 @@ class Windows:
         if term is None:
             return step.own_gradients(op) if leaf == OWN else step.gradients(leaf)
         models = op.update if leaf == OWN else step.models_of(leaf)
-        missing = op.missing if leaf == OWN else self.spec.ops[self.owner[leaf]].unconnected
-        return step.term_gradients(self._loss(op, leaf), term, models, missing)
+        owner = None if leaf == OWN else self.spec.ops[self.owner[leaf]]
+        missing = op.missing if owner is None else owner.unconnected
+        seed = owner.grad_outputs[0] if owner is not None and owner.grad_outputs else None
+        return step.term_gradients(self._loss(op, leaf), term, models, missing, seed)
 
     def _add(self, step: StepValues, name: str, op: UpdateOp, leaf: str, term: str | None) -> Window:
         """Return a window with this step, if the update takes part in it; without what is dropped, and its rows."""
-        sums, weights, is_spoiled = self.held.get((name, _key(leaf, term)), EMPTY)
+        sums, weights, is_spoiled, present, rows = held = self.held.get((name, _key(leaf, term)), EMPTY)
         if name not in self.gathering:
-            return sums, weights, is_spoiled
+            return held
         if not step.verdicts.commits(name):
-            return sums, weights, True
+            return sums, weights, True, present, rows
+        now = next(iter(step.batch.values())).shape[0]
+        if term and step.base.is_absent(term):
+            return sums, weights, is_spoiled, present, rows + now
         times, weight = self._weigh(step, op, term)
         added = {key: sums.get(key, 0.0) + times * g for key, g in self._take(step, op, leaf, term).items()}
-        return {**sums, **added}, weights + weight, is_spoiled
+        return {**sums, **added}, weights + weight, is_spoiled, present + now, rows + now
 
     def _weigh(self, step: StepValues, op: UpdateOp, term: str | None) -> tuple[float, float]:
         """Return how often the gradients of a step are added, and for how much they stand."""
@@ -105,9 +113,11 @@ class Windows:
         return rows, rows
 
     def _combine(self, step: StepValues, name: str, op: UpdateOp, leaf: str, term: str | None) -> Gradients:
-        sums, weights, _ = self._add(step, name, op, leaf, term)
+        sums, weights, _, present, rows = self._add(step, name, op, leaf, term)
         if term and not weights:
             return sums
+        if term:  # the mean over what it counts stands for the rows of the steps in which it was there
+            return {key: total / weights * present / rows for key, total in sums.items()}
         return sums if self._reduce(op) == "sum" else {key: total / weights for key, total in sums.items()}
 
     def _reduce(self, op: UpdateOp) -> str:

@@ -179,14 +179,13 @@ class World:
             total, count = self.counted(name, op)
             return total / count if count else 0 * total + np.nan
         found = loss(self.numbers, op.loss.name("torch"), operands, op.reduction or "mean", op.args)
-        found = found if op.weight is None else found * op.weight
-        return found * op.every if isinstance(op.every, int) and op.lazy != "none" else found
+        return found * _times(op)
 
     def counted(self, name: str, op: LossOp) -> tuple[Array, int]:
         """Return the sum of a loss, as often as it weighs, and what it counts."""
         operands = [self.operand(one, name) for _, one in op.inputs.items()]
         total, count = counted(self.numbers, op.loss.name("torch"), operands, op.args)
-        return (total if op.weight is None else total * op.weight), count
+        return total * _times(op), count
 
     # ------------------------------------------------------------ models
 
@@ -238,3 +237,9 @@ class World:
                     array = array + shift
                 found[name] = array
         return found
+
+
+def _times(op: LossOp) -> float:
+    """Return how often a loss counts: as it weighs, and a lazy term for the steps that do without it."""
+    weight = 1.0 if op.weight is None else op.weight
+    return weight * op.every if isinstance(op.every, int) and op.lazy != "none" else weight

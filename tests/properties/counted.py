@@ -7,28 +7,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
-CLOCKS = {"every", "start", "until", "dataset"}
 KEPT = "tests.properties.users:kept"
 
 
 def count_losses(draft: Draft) -> None:
-    """Let some losses count by themselves, unless some terms are absent from some steps, or gradients are by values."""
+    """Let some losses count by themselves, unless micro-batches take gradients by values, and multiply some sets."""
     ops = draft.ops.values()
-    is_lazy = any("loss" in op and "update" not in op and CLOCKS & op.keys() for op in ops)
-    is_parted = "micro_batches" in draft.fields
-    is_simple = all(set(_listed(op["wrt"])) <= draft.models.keys() for op in ops if "gradient" in op)
-    if is_lazy or not (is_simple or not is_parted):
+    sets = [op for op in ops if "gradient" in op and set(_listed(op["wrt"])) <= draft.models.keys()]
+    if "micro_batches" in draft.fields and len(sets) < sum(1 for op in ops if "gradient" in op):
         return
-    inner = {name for op in ops if op.get("call") not in (None, "add", "sub") for name in _listed(op["inputs"])}
-    for name, op in draft.ops.items():
-        if (
-            "loss" in op
-            and not (is_parted and name in inner)
-            and "update" not in op
-            and "reduction" not in op
-            and draft.chance(0.6)
-        ):
+    for op in ops:
+        if "loss" in op and "update" not in op and "reduction" not in op and draft.chance(0.6):
             _count(draft, op)
+    for op in sets:
+        if draft.chance(0.3):
+            op["grad_outputs"] = op["gradient"]
 
 
 def _listed(names: str | list) -> list[str]:
@@ -42,10 +35,11 @@ def _count(draft: Draft, op: dict) -> None:
         op["args"] = {**op.get("args", {}), "ignore_index": draft.random.choice([0, 0, 1])}
         return
     given = [op["inputs"]] if isinstance(op["inputs"], str) else op["inputs"]
-    is_batched = given[0] not in draft.fields.get("state", {})
+    source = draft.ops.get(given[0], {})
+    is_batched = given[0] not in draft.fields.get("state", {}) and not ("forward" in source and "inputs" not in source)
     if (
         is_batched
-        and op["loss"] in ("wasserstein", "hinge", "l1", "mse")
+        and op["loss"] in ("wasserstein", "hinge", "l1", "mse", "huber")
         and all(isinstance(each, float) for each in given[1:])
     ):
         op.pop("args", None)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.graph import Causality, close
+from compiler.instructions import Gather, Instruction
 from compiler.ir import Node
 from compiler.ops.accumulate import Windows
 from compiler.program import Gate
@@ -26,6 +27,11 @@ def look_away(found: tuple[Node, ...], *arguments: object) -> tuple[Node, ...]:
 def gather_as_it_is(windows: Windows, value: str) -> str:
     """Gather a set where it is used, behind its transforms."""
     return windows._add_window(value)
+
+
+def count_one_row(found: Instruction, *arguments: object) -> Instruction:
+    """Let a window count a step that adds nothing to it once."""
+    return replace(found, reduce="steps") if isinstance(found, Gather) else found
 
 
 def never_open(found: tuple[Gate, ...], *arguments: object) -> tuple[Gate, ...]:
@@ -115,6 +121,30 @@ MUTANTS_OF_TERMS = (
         change=lambda original: lambda name, builtin: original(name=name.replace("neg", "abs"), builtin=builtin),
         killer="numbers",
         case="left-out",
+    ),
+    Mutant(
+        name="absent-as-one-row",
+        says="A step without a term that counts by itself stands for one row of it.",
+        place="absence:_leave_out",
+        change=to.change(count_one_row),
+        killer="numbers",
+        case="absent-terms",
+    ),
+    Mutant(
+        name="seeds-forgotten",
+        says="A gradient that is taken term by term is not multiplied with what is wanted.",
+        place="ops.accumulate:find_seeds",
+        change=to.give(()),
+        killer="numbers",
+        case="absent-terms",
+    ),
+    Mutant(
+        name="products-by-rows",
+        says="A loss that a parameter multiplies counts by rows over micro-batches, whatever it counts itself.",
+        place="compilation:find_whole",
+        change=to.give(frozenset()),
+        killer="numbers",
+        case="absent-terms",
     ),
     Mutant(
         name="weights-unread",

@@ -179,6 +179,26 @@ def left_out() -> dict:
     return {**_document("left-out", models, ops), "inputs": inputs, "micro_batches": 2}
 
 
+def absent_terms() -> dict:
+    """Return a window of a term that counts labels and is there in some steps, beside a product over two parts."""
+    ops = {
+        "seen": {"forward": "a", "inputs": "x"},
+        "other": {"forward": "b", "inputs": "y"},
+        "factor": {"forward": "scale"},
+        "fit": {"loss": "cross_entropy", "inputs": ["seen", "label"], "args": {"ignore_index": 0}, "start": 2},
+        "small": {"loss": "mse", "inputs": ["seen", 0.0]},
+        "cost": {"call": "add", "inputs": ["small", "fit"]},
+        "slope": {"gradient": "cost", "wrt": "a", "grad_outputs": "factor"},
+        "guess": {"loss": "cross_entropy", "inputs": ["other", "label"], "args": {"ignore_index": 1}},
+        "scaled": {"call": "mul", "inputs": ["guess", "factor"]},
+        "step_a": {"update": "a", "gradients": "slope", "accumulate": 3},
+        "step_b": {"update": "b", "loss": "scaled"},
+    }
+    inputs = {"x": SHAPE, "y": SHAPE, "label": {"shape": ["batch"], "dtype": "int64"}}
+    models = {"a": _model(LINEAR), "b": _model(LINEAR), "scale": {"parameter": {"shape": [], "init": 0.5}}}
+    return {**_document("absent-terms", models, ops), "inputs": inputs, "micro_batches": 2}
+
+
 def sequences() -> dict:
     """Return a window of means over sequences of several lengths, beside one over rows."""
     ops = {
@@ -194,6 +214,7 @@ def sequences() -> dict:
 
 
 SPECIAL: Mapping[str, dict] = {
+    "absent-terms": absent_terms(),
     "counted": counted(),
     "moved-terms": moved_terms(),
     "other-input": other_input(),

@@ -68,6 +68,7 @@ class Open(Protocol):
     totals: Sequence[Any]
     seen: Sequence[Any]
     """Whether some step has given a gradient, by parameter."""
+    rested: tf.Variable | None
 
 
 def kept_slots(cell: str, optimizer: Any, names: Mapping[int, str], applied: int) -> Iterator[tuple[str, tf.Variable]]:
@@ -110,6 +111,8 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     """Return what a window holds; None where it is empty."""
     rows = int(window.rows.numpy())
     counted = {} if window.count is None else {"count": float(window.count.numpy())}
+    rested = window.rested if isinstance(window, Open) else None
+    counted |= {} if rested is None else {"rested": int(rested.numpy())}
     spoiled = {"spoiled": bool(window.spoiled.numpy())} if isinstance(window, Guarded) else {}
     seen = [bool(each) for each in window.seen] if isinstance(window, Open) else [True] * len(names)
     named = zip(names, window.totals, seen, strict=True)
@@ -122,6 +125,8 @@ def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     tree = tree if tree is not None and ("count" in tree) == (window.count is not None) else None
     if window.count is not None:
         window.count.assign(0.0 if tree is None else tree["count"])
+    if isinstance(window, Open) and window.rested is not None:
+        window.rested.assign(0 if tree is None else tree.get("rested", 0))
     window.rows.assign(0 if tree is None else tree["rows"])
     if isinstance(window, Guarded):
         window.spoiled.assign(tree is not None and tree.get("spoiled", False))

@@ -83,6 +83,7 @@ class Open(Protocol):
     """What a window has to which some gradients may be absent."""
 
     is_open: bool
+    rested: Any
 
 
 @runtime_checkable
@@ -177,6 +178,7 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     if not window.totals:
         return None
     counted = {"count": float(window.count)} if window.is_counted else {}
+    counted |= {"rested": int(window.rested)} if window.is_counted and isinstance(window, Open) else {}
     guarded = {"spoiled": bool(window.spoiled)} if isinstance(window, Guarded) else {}
     seen = _find_seen(window) or [True] * len(names)
     named = zip(names, window.totals, seen, strict=True)
@@ -196,6 +198,8 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
     window.totals, window.rows = [found.get(name) for name in named] if found else [], held["rows"]
     window.count = held.get("count", 0)
+    if isinstance(window, Open):
+        window.rested = held.get("rested", 0)
     if isinstance(window, Guarded):  # the device decides whether there is something to take, in the next step perhaps
         device = next(iter(named.values())).device
         window.rows = torch.tensor(held["rows"], device=device)

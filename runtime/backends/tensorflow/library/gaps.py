@@ -40,9 +40,13 @@ def number_of(gradient: Any) -> tf.Tensor:
     return gradient.value if isinstance(gradient, Maybe) else gradient
 
 
-def required(gradients: Gaps, resting: Sequence[int] = ()) -> Gaps:
-    """Return gradients of which none is absent but at some places; raise RuntimeError where one is."""
-    kept = [each for at, each in enumerate(gradients) if at not in resting]
+def required(gradients: Gaps, resting: Sequence[int] = (), *others: Gaps) -> Gaps:
+    """Return gradients of which none is absent but at some places; raise RuntimeError where one is.
+
+    ``others``: what they are added to, one of which may have it.
+    """
+    found = [next((each for each in every if each is not None), None) for every in zip(gradients, *others, strict=True)]
+    kept = [each for at, each in enumerate(found) if at not in resting]
     require_gradients([None if each is None else number_of(each) for each in kept])
     return gradients
 

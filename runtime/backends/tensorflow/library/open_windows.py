@@ -9,14 +9,15 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.library.gaps import Gaps, Maybe
 from runtime.backends.tensorflow.library.optimizers import plain_name
-from runtime.backends.tensorflow.library.windows import GuardedWindow, Window
+from runtime.backends.tensorflow.library.windows import GuardedWindow, Window, at_least_one
 
 
 class OpenWindow(Window):
     """A window of gradients of which some may be absent in some steps.
 
     A gradient that is absent in a step adds nothing to the sum, while its rows count: what comes out is the gradient of
-    the mean over all rows. What was absent in every step is absent: ``seen`` holds what was not.
+    the mean over all rows. What was absent in every step is absent: ``seen`` holds what was not. Where elements are
+    counted, the mean over these stands for the rows of the steps that had some: ``rested`` are those of the others.
     """
 
     def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_counted: bool = False) -> None:
@@ -24,12 +25,26 @@ class OpenWindow(Window):
         named = [plain_name(p) for p in self.parameters]
         self.seen = [tf.Variable(tf.constant(False), trainable=False, name=f"window/seen/{name}") for name in named]
         self.fresh = [False] * len(named)  # which gradients the step surely has that is being traced
+        self.rested = tf.Variable(tf.zeros((), tf.int64), trainable=False, name="window/rested") if is_counted else None
 
     def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0) -> None:
-        """Add the gradients that are there, each as often as it has rows, and what they count."""
+        """Add the gradients that are there, each as often as it has rows, or those of sums and what these count."""
         super().add(gradients, rows, count)
         self.see(gradients, True)
         self.fresh = [each is not None for each in gradients]
+
+    def rest(self, rows: Any = 1) -> None:
+        """Count the rows of a step from which all gradients are absent."""
+        self.add([None] * len(self.parameters), rows)
+        if self.rested is not None:
+            self.rested.assign_add(tf.cast(rows, tf.int64))
+
+    def share(self) -> tf.Tensor:
+        """Return what a mean divides by."""
+        share, rows = super().share(), self.rows.read_value()
+        if self.rested is None:
+            return share
+        return share * tf.cast(rows, share.dtype) / tf.cast(at_least_one(rows - self.rested), share.dtype)
 
     def gather(self, gradients: Sequence[Any], rows: Any) -> None:
         """Add the gradients that are there to the totals, each so many times."""
@@ -54,6 +69,8 @@ class OpenWindow(Window):
         super().drop()
         for seen in self.seen:
             seen.assign(False)
+        if self.rested is not None:
+            self.rested.assign(0)
 
 
 class GuardedOpenWindow(GuardedWindow, OpenWindow):
@@ -67,3 +84,10 @@ class GuardedOpenWindow(GuardedWindow, OpenWindow):
         commits = tf.constant(True) if commits is None else commits
         super().add(gradients, rows, count, commits)
         self.see(gradients, commits)
+
+    def rest(self, rows: Any = 1, commits: tf.Tensor | None = None) -> None:
+        """Count the rows of a step from which all gradients are absent, where it is committed."""
+        self.add([None] * len(self.parameters), rows, 0, commits)
+        if self.rested is not None:
+            kept = rows if commits is None else tf.where(commits, rows, 0)
+            self.rested.assign_add(tf.cast(kept, tf.int64))

@@ -13,7 +13,7 @@ from runtime.backends.tensorflow.library.optimizers import plain_name, require_g
 class Window:
     """What several steps gave, in float32 at least, and for how many rows it stands.
 
-    ``is_counted``: they are gradients of sums over elements that are counted beside them; its rows are steps.
+    ``is_counted``: they are gradients of sums over elements that are counted beside them.
     """
 
     def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_counted: bool = False) -> None:
@@ -26,8 +26,8 @@ class Window:
         self.count = tf.Variable(tf.zeros((), tf.float64), trainable=False, name="window/count") if is_counted else None
 
     def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0) -> None:
-        """Add gradients, each as often as it has rows, and what they count."""
-        self.gather(gradients, rows)
+        """Add gradients, each as often as it has rows, or those of sums and what these count."""
+        self.gather(gradients, 1 if self.is_counted else rows)
         self.tally(rows, count)
 
     def tally(self, rows: Any, count: Any) -> None:
@@ -44,11 +44,15 @@ class Window:
 
     def take(self) -> tuple[Any, ...]:
         """Return the mean over all rows, or all that is counted, or the sum, and begin anew."""
-        rows = self.rows.read_value() if self.count is None else at_least_one(self.count.read_value())
-        found = [total / tf.cast(rows, total.dtype) if self.is_mean else total.read_value() for total in self.totals]
+        share = self.share()
+        found = [total / tf.cast(share, total.dtype) if self.is_mean else total.read_value() for total in self.totals]
         taken = tuple(tf.cast(each, p.dtype) for each, p in zip(found, self.parameters, strict=True))
         self.drop()
         return taken
+
+    def share(self) -> tf.Tensor:
+        """Return what a mean divides by."""
+        return self.rows.read_value() if self.count is None else at_least_one(self.count.read_value())
 
     def drop(self) -> None:
         """Forget what was added, and begin anew."""
@@ -74,11 +78,11 @@ class GuardedWindow(Window):
         self.spoiled = tf.Variable(tf.zeros((), tf.bool), trainable=False, name="window/spoiled")
 
     def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None) -> None:
-        """Add gradients where they are committed, each as often as it has rows, and what they count."""
+        """Add gradients where they are committed, each as often as it has rows, or those of sums and their count."""
         commits = tf.constant(True) if commits is None else commits
         taken = tf.cast(commits, tf.int64)
         kept = [None if each is None else tf.where(commits, each, tf.zeros_like(each)) for each in gradients]
-        self.gather(kept, rows)
+        self.gather(kept, 1 if self.is_counted else rows)
         self.tally(taken * tf.cast(rows, tf.int64), tf.where(commits, tf.cast(count, tf.float64), 0.0))
         self.spoiled.assign(tf.logical_not(commits) | self.spoiled)
 

@@ -34,9 +34,13 @@ def without_gaps(gradients: Gaps, parameters: Sequence[torch.Tensor], resting: S
     return tuple(torch.zeros_like(p) if g is None and at not in resting else g for at, (g, p) in pairs)
 
 
-def required(gradients: Gaps, resting: Sequence[int] = ()) -> Gaps:
-    """Return gradients of which none is absent but at some places; raise RuntimeError where one is."""
-    require_gradients([each for at, each in enumerate(gradients) if at not in resting])
+def required(gradients: Gaps, resting: Sequence[int] = (), *others: Gaps) -> Gaps:
+    """Return gradients of which none is absent but at some places; raise RuntimeError where one is.
+
+    ``others``: what they are added to, one of which may have it.
+    """
+    found = [next((each for each in every if each is not None), None) for every in zip(gradients, *others, strict=True)]
+    require_gradients([each for at, each in enumerate(found) if at not in resting])
     return gradients
 
 

@@ -148,7 +148,9 @@ def uncounted(loss: torch.Tensor) -> torch.Tensor:
     """Return a user's loss that is a mean over rows; raise ValueError where it brings its own count."""
     if isinstance(loss, tuple):
         found = "it returns (sum, count), where it is taken for one number whose count is that of the rows"
-        raise ValueError(f"{found}: it must return the same in every step, and have no clock")
+        raise ValueError(
+            f"{found}: it must return the same in every step, and micro-batches take no gradient by a value"
+        )
     return loss
 
 

@@ -7,17 +7,33 @@ from typing import Any
 
 import torch
 
-from runtime.backends.torch.library.windows import GuardedWindow, Window
+from runtime.backends.torch.library.windows import GuardedWindow, Window, at_least_one
 
 
 class OpenWindow(Window):
     """A window of gradients of which some may be absent in some steps.
 
     A gradient that is absent in a step adds nothing to the sum, while its rows count: what comes out is the gradient of
-    the mean over all rows. What was absent in every step is absent.
+    the mean over all rows. What was absent in every step is absent. Where elements are counted, the mean over these
+    stands for the rows of the steps that had some: ``rested`` are those of the others.
     """
 
     is_open = True
+
+    def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True, is_counted: bool = False) -> None:
+        super().__init__(parameters, is_mean, is_counted)
+        self.rested: Any = 0
+
+    def rest(self, rows: int = 1) -> None:
+        """Count the rows of a step from which all gradients are absent."""
+        self.add([None] * len(self.parameters), rows)
+        self.rested = self.rested + rows
+
+    def share(self) -> Any:
+        """Return what a mean divides by."""
+        if not self.is_counted:
+            return self.rows
+        return at_least_one(self.count) * self.rows / at_least_one(self.rows - self.rested)
 
     def gather(self, gradients: Sequence[Any], rows: int) -> None:
         """Add the gradients that are there to the totals, each so many times."""
@@ -31,6 +47,11 @@ class OpenWindow(Window):
         self.drop()
         pairs = zip(totals, self.parameters, strict=True)
         return tuple(None if total is None else (total / share).to(p.dtype) for total, p in pairs)
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        super().drop()
+        self.rested = 0
 
 
 class GuardedOpenWindow(GuardedWindow, OpenWindow):
@@ -60,6 +81,13 @@ class GuardedOpenWindow(GuardedWindow, OpenWindow):
         pairs = list(zip(self.seen, gradients, strict=True))
         self.seen = [seen if each is None or seen is True else commits | seen for seen, each in pairs]
         self.missed = [was or each is None for was, each in zip(self.missed, gradients, strict=True)]
+
+    @torch.no_grad()
+    def rest(self, rows: int = 1, commits: torch.Tensor | None = None) -> None:
+        """Count the rows of a step from which all gradients are absent, where it is committed."""
+        before = self.rows
+        self.add([None] * len(self.parameters), rows, 0, commits)
+        self.rested = self.rested + self.rows - before
 
     @torch.no_grad()
     def take(self, fresh: bool = True) -> tuple[torch.Tensor | None, ...]:

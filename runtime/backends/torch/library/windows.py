@@ -14,7 +14,7 @@ from runtime.backends.torch.library.optimizers import require_gradients
 class Window:
     """What several steps gave, in float32 at least, and for how many rows it stands.
 
-    ``is_counted``: they are gradients of sums over elements that are counted beside them; its rows are steps.
+    ``is_counted``: they are gradients of sums over elements that are counted beside them.
     """
 
     def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True, is_counted: bool = False) -> None:
@@ -25,8 +25,8 @@ class Window:
 
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0) -> None:
-        """Add gradients, each as often as it has rows, and what they count."""
-        self.gather(gradients, rows)
+        """Add gradients, each as often as it has rows, or those of sums and what these count."""
+        self.gather(gradients, 1 if self.is_counted else rows)
         self.rows = self.rows + rows
         self.count = self.count + count
 
@@ -71,10 +71,11 @@ class GuardedWindow(Window):
 
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
-        """Add gradients where they are committed, each as often as it has rows, and what they count."""
+        """Add gradients where they are committed, each as often as it has rows, or those of sums and their count."""
         if commits is None:
             commits = torch.ones((), dtype=torch.bool, device=self.parameters[0].device)
-        self.gather([None if each is None else torch.where(commits, each, 0) for each in gradients], rows)
+        kept = [None if each is None else torch.where(commits, each, 0) for each in gradients]
+        self.gather(kept, 1 if self.is_counted else rows)
         self.rows = self.rows + torch.where(commits, rows, 0)
         self.count = self.count + torch.where(commits, count, 0)
         self.spoiled = torch.logical_not(commits) | self.spoiled
