@@ -6,10 +6,21 @@ import json
 
 import pytest
 
+from compiler import compile_step
 from graphspec import load
 from graphspec.rendering import render
+from tests.features.steps import build_step
 from tests.features.test_a5 import LAYER
 from tests.features.test_d1 import LONG, SHORT
+
+
+@pytest.mark.parametrize("text", [LAYER, SHORT, LONG], ids=["window", "short", "long"])
+def test_what_was_rendered_has_the_same_plan(text: str, backend: str) -> None:
+    spec, again = load(text), load(render(load(text)))
+    assert compile_step(again, backend).to_json() == compile_step(spec, backend).to_json()
+    assert build_step(render(spec), backend).source.count("def train_step") == build_step(text, backend).source.count(
+        "def train_step"
+    )
 
 
 @pytest.mark.parametrize("text", [LAYER, SHORT, LONG], ids=["window", "short", "long"])
