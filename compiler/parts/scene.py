@@ -34,7 +34,8 @@ class Parted:
         """Return the nodes that run, given those that would if the step were not split."""
         nodes = self.scene.nodes
         producers = find_producers(nodes.values())
-        roots = [copy for name in firing for copy in self.copies[name]]
+        idle = _find_idle(nodes)
+        roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]
         defined = {value for name in firing for value in self.scene.everything[self.copies[name][0]].defines}
         whole = {value.partition("#")[0] for value in defined}
         roots += [producers[value] for value in returned if value in whole and value in producers]
@@ -50,6 +51,17 @@ class Parted:
                 if not node.eager and any(maker in found for maker in needed):
                     found.add(name)
         return frozenset(found)
+
+
+def _find_idle(nodes: Mapping[str, Node]) -> frozenset[str]:
+    """Return the copies that nobody uses: what a sum of means and sums adds to the batch is another sum."""
+    idle, before = frozenset[str](), -1
+    while len(idle) > before:
+        before = len(idle)
+        used = {use.value for name, node in nodes.items() if name not in idle for use in node.uses}
+        pure = (node for node in nodes.values() if node.part and node.defines and not (node.writes or node.eager))
+        idle = frozenset(node.id for node in pure if used.isdisjoint(node.defines))
+    return idle
 
 
 def part_scene(
