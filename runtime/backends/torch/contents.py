@@ -136,6 +136,8 @@ def set_applied(optimizer: Any, applied: int) -> None:
             momenta[index] = make_slot(parameter, 0.0)
         elif not (applied or optimizer.inside or optimizer.fused):
             momenta[index] = None  # the first update makes it
+        elif not (applied or optimizer.inside):
+            momenta[index].zero_()  # one that the first update leaves alone begins with it
 
 
 def _find_parts(optimizer: object) -> Iterator[Any]:
