@@ -45,11 +45,15 @@ def lower_collect(instruction: Collect, scope: Scope) -> Lowered:
     window = syntax.name(scope.names.window(instruction.window))
     alone = [syntax.constant(False)] if instruction.alone and instruction.gaps else []
     taken = syntax.assign(scope.names.value(instruction.output), syntax.method(window, "take", *alone))
-    lines = [line_of(instruction, taken)]
-    if instruction.filled:
-        filled = syntax.assign(scope.names.value(instruction.filled), syntax.method(window, "is_filled"))
-        lines = [line_of(instruction, filled), *lines]
-    return Lowered(code=with_notes(instruction, lines))
+    filled = [filled_line(instruction, scope)] if instruction.filled else []
+    return Lowered(code=with_notes(instruction, [*filled, line_of(instruction, taken)]))
+
+
+def filled_line(instruction: Collect, scope: Scope) -> Line:
+    """Return ``step_filled = step_window.is_filled()``."""
+    window = syntax.name(scope.names.window(instruction.window))
+    filled = syntax.assign(scope.names.value(instruction.filled), syntax.method(window, "is_filled"))
+    return line_of(instruction, filled)
 
 
 def lower_drop(instruction: Drop, scope: Scope) -> Lowered:

@@ -88,10 +88,15 @@ class Open(Protocol):
 
 @runtime_checkable
 class Seeing(Protocol):
-    """What a window has of which only the device knows which gradients are there."""
+    """What a window has that keeps account of which gradients steps had that were taken in."""
 
-    seen: Sequence[Any]
-    missed: Sequence[bool]
+    seen: Sequence[bool]
+    is_begun: bool
+    undecided: torch.Tensor | None
+
+    def decide(self) -> None:
+        """Find out whether the last step was taken in."""
+        ...
 
 
 def slot_tensors(
@@ -137,6 +142,8 @@ def set_applied(optimizer: Any, applied: int) -> None:
             momenta[index] = make_slot(parameter, 0.0)
         elif not (applied or optimizer.inside or optimizer.fused):
             momenta[index] = None  # the first update makes it
+        elif not (applied or optimizer.inside):
+            momenta[index].zero_()  # one that the first update leaves alone begins with it
 
 
 def _find_parts(optimizer: object) -> Iterator[Any]:
@@ -188,7 +195,10 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
 
 def _find_seen(window: Any) -> list[bool]:
     """Return by parameter whether a window took a gradient in, where it keeps account of that."""
-    return [bool(each) for each in window.seen] if isinstance(window, Seeing) else []
+    if not isinstance(window, Seeing):
+        return []
+    window.decide()  # a step that failed may have left something
+    return [*window.seen]
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
@@ -205,7 +215,7 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
         window.rows = torch.tensor(held["rows"], device=device)
         window.spoiled = torch.tensor(held.get("spoiled", False), device=device)
     if isinstance(window, Seeing):
-        window.seen, window.missed = [name in found for name in named], [bool(held["rows"])] * len(named)
+        window.seen, window.is_begun, window.undecided = [name in found for name in named], bool(held["rows"]), None
 
 
 def scale_items(scale: Any) -> Iterator[Item]:

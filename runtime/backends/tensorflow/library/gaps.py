@@ -90,7 +90,10 @@ def same_as(sources: Sequence[Any], value: tf.Tensor, join: Callable[[Any, Any],
     """Return a gradient that is there if those are from which it was made: one of them, or all."""
     flags = [each.seen for each in sources if isinstance(each, Maybe)]
     is_certain = join is tf.logical_or and any(each is not None and not isinstance(each, Maybe) for each in sources)
-    return value if is_certain or not flags else Maybe(value, functools.reduce(join, flags))
+    if is_certain or not flags:
+        return value
+    seen = functools.reduce(join, flags)
+    return Maybe(tf.where(seen, value, tf.zeros_like(value)), seen)
 
 
 def pcgrad_of(*sets: GradientSet, order: tf.Tensor | None = None) -> GradientSet:

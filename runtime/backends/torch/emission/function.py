@@ -19,7 +19,14 @@ from compiler.instructions import (
     Transform,
 )
 from compiler.program import Function
-from runtime.backends.torch.emission.verdicts import Reading, begin_lines, conditioned, find_reading
+from runtime.backends.torch.emission.verdicts import (
+    Reading,
+    begin_lines,
+    conditioned,
+    find_reading,
+    known_lines,
+    without_question,
+)
 from runtime.effects import find_definitions, find_inputs
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
@@ -53,7 +60,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         function=function,
     )
     instructions = tuple(gather_releases(function.instructions))
-    reading = find_reading(instructions)
+    reading = find_reading(instructions, debug=bool(names.checks))
     lowered = [_write(each, scope, reading) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)
@@ -91,12 +98,15 @@ def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
 
 def _write(instruction: Instruction, scope: Scope, reading: Reading | None) -> Lowered:
     """Return the code of an instruction with all that stands around it."""
-    lowered = _lower(instruction, scope)
+    lowered = _lower(without_question(instruction, reading), scope)
     if reading is not None and id(instruction) in reading.known:  # checked where it takes place
         lowered = conditioned(instruction, instrument(instruction, lowered, scope.function, scope), scope, reading)
     else:
         lowered = instrument(instruction, conditioned(instruction, lowered, scope, reading), scope.function, scope)
-    return in_range(instruction, measured(instruction, lowered, scope), scope)
+    kept = measured(instruction, Lowered(code=()), scope).code
+    if reading is not None:
+        kept = known_lines(instruction, kept, scope, reading)
+    return in_range(instruction, replace(lowered, code=(*kept, *lowered.code)), scope)
 
 
 def group(lowered: Iterable[Lowered]) -> Iterator[Code]:

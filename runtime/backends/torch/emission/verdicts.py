@@ -8,12 +8,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from compiler.instructions import Apply, Assign, Blend, Collect, Instruction, Judge, Settle, Store
+from compiler.instructions import Apply, Assign, Blend, Collect, Gather, Instruction, Judge, Settle, Store
 from compiler.settings import find_scheduled
+from runtime.backends.torch.emission.undecided import (
+    NOTHING,
+    Undecided,
+    decided_lines,
+    find_sets,
+    find_undecided,
+    make_ways,
+    merged_lines,
+    set_names,
+    take_ways,
+)
 from runtime.emission import syntax
 from runtime.emission.scope import Lowered, Scope, hold, line_of
 from runtime.emission.text import Block, Code, Line
 from runtime.emission.verdicts import SCALE, VERDICTS, commit_value, commits_by_op
+from runtime.emission.windows import filled_line
 from runtime.emission.writes import written_lists
 
 COMMITTED = "committed"
@@ -27,34 +39,61 @@ class Reading:
     """Where a function asks the device for its verdicts: once, before ``first``, when all of them are known.
 
     ``known`` are the conditional writes behind that; ``again`` is what before it hangs on how often optimizers were
-    applied, or on what they keep, while the device alone knows which of their updates stayed.
+    applied, or on what they keep, while the device alone knows which of their updates stayed. ``filled`` are windows
+    taken behind the question, of which it asks whether there is something in them; ``gathered`` are told by it whether
+    they took in what the step gave: they hang on that. ``undecided`` is what is made of such ahead of it.
     """
 
     settle: Settle
     first: int
     known: frozenset[int]
     again: frozenset[int]
+    filled: tuple[Collect, ...]
+    gathered: tuple[str, ...]
+    undecided: Undecided
 
 
-def find_reading(instructions: Sequence[Instruction]) -> Reading | None:
-    """Return where a function asks for its verdicts; None where it has none. Instructions are told by their ids."""
+def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading | None:
+    """Return where a function asks for its verdicts; None where it has none. Instructions are told by their ids.
+
+    A build for debugging looks at what is there, and asks wherever it must know it.
+    """
     settle = next((each for each in instructions if isinstance(each, Settle)), None)
     if settle is None:
         return None
-    last = max((place for place, each in enumerate(instructions) if _decides(each)), default=-1)
+    taken = frozenset(each.window for each in instructions if isinstance(each, Collect) and each.filled)
+    last = max((place for place, each in enumerate(instructions) if _decides(each, taken)), default=-1)
     behind = instructions[last + 1 :]
     again, pending = _find_again(instructions[: last + 1])
+    gathers = [each for each in instructions if isinstance(each, Gather) and each.gaps and each.commits]
+    open_windows = frozenset(each.window for each in gathers if each.guard == "drop")
+    waiting = (at for at, each in enumerate(behind) if _waits(each, pending, open_windows))
+    first = next(waiting, behind.index(settle))
+    early = instructions[: last + 1 + first]
+    begun = frozenset(each.window for each in early if isinstance(each, Collect))
     return Reading(
         settle=settle,
-        first=next((id(each) for each in behind if _is_conditional(each) or pending & _find_counted(each)), id(settle)),
+        first=id(behind[first]),
         known=frozenset(id(each) for each in behind if _is_conditional(each)),
         again=again,
+        filled=tuple(each for each in behind[first:] if isinstance(each, Collect) and each.filled),
+        gathered=tuple(each.window for each in gathers if each.window not in begun),
+        undecided=NOTHING if debug else find_undecided(early, open_windows),
     )
 
 
-def _decides(instruction: Instruction) -> bool:
-    """Return whether an instruction gives a verdict."""
-    return isinstance(instruction, Judge) or (isinstance(instruction, Collect) and bool(instruction.filled))
+def _decides(instruction: Instruction, taken: frozenset[str]) -> bool:
+    """Return whether an instruction gives a verdict, or adds to a window that the step takes."""
+    return isinstance(instruction, Judge) or (isinstance(instruction, Gather) and instruction.window in taken)
+
+
+def _waits(instruction: Instruction, pending: frozenset[str], open_windows: frozenset[str]) -> bool:
+    """Return whether an instruction stands behind the question for the verdicts, once these are known.
+
+    A window to which gradients were absent is asked for what the device knows.
+    """
+    is_open = isinstance(instruction, Collect) and instruction.window in open_windows
+    return is_open or _is_conditional(instruction) or bool(pending & _find_counted(instruction))
 
 
 def _is_conditional(instruction: Instruction) -> bool:
@@ -87,7 +126,14 @@ def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, readin
     if reading is None:
         return lowered
     asking = tuple(_read_lines(reading, scope)) if id(instruction) == reading.first else ()
-    return replace(lowered, code=(*asking, *_decided(instruction, lowered.code, scope, reading)))
+    code = decided_lines(lowered.code, reading.undecided, scope)
+    return replace(lowered, code=(*asking, *_decided(instruction, code, scope, reading)))
+
+
+def without_question(instruction: Instruction, reading: Reading | None) -> Instruction:
+    """Return an instruction without what is found ahead of it, for the question for the verdicts."""
+    is_ahead = reading is not None and isinstance(instruction, Collect) and instruction in reading.filled
+    return replace(instruction, filled="") if is_ahead else instruction
 
 
 def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
@@ -97,7 +143,24 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, rea
         return code if header is None else (Block(header=header, body=code), *_check_lines(instruction, scope, reading))
     if isinstance(instruction, Store) and instruction.commits:
         return _choosing(code, partial(_kept, instruction, scope))
-    return _choosing(code, partial(_counted, instruction, scope)) if id(instruction) in reading.again else code
+    counted = _choosing(code, partial(_counted, instruction, scope)) if id(instruction) in reading.again else code
+    return _in_ways(instruction, counted, scope, reading)
+
+
+def _in_ways(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
+    """Return the code of an instruction with what it gives in every way, where it is undecided."""
+    if id(instruction) not in reading.undecided.early:
+        return code
+    if isinstance(instruction, Collect):
+        return (*code[:-1], *_choosing(code[-1:], lambda _: take_ways(instruction, scope)))
+    sets = find_sets(instruction, reading.undecided)
+    return _choosing(code, partial(make_ways, sets=sets, scope=scope))
+
+
+def known_lines(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
+    """Return lines that look at the sets of an instruction: ahead of the question as the device knows them."""
+    is_early = id(instruction) in reading.undecided.early
+    return (merged_lines if is_early else decided_lines)(code, reading.undecided, scope)
 
 
 def _check_lines(instruction: Conditional, scope: Scope, reading: Reading) -> Iterator[Line]:
@@ -133,10 +196,12 @@ def _counted(instruction: Instruction, scope: Scope, value: ast.expr) -> ast.exp
 
 
 def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
-    """Yield ``committed = verdicts.read({"step_d": step_d_finite})``."""
+    """Yield ``committed = verdicts.read({"step_d": step_d_finite})``, behind what is left to be found for it."""
     if not (reading.settle.verdicts or reading.settle.held):
         return
-    read = syntax.call(f"{VERDICTS}.read", commits_by_op(reading.settle, scope))
+    yield from (filled_line(each, scope) for each in reading.filled)
+    windows = (syntax.name(scope.names.window(each)) for each in reading.gathered)
+    read = syntax.call(f"{VERDICTS}.read", commits_by_op(reading.settle, scope), *windows)
     is_used = bool(reading.known)
     statement = syntax.assign(COMMITTED, read) if is_used else syntax.perform(read)
     yield Line(statement=statement, comment="waits for the device, once")
@@ -148,9 +213,11 @@ def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> Line
         return line_of(instruction, syntax.when(syntax.item(syntax.name(COMMITTED), syntax.constant(instruction.op))))
     commits = commit_value(instruction.commits, scope) if instruction.commits else syntax.constant(None)
     told = (syntax.constant(instruction.op), commits, *written_lists(instruction, scope))
-    if id(instruction) in reading.again:
+    if id(instruction) in reading.again | reading.undecided.early:
         comment = "" if instruction.commits else "nothing stops it"
-        return line_of(instruction, syntax.repeat(syntax.call(f"{VERDICTS}.ways", *told)), comment=comment)
+        sets = [*set_names(find_sets(instruction, reading.undecided), scope)]
+        named: dict[str, ast.expr] = {"sets": syntax.listing(sets)} if sets else {}
+        return line_of(instruction, syntax.repeat(syntax.call(f"{VERDICTS}.ways", *told, **named)), comment=comment)
     if not instruction.commits:
         return None
     return line_of(instruction, syntax.within(syntax.call(f"{VERDICTS}.held", *told)))

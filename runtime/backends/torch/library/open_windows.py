@@ -57,8 +57,8 @@ class OpenWindow(Window):
 class GuardedOpenWindow(GuardedWindow, OpenWindow):
     """A window of gradients that may be absent, which takes none in without a verdict.
 
-    ``is_whole``: a step that is missing spoils all of it. Whether a gradient is there that only some steps had is what
-    the device knows: it is asked for where the window is taken, and for no other.
+    ``is_whole``: a step that is missing spoils all of it. Whether a step was taken in only the device knows, until the
+    host reads the verdicts at its end and tells: so only of the last step it may be ``undecided``.
     """
 
     def __init__(
@@ -69,18 +69,40 @@ class GuardedOpenWindow(GuardedWindow, OpenWindow):
         is_whole: bool = False,
     ) -> None:
         super().__init__(parameters, is_mean, is_counted, is_whole)
-        self.seen: list[Any] = [False] * len(self.parameters)  # whether a step that was taken in had a gradient
-        self.missed = [False] * len(self.parameters)  # whether some step had none
+        self.seen = [False] * len(self.parameters)  # whether a step that was taken in had a gradient
+        self.is_begun = False  # whether a step was taken in
+        self.undecided: torch.Tensor | None = None  # whether the last step was taken in
+        self.had = [False] * len(self.parameters)  # whether the last step had a gradient
 
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
         """Add the gradients that are there where they are committed, each as often as its rows, and what they count."""
-        if commits is None:
-            commits = torch.ones((), dtype=torch.bool, device=self.parameters[0].device)
+        self.decide()  # a step that failed may have left something
         super().add(gradients, rows, count, commits)
-        pairs = list(zip(self.seen, gradients, strict=True))
-        self.seen = [seen if each is None or seen is True else commits | seen for seen, each in pairs]
-        self.missed = [was or each is None for was, each in zip(self.missed, gradients, strict=True)]
+        self.had, self.undecided = [each is not None for each in gradients], commits
+        if commits is None:
+            self.settle(True)
+
+    def settle(self, was_taken: bool) -> None:
+        """Note whether the last step was taken in, now that the host knows."""
+        if was_taken:
+            self.seen, self.is_begun = [one or other for one, other in zip(self.seen, self.had, strict=True)], True
+        self.undecided = None
+
+    def decide(self) -> None:
+        """Find out whether the last step was taken in by asking the device."""
+        if self.undecided is not None:
+            self.settle(bool(self.undecided))
+
+    @property
+    def question(self) -> torch.Tensor | None:
+        """Return whether the last step was taken in, where the host must know it to tell which gradients there are.
+
+        There is none where nothing comes of the window without that step, and where the step had nothing new.
+        """
+        is_needed = self.is_whole or not self.is_begun
+        is_new = any(had and not seen for had, seen in zip(self.had, self.seen, strict=True))
+        return self.undecided if is_new and not is_needed else None
 
     @torch.no_grad()
     def rest(self, rows: int = 1, commits: torch.Tensor | None = None) -> None:
@@ -92,16 +114,22 @@ class GuardedOpenWindow(GuardedWindow, OpenWindow):
     @torch.no_grad()
     def take(self, fresh: bool = True) -> tuple[torch.Tensor | None, ...]:
         """Return the mean over the rows that were taken in, or the sum, and begin anew."""
-        asked = [at for at, seen in enumerate(self.seen) if isinstance(seen, torch.Tensor) and self.missed[at]]
-        asked = [] if self.is_whole else asked  # all of it was taken in, or nothing comes of it
-        answers = torch.stack([self.seen[at] for at in asked]).tolist() if asked else []
-        absent = {at for at, was_seen in zip(asked, answers, strict=True) if not was_seen}
-        return tuple(None if at in absent else each for at, each in enumerate(super().take(fresh)))
+        if self.question is not None:
+            self.decide()
+        return self.take_both()[0]
+
+    @torch.no_grad()
+    def take_both(self) -> tuple[tuple[torch.Tensor | None, ...], ...]:
+        """Return what comes of a window in which the last step was taken in, and of one without it, and begin anew."""
+        without, had = self.seen, self.had if self.undecided is not None else self.seen
+        taken, both = super().take(), [one or other for one, other in zip(without, had, strict=True)]
+        ways = (zip(taken, flags, strict=True) for flags in (both, without))
+        return tuple(tuple(each if is_there else None for each, is_there in pairs) for pairs in ways)
 
     def drop(self) -> None:
         """Forget what was added, and begin anew."""
         super().drop()
-        self.seen, self.missed = [False] * len(self.parameters), [False] * len(self.parameters)
+        self.seen, self.is_begun, self.undecided = [False] * len(self.parameters), False, None
 
 
 def added(total: torch.Tensor | None, gradient: torch.Tensor | None, rows: int) -> torch.Tensor | None:

@@ -24,8 +24,9 @@ class Verdicts:
         self.judged: dict[str, tuple[Any, ...]] = {}  # gradients that are not finite, until the next step
         self.seen: dict[str, tuple[tuple[Any, ...], torch.Tensor]] = {}
         self.pending: list[Held] = []
-        self.commits: dict[str, torch.Tensor] = {}  # by op: whether what it did early stays
+        self.commits: dict[str, torch.Tensor] = {}  # by op: what it did early stays; by window: it took a step in
         self.worlds: dict[Any, list[World]] = {}  # by optimizer, what it may keep now
+        self.sets: list[Any] = []  # gradient sets of which the device alone knows what is there
 
     @torch.no_grad()
     def look(self, update: str, *sets: Sequence[torch.Tensor | None]) -> torch.Tensor:
@@ -39,20 +40,24 @@ class Verdicts:
         """Return a context whose writes stay only where the device commits them."""
         return Held(self, op, commits, changed)
 
-    def ways(self, op: str, commits: torch.Tensor | None, *optimizers: Any) -> Iterator[None]:
+    def ways(self, op: str, commits: torch.Tensor | None, *optimizers: Any, sets: Sequence[Any] = ()) -> Iterator[None]:
         """Yield once for every way in which earlier updates of optimizers may have ended, to make another in each.
 
-        What is right stays of the parameters, where the device commits it; ``commits``: None where nothing stops it.
-        The host finds out later which way it was.
+        ``sets``: gradients that it is made of, of which the device alone knows which are there; so do these. What is
+        right stays of the parameters, where the device commits it; ``commits``: None where nothing stops it. The host
+        finds out later which way it was.
         """
         self.commits.update({} if commits is None else {op: commits})
         parameters = [p for optimizer in optimizers for p in optimizer.parameters]
         before = [p.detach().clone() for p in parameters]
         after, found = tuple(before), {optimizer: list[World]() for optimizer in optimizers}
         try:
-            for answers, worlds in combine_worlds([self.live(each) for each in optimizers]):
+            for answers, ended in combine_worlds([*map(self.live, optimizers), *(each.worlds for each in sets)]):
+                worlds = ended[: len(optimizers)]
                 for optimizer, world in zip(optimizers, worlds, strict=True):
                     optimizer.put(copied(world.state))
+                for each, world in zip(sets, ended[len(optimizers) :], strict=True):
+                    each.now = world.state
                 self.guard(commits, optimizers)
                 put_values(parameters, before)
                 yield
@@ -105,14 +110,23 @@ class Verdicts:
         for optimizer in optimizers:
             optimizer.guard = commits
 
-    def read(self, commits: Mapping[str, torch.Tensor]) -> dict[str, bool]:
-        """Return which ops take place, by op: all that the step knows comes from the device at once."""
+    def read(self, commits: Mapping[str, torch.Tensor], *windows: Any) -> dict[str, bool]:
+        """Return which ops take place, by op: all that the step knows comes from the device at once.
+
+        Windows are told whether they took in what the step gave.
+        """
         finite = {update: verdict for update, (_, verdict) in self.seen.items()}
-        answers = torch.stack([*commits.values(), *finite.values()]).tolist()
+        undecided = [window for window in windows if window.undecided is not None]
+        others = {name: each for name, each in self.commits.items() if name not in commits}
+        told = [window.undecided for window in undecided]
+        answers = iter(torch.stack([*commits.values(), *finite.values(), *others.values(), *told]).tolist())
         self.committed = dict(zip(commits, answers, strict=False))
-        self.given = dict(zip(finite, answers[len(commits) :], strict=True))
+        self.given = dict(zip(finite, answers, strict=False))
+        known = {**self.committed, **dict(zip(others, answers, strict=False))}
+        for window, was_taken in zip(undecided, answers, strict=True):
+            window.settle(was_taken)
         self.judged = {update: self.seen[update][0] for update, is_finite in self.given.items() if not is_finite}
-        self.settle(self.committed)
+        self.settle(known)
         self.seen = {}
         return self.committed
 
@@ -124,7 +138,9 @@ class Verdicts:
             found = next(each for each in worlds if each.answers.items() <= committed.items())
             if found.state is not None:
                 optimizer.put(found.state)
-        self.pending, self.commits, self.worlds = [], {}, {}
+        for each in self.sets:
+            each.settle(committed)
+        self.pending, self.commits, self.worlds, self.sets = [], {}, {}, []
 
     def decide(self) -> None:
         """Settle early updates by asking the device about each."""
@@ -152,7 +168,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class World:
-    """What an optimizer keeps if some updates stayed and others did not; None for what it keeps as it is."""
+    """What there is if some updates stayed and others did not; None for what an optimizer keeps as it is."""
 
     answers: Mapping[str, bool]
     state: Any

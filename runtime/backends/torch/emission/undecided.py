@@ -1,0 +1,109 @@
+"""What is made of windows that are taken ahead of the question for the verdicts, in every way in which it may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+from compiler.cells import window_of
+from compiler.instructions import Apply, Collect, Instruction, Transform
+from runtime.effects import find_uses
+from runtime.emission import syntax
+from runtime.emission.scope import Scope
+from runtime.emission.text import Block, Code, Line
+from runtime.emission.verdicts import VERDICTS
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """The gradient sets of which it is undecided what they hold, and the instructions that make and use them so."""
+
+    sets: frozenset[str]
+    early: frozenset[int]
+
+
+NOTHING = Undecided(frozenset(), frozenset())
+"""All is known of every set."""
+
+
+def find_undecided(early: Iterable[Instruction], windows: frozenset[str]) -> Undecided:
+    """Return what is undecided among the instructions ahead of the question; ``windows``: those that may be so."""
+    sets: set[str] = set()
+    found: set[int] = set()
+    for each in early:
+        is_taken = isinstance(each, Collect) and each.window in windows
+        if is_taken or (isinstance(each, (Transform, Apply)) and not sets.isdisjoint(find_uses(each))):
+            found.add(id(each))
+        if id(each) in found and isinstance(each, (Collect, Transform)):
+            sets.add(each.output)
+    return Undecided(frozenset(sets), frozenset(found))
+
+
+def find_sets(instruction: Instruction, undecided: Undecided) -> tuple[str, ...]:
+    """Return the undecided sets that an instruction uses."""
+    return tuple(each for each in dict.fromkeys(find_uses(instruction)) if each in undecided.sets)
+
+
+def decided_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> tuple[Code, ...]:
+    """Return code in which undecided sets are what they are in the way that is being made: ``slopes.now``."""
+    return tuple(_decided(each, _Now(undecided, scope)) for each in code) if undecided.sets else tuple(code)
+
+
+def take_ways(instruction: Collect, scope: Scope) -> ast.expr:
+    """Return ``take_undecided(verdicts, "step.window", step_window)``."""
+    window = syntax.name(scope.names.window(instruction.window))
+    cell = syntax.constant(window_of(instruction.op))
+    return syntax.call("take_undecided", syntax.name(VERDICTS), cell, window)
+
+
+def make_ways(value: ast.expr, sets: Sequence[str], scope: Scope) -> ast.expr:
+    """Return ``in_ways(verdicts, lambda: clip_norm(slopes.now, 1.0), slopes)``."""
+    return syntax.call("in_ways", syntax.name(VERDICTS), syntax.later(value), *set_names(sets, scope))
+
+
+def set_names(sets: Iterable[str], scope: Scope) -> Iterator[ast.expr]:
+    """Yield the variables of sets."""
+    yield from (syntax.name(scope.names.value(each)) for each in sets)
+
+
+def merged_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> tuple[Code, ...]:
+    """Return code that looks at what the device knows of undecided sets: ``merged(verdicts, slopes)``."""
+    return tuple(_decided(each, _Merged(undecided, scope)) for each in code) if undecided.sets else tuple(code)
+
+
+class _Now(ast.NodeTransformer):
+    """Puts the way that is being made in the place of undecided sets."""
+
+    def __init__(self, undecided: Undecided, scope: Scope) -> None:
+        self.names = frozenset(scope.names.value(each) for each in undecided.sets)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return what stands for a variable."""
+        is_read = isinstance(node.ctx, ast.Load) and node.id in self.names
+        return self.stand_in(node) if is_read else node
+
+    def stand_in(self, node: ast.Name) -> ast.expr:
+        """Return ``slopes.now``."""
+        return ast.Attribute(value=node, attr="now", ctx=ast.Load())
+
+
+class _Merged(_Now):
+    """Puts what the device knows in the place of undecided sets."""
+
+    def stand_in(self, node: ast.Name) -> ast.expr:
+        """Return ``merged(verdicts, slopes)``."""
+        return syntax.call("merged", syntax.name(VERDICTS), node)
+
+
+def _decided(code: Code, stand_in: _Now) -> Code:
+    """Return a piece of code with something in the place of undecided sets."""
+    match code:
+        case Line():
+            return replace(code, statement=stand_in.visit(deepcopy(code.statement)))
+        case Block():
+            body = tuple(_decided(each, stand_in) for each in code.body)
+            return replace(code, header=_decided(code.header, stand_in), body=body)
+        case _:
+            return code
