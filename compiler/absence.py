@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from compiler.instructions import Collect, Drop, Evaluate, Gather, Instruction, Judge, Transform
-from compiler.ir import Node, Use
+from compiler.ir import Node
 from compiler.operands import Argument, Ref
 from graphspec.graph import GraphSpec
 from graphspec.ops import CallOp, LossOp, Op
@@ -36,19 +36,19 @@ def find_absent(nodes: Mapping[str, Node], resting: Collection[str]) -> frozense
     """Return the nodes without a value in a step: those of ops that rest, and what is made of nothing but these."""
     absent = {name for name, node in nodes.items() if node.admission in resting and not node.eager}
     producers = {value: node.id for node in nodes.values() for value in node.defines}
-    parts = {name: _find_parts(node) for name, node in nodes.items() if not node.eager}
-    made = {name: uses for name, uses in parts.items() if uses and all(use.optional for use in uses)}
     before = -1
     while len(absent) > before:
         before = len(absent)
-        absent |= {name for name, uses in made.items() if all(producers.get(use.value) in absent for use in uses)}
+        absent |= {name for name, node in nodes.items() if is_made_of(node, absent, producers)}
     return frozenset(absent)
 
 
-def _find_parts(node: Node) -> tuple[Use, ...]:
-    """Return the uses without all of which there is nothing: of a gradient its loss."""
+def is_made_of(node: Node, absent: Collection[str], producers: Mapping[str, str]) -> bool:
+    """Return whether all that a node is made of may be absent, and is; a gradient is made of its loss."""
     loss = None if node.derivative is None else node.derivative.loss
-    return tuple(use for use in node.uses if loss is None or use.value == loss)
+    uses = [use for use in node.uses if loss is None or use.value == loss]
+    is_loose = bool(uses) and all(use.optional for use in uses) and not node.eager
+    return is_loose and all(producers.get(use.value) in absent for use in uses)
 
 
 def find_idle_writes(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:

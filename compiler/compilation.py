@@ -30,7 +30,7 @@ from compiler.epochs import check_numbers
 from compiler.facts import ModelFacts, describe_models
 from compiler.findings import Findings
 from compiler.gaps import find_gaps
-from compiler.gathering import find_gathering, find_sums, find_whole
+from compiler.gathering import find_gathering, find_sums, find_totals, find_whole
 from compiler.instructions import Resting
 from compiler.ir import Node, StepGraph
 from compiler.notes import find_notes
@@ -126,6 +126,7 @@ class _Compilation:
     lowered: Mapping[str, Node] = field(default_factory=dict[str, Node])
     uneven: frozenset[str] = frozenset()
     """The built-in means in windows that rows do not count, once the shapes are known."""
+    totals: frozenset[str] = frozenset()
 
     @cached_property
     def models(self) -> Mapping[str, ModelFacts]:
@@ -152,7 +153,8 @@ class _Compilation:
             self.findings.report(check(scene))
         self.uneven = find_uneven(scene.spec, {} if self.structure.problems else self.structure.elements)
         self.findings.report(check_split_counts(scene.spec, self.observed or Observations()))
-        if self.uneven:
+        self.totals = find_totals(scene.spec, self.structure.types)
+        if self.uneven or self.totals:
             self.lowered = self.lower("train").everything
             del self.structure
 
@@ -183,6 +185,7 @@ class _Compilation:
             gathering=find_gathering(spec),
             counted=find_counted(spec, mode, self.observed, self.uneven),
             parted=is_parted(spec, mode),
+            totals=self.totals,
             whole=find_whole(spec),
             judged=find_judged(spec),
             scaled=is_scaled(spec, mode, reaches),

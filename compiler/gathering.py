@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
-from compiler.parts.calls import BATCH, is_linear_call
+from compiler.parts.calls import BATCH, has_batch, is_linear_call
 from compiler.parts.kind import Kind
+from compiler.shapes import TensorType
 from graphspec.graph import GraphSpec
 from graphspec.ops import CallOp, GradientOp, LossOp, Op, RandomOp, TransformOp, UpdateOp
 
@@ -21,7 +22,7 @@ def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     owners = {value: op for name, op in spec.ops.items() for value in op.defines(name)}
     found: dict[str, tuple[str, ...]] = {}
     for name, op in spec.ops.items():
-        if isinstance(op, UpdateOp) and op.accumulate is not None and op.accumulate.reduce == "mean":
+        if isinstance(op, UpdateOp) and op.accumulate is not None and op.window > 1 and op.accumulate.reduce == "mean":
             losses = find_set_losses(spec, name)
             found[name] = tuple(dict.fromkeys(term for loss in losses for term in _find_terms(loss, owners)))
     return found
@@ -65,6 +66,24 @@ def _find_addends(spec: GraphSpec, value: str, whole: Whole) -> Iterator[str]:
             yield from _find_addends(spec, name, whole)
     else:
         yield value
+
+
+def find_totals(spec: GraphSpec, types: Mapping[str, TensorType]) -> frozenset[str]:
+    """Return the gradients of values with rows, each times what it is given: they are sums over the batch.
+
+    ``types``: what is known of values. One whose shape is not known has rows, as far as it depends on the batch.
+    """
+    whole = find_whole(spec)
+    found = {name: op.gradient for name, op in spec.ops.items() if isinstance(op, GradientOp) and op.grad_outputs}
+    split = {name: value for name, value in found.items() if value not in whole}
+    return frozenset(name for name, value in split.items() if _has_rows(spec.ops.get(value), types.get(value)))
+
+
+def _has_rows(op: Op | None, known: TensorType | None) -> bool:
+    """Return whether what an op defines has an axis of the batch, or may have one."""
+    if isinstance(op, LossOp) and op.reduction != "none":
+        return False
+    return known is None or known.shape is None or has_batch(known.shape)
 
 
 def find_sums(spec: GraphSpec, ops: Collection[str]) -> frozenset[str]:

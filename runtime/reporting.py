@@ -67,9 +67,10 @@ class Reporter:
     def _find_nonfinite(self, name: str, function: Function) -> str | None:
         """Return the first parameter of an update whose gradient is not finite, in a step that ran a function."""
         place = self.overflow.places.get(name)
-        if place is None:
+        judges = (each for each in function.instructions if isinstance(each, Judge) and each.op == name)
+        judge = next(judges, None)
+        if place is None or judge is None:  # what was found out in an earlier step is not told again
             return None
-        judge = next(each for each in function.instructions if isinstance(each, Judge) and each.op == name)
         models = (model for span in judge.spans for model in span)
         return [f"{model}.{each}" for model in models for each in self.names(model)][place]
 

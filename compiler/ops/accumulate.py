@@ -197,7 +197,7 @@ class Windows:
             window=window,
             models=models,
             gradients=value,
-            reduce=find_reduce(self),
+            reduce=find_reduce(self, self._owner(value)),
             count=count,
             guard=self.guard,
             gaps=gaps,
@@ -259,13 +259,16 @@ class Windows:
         )
 
 
-def find_reduce(windows: Windows) -> Reduce:
-    """Return how the gradients of several steps are combined: as the update says; losses that are sums are added up."""
+def find_reduce(windows: Windows, taken: str = "") -> Reduce:
+    """Return how the gradients of several steps are combined: as the update says; losses that are sums are added up.
+
+    ``taken``: the gradient op whose sets they are, if there is one.
+    """
     op, context = windows.op, windows.context
     reduce: Reduce = "mean" if op.accumulate is None else op.accumulate.reduce
     if reduce != "mean":
         return reduce
-    if True in are_sums(context.gathering[windows.name], context.spec):
+    if taken in context.totals or True in are_sums(context.gathering[windows.name], context.spec):
         return "sum"
     has_rows = any(entry.shape is None or entry.shape for entry in context.spec.inputs.values())
     return "mean" if has_rows else "steps"

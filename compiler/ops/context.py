@@ -44,6 +44,8 @@ class Lowering:
     """The losses whose sum and count are kept apart, and how they count."""
     parted: bool = False
     """The steps of this mode are split into micro-batches."""
+    totals: frozenset[str] = frozenset()
+    """The gradients that are sums over a batch, being those of values with rows."""
     whole: frozenset[str] = frozenset()
     """The values that do not depend on the batch."""
     judged: frozenset[str] = frozenset()

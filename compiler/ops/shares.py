@@ -108,10 +108,10 @@ def _keep(
     made = [_keep_argument(each, terms, kept, suffix, context, whole) for each in call.arguments]
     nodes = tuple(each for _, found in made for each in found)
     if call.function.name in ADDITIVE:
-        return _add_kept(node, [argument for argument, _ in made], suffix, nodes)
+        return _add_kept(node, [argument for argument, _ in made], suffix, nodes, context)
     found = [argument or each for (argument, _), each in zip(made, call.arguments, strict=True)]
     is_kept = any(argument is not None for argument, _ in made)
-    return _call_kept(node, found, suffix, nodes) if is_kept else (None, nodes)
+    return _call_kept(node, found, suffix, nodes, context) if is_kept else (None, nodes)
 
 
 def _keep_argument(
@@ -129,28 +129,35 @@ def _keep_argument(
     return (None if value is None else replace(argument, operand=Ref(name=value))), nodes
 
 
-def _add_kept(node: Node, found: list[Argument | None], suffix: str, nodes: tuple[Node, ...]) -> Made:
+def _add_kept(
+    node: Node, found: list[Argument | None], suffix: str, nodes: tuple[Node, ...], context: Lowering
+) -> Made:
     """Return the sum, or difference, of those arguments of which something is left."""
     kept = [each for each in found if each is not None]
     assert isinstance(node.instruction, Evaluate)
     if len(kept) != 1:
-        return _call_kept(node, kept, suffix, nodes) if kept else (None, nodes)
+        return _call_kept(node, kept, suffix, nodes, context) if kept else (None, nodes)
     if node.instruction.function.name == "sub" and found[0] is None:
         negative = replace(node.instruction, function=FunctionRef(name="neg", builtin=True))
-        return _call_kept(replace(node, instruction=negative), kept, suffix, nodes)
+        return _call_kept(replace(node, instruction=negative), kept, suffix, nodes, context)
     only = kept[0].operand
     assert isinstance(only, Ref)
     return only.name, nodes
 
 
-def _call_kept(node: Node, arguments: list[Argument], suffix: str, nodes: tuple[Node, ...]) -> Made:
-    """Return the call of what is left; the node itself where that is all of it."""
+def _call_kept(node: Node, arguments: list[Argument], suffix: str, nodes: tuple[Node, ...], context: Lowering) -> Made:
+    """Return the call of what is left; the node itself where that is all of it.
+
+    What is left of an argument may be absent where the argument is not; what may be absent itself only sums can take.
+    """
     assert isinstance(node.instruction, Evaluate)
     if tuple(arguments) == node.instruction.arguments:
         return node.defines[0], nodes
     name = f"{node.id}.{suffix}"
     instruction = replace(node.instruction, arguments=tuple(arguments), outputs=(name,))
-    uses = uses_of(instruction.arguments)
+    lazy = {value for each in nodes if all(use.optional for use in each.uses) for value in each.defines} | context.lazy
+    lazy -= set[str]() if instruction.function.name == "add" else {use.value for use in node.uses}
+    uses = tuple(replace(use, optional=use.value in lazy) for use in uses_of(instruction.arguments))
     made = replace(node, id=name, label=f"call {name}", instruction=instruction, uses=uses, defines=(name,))
     return name, (*nodes, made)
 
@@ -227,7 +234,8 @@ def lower_counted(
             share, op=op, models=models, output=taken, missing=wanted, context=context, seeds=seeds
         )
         divided = _divide(share, op, taken, models, wanted == "skip", context) if share.count else ()
-        nodes += [spare(node, (taken, share.count, *node.defines)) for node in divided] if share.is_lazy else divided
+        made = [value for node in divided for value in node.defines]
+        nodes += [spare(node, (taken, share.count, *made)) for node in divided] if share.is_lazy else divided
         sets.append(divided[-1].defines[0] if divided else taken)
     lazy = frozenset(value for value, share in zip(sets, shares, strict=True) if share.is_lazy)
     total = add_shares(f"{output}.added", op, sets, models, context, gaps=wanted == "skip", lazy=lazy)

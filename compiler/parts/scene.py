@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from compiler.absence import is_made_of
 from compiler.activity import reach
 from compiler.causality import find_data_ordering, find_producers
 from compiler.checks.context import Scene
@@ -42,13 +43,14 @@ class Parted:
         return reach(roots, nodes, producers, self._find_without(absent, producers))
 
     def _find_without(self, absent: Iterable[str], producers: Mapping[str, str]) -> frozenset[str]:
-        """Return the nodes without a value, and those that need one of theirs: the shares of absent sums."""
+        """Return the nodes without a value, and those that need one of theirs, as the shares of absent sums do."""
         found, before = set(absent), -1
         while len(found) > before:
             before = len(found)
             for name, node in self.scene.nodes.items():
                 needed = (producers.get(use.value) for use in node.uses if not use.optional)
-                if not node.eager and any(maker in found for maker in needed):
+                lacks = not node.eager and any(maker in found for maker in needed)
+                if lacks or is_made_of(node, found, producers):
                     found.add(name)
         return frozenset(found)
 

@@ -1,7 +1,8 @@
 """Find the verdicts under which each write takes place: those of its group, and of the writes that it follows.
 
-Two updates are in one group iff the same firing updates happen before their gradients. A group commits together or not
-at all, and with it everything that follows its models.
+Two updates are in one group iff the same updates happen before their gradients, of those that take part in the step:
+they fire, or their windows gather. A group commits together or not at all, and with it everything that follows its
+models.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler.causality import find_producers
+from compiler.cells import window_of
 from compiler.chains import is_update
 from compiler.instructions import Commit
 from compiler.ir import TOGETHER, Node, StepGraph
@@ -27,19 +29,22 @@ def find_commits(graph: StepGraph) -> StepGraph:
 
 def find_own(graph: StepGraph) -> Mapping[str, Commit]:
     """Return the condition of every write of gradients that is under verdicts: its own, or those of its group."""
-    found: dict[str, Commit] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for group in find_groups(graph):
         verdicts = tuple(dict.fromkeys(node.verdict for node in group))
         is_judged = graph.scaled or any(node.overflow in TOGETHER for node in group)
-        found |= {node.id: (with_others(node, verdicts, graph),) for node in group if is_judged}
+        found |= {node.id: verdicts for node in group if is_judged}
     alone = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("own", "error")]
-    return {**found, **{node.id: (with_others(node, (node.verdict,), graph),) for node in alone}}
+    found |= {node.id: (node.verdict,) for node in alone}
+    return {name: (_with_others(graph.nodes[name], found, graph),) for name in found}
 
 
-def with_others(node: Node, verdicts: tuple[str, ...], graph: StepGraph) -> tuple[str, ...]:
-    """Return verdicts with those over what a write shares with other updates, where these fire."""
+def _with_others(node: Node, found: Mapping[str, tuple[str, ...]], graph: StepGraph) -> tuple[str, ...]:
+    """Return the verdicts of a write with those under which others give what it shares with them, where these fire."""
     there = {value for each in graph.nodes.values() for value in each.defines}
-    return (*verdicts, *(each for each in node.others if each in there and each not in verdicts))
+    givers = {each.verdict: found[name] for name, each in graph.nodes.items() if name in found}
+    shared = (verdict for each in node.others if each in there for verdict in (each, *givers.get(each, ())))
+    return tuple(dict.fromkeys((*found[node.id], *shared)))
 
 
 def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:
@@ -47,7 +52,7 @@ def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:
     sharing = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("", *TOGETHER)]
     if any(node.overflow == "all" for node in sharing):
         return (tuple(sharing),)
-    updates = [name for name, node in graph.nodes.items() if is_update(node)]
+    updates = dict.fromkeys(node.op for node in graph.nodes.values() if _takes_part(node))
     groups: dict[frozenset[str], list[Node]] = {}
     for node in sharing:
         before = {
@@ -55,6 +60,11 @@ def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:
         }
         groups.setdefault(frozenset(before), []).append(node)
     return tuple(tuple(group) for group in groups.values())
+
+
+def _takes_part(node: Node) -> bool:
+    """Return whether a node is what an update does with its gradients: it is applied, or its window gathers."""
+    return is_update(node) or (node.eager and node.admission == window_of(node.op))
 
 
 def find_gradients(graph: StepGraph, write: Node) -> tuple[str, ...]:

@@ -243,3 +243,45 @@ def test_a_flush_leaves_what_was_frozen_in_all_steps_of_the_window(backend: str)
     step(BATCHES[1], dataset="b")
     assert np.array_equal(weights(step)["net.0.weight"], START)
     assert weights(step)["net.0.bias"] == pytest.approx(-1.5, abs=1e-12)
+
+
+@BACKENDS
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_window_of_one_step_is_none(parts: int, backend: str) -> None:
+    step = make(backend, ("ops.step.accumulate=1", f"micro_batches={parts}"))
+    assert move(step, [WHOLE]) == pytest.approx(17 / 6 + 0.5 * ALL, abs=1e-12)
+
+
+SUMS = {
+    "flat": "  cost: {call: add, inputs: [half, fit, late]}",
+    "left": "  cost: {call: add, inputs: [inner, half]}\n  inner: {call: add, inputs: [fit, late]}",
+    "right": "  cost: {call: add, inputs: [half, inner]}\n  inner: {call: add, inputs: [late, fit]}",
+    "twice": "  cost: {call: add, inputs: [half, outer]}\n  outer: {call: mul, inputs: [inner, 1.0]}\n"
+    "  inner: {call: add, inputs: [fit, late]}",
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_however_a_sum_is_written_it_does_without_its_lazy_terms(name: str, parts: int, backend: str) -> None:
+    late = "\n  late: {loss: wasserstein, inputs: y, every: 2, lazy: none}"
+    text = SPEC.replace("  cost: {call: add, inputs: [half, fit]}", f"{SUMS[name]}{late}")
+    step = make(backend, (f"micro_batches={parts}",), text)
+    assert move(step, BATCHES) == pytest.approx(17 / 6 + 0.5 * ALL + 4 * 2 / 9, abs=1e-12)
+
+
+@BACKENDS
+@pytest.mark.parametrize("accumulate", ["null", "{steps: 2, reduce: sum}", "{steps: 2, reduce: steps}"])
+def test_a_lazy_term_with_a_count_may_be_split_without_a_window(accumulate: str, backend: str) -> None:
+    step = make(backend, ("ops.fit.every=2", f"ops.step.accumulate={accumulate}", "micro_batches=2"))
+    share = 0.5 if "reduce: steps" in accumulate else 1.0
+    assert move(step, BATCHES[:2]) == pytest.approx(share * (0.5 * 1 + 0.5 * 2 + 2 * 2), abs=1e-12)
+
+
+@BACKENDS
+@pytest.mark.parametrize("parts", [1, 2])
+def test_products_with_rows_are_sums_over_the_batches_of_a_window(parts: int, backend: str) -> None:
+    slopes = "  slope: {gradient: y, wrt: net, grad_outputs: mask}\n  step: {update: net, gradients: slope,"
+    step = make(backend, (f"micro_batches={parts}",), SPEC.replace("  step: {update: net, loss: cost,", slopes))
+    assert move(step, BATCHES) == pytest.approx(1 * 1 + 2 * 2 + 3 * 4, abs=1e-12)

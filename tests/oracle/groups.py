@@ -52,6 +52,6 @@ class Groups:
         return [other for other in sharing if self._before(other) == self._before(name)]
 
     def _before(self, name: str) -> frozenset[str]:
-        """Return the firing updates that happen before the gradients of an update."""
+        """Return the updates that happen before the gradients of an update, of those that take part in the step."""
         owners = [self.meaning.owner[value] for value in self.meaning.gathered(name)]
-        return self.firing & frozenset[str]().union(*(self.meaning.past[owner] for owner in owners))
+        return (self.firing | {*self.taking}) & frozenset[str]().union(*(self.meaning.past[owner] for owner in owners))

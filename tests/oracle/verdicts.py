@@ -80,9 +80,13 @@ class Verdicts:
         return self.step.windows.is_filled(self.step, name, self.step.meaning.ops[name])
 
     def _is_spoiled(self, name: str) -> bool:
-        """Return whether others, whose gradients an update adds to its own, have none that are finite to give."""
+        """Return whether others, whose gradients an update adds to its own, are left out, or not finite."""
         givers = [giver for giver in self.step.meaning.sharing[name] if giver in self.firing]
-        return not all(self._is_filled(one) if self.is_guarded(one) else self.is_finite(one) for one in givers)
+        return not all(self._is_filled(one) if self.is_guarded(one) else self._gives(one) for one in givers)
+
+    def _gives(self, name: str) -> bool:
+        """Return whether the gradients of an update are finite, and those of its group where it goes by that."""
+        return self.is_finite(name) and all(self.is_finite(other) for other in self.groups.judges(name))
 
     def _follows_held(self, name: str, source: str) -> bool:
         """Return whether whatever writes a model in this step is held."""

@@ -101,15 +101,15 @@ class Windows:
         now = next(iter(step.batch.values())).shape[0]
         if term and step.base.is_absent(term):
             return sums, weights, is_spoiled, present, rows + now
-        times, weight = self._weigh(step, op, term)
+        times, weight = self._weigh(step, op, leaf, term)
         added = {key: sums.get(key, 0.0) + times * g for key, g in self._take(step, op, leaf, term).items()}
         return {**sums, **added}, weights + weight, is_spoiled, present + now, rows + now
 
-    def _weigh(self, step: StepValues, op: UpdateOp, term: str | None) -> tuple[float, float]:
+    def _weigh(self, step: StepValues, op: UpdateOp, leaf: str, term: str | None) -> tuple[float, float]:
         """Return how often the gradients of a step are added, and for how much they stand."""
         if term:
             return 1, step.count(term)
-        rows = next(iter(step.batch.values())).shape[0] if self._reduce(op) == "mean" else 1
+        rows = next(iter(step.batch.values())).shape[0] if self._reduce(step, op, leaf) == "mean" else 1
         return rows, rows
 
     def _combine(self, step: StepValues, name: str, op: UpdateOp, leaf: str, term: str | None) -> Gradients:
@@ -118,15 +118,23 @@ class Windows:
             return sums
         if term:  # the mean over what it counts stands for the rows of the steps in which it was there
             return {key: total / weights * present / rows for key, total in sums.items()}
-        return sums if self._reduce(op) == "sum" else {key: total / weights for key, total in sums.items()}
+        return sums if self._reduce(step, op, leaf) == "sum" else {key: total / weights for key, total in sums.items()}
 
-    def _reduce(self, op: UpdateOp) -> str:
-        """Return how steps are combined: sums are added up, whatever is asked for."""
+    def _reduce(self, step: StepValues, op: UpdateOp, leaf: str) -> str:
+        """Return how steps are combined: sums are added up, whatever is asked for; so are products with rows."""
         losses = (
             [op.loss] if op.loss is not None else [self.spec.ops[self.owner[leaf]].gradient for leaf in self.leaves(op)]
         )
         wanted = op.accumulate.reduce
-        return "sum" if wanted == "mean" and any(map(self._is_sum, losses)) else wanted
+        is_total = leaf != OWN and self._is_of_rows(step, self.spec.ops[self.owner[leaf]])
+        return "sum" if wanted == "mean" and (is_total or any(map(self._is_sum, losses))) else wanted
+
+    def _is_of_rows(self, step: StepValues, op: GradientOp) -> bool:
+        """Return whether what is differentiated has a row for each sample, each with a number that multiplies it."""
+        if not op.grad_outputs:
+            return False
+        rows, value = next(iter(step.batch.values())).shape[0], step.base.value(op.gradient)
+        return value.ndim > 1 and value.shape[1] == rows
 
     def _is_sum(self, value: str) -> bool:
         """Return whether some term of a loss is a sum over the batch."""

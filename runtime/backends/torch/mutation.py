@@ -40,7 +40,7 @@ class Mutations:
             return
         frame, op = caller
         for instruction, name, value in find_arguments(frame, op, self.loaded):
-            if any(is_alias(tensor, each) for each in _flatten(value)):
+            if _is_users(instruction) and any(is_alias(tensor, each) for each in _flatten(value)):
                 self.found.append(self._report(instruction, name, _find_lines(frame)))
                 return
 
@@ -67,6 +67,14 @@ class _Writes(TorchDispatchMode):
         for tensor in find_written(func, args, kwargs or {}):
             self.mutations.note(tensor)
         return func(*args, **(kwargs or {}))
+
+
+def _is_users(instruction: Call) -> bool:
+    """Return whether what an instruction calls is the user's: nothing built in writes into its inputs.
+
+    A fused optimizer that runs behind a transform claims to write into its gradients.
+    """
+    return isinstance(instruction, Forward) or not instruction.function.builtin
 
 
 def _name_callee(instruction: Call) -> str:
