@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from compiler.instructions import Apply, Evaluate, Gather, Gradient, Instruction, Resting, Transform
 from compiler.program import Program
 from compiler.settings import find_scheduled
-from runtime.effects import find_definitions, find_functions
+from runtime.effects import find_functions
 from runtime.emission.patterns import pattern_wishes, resting_key
 
 FIXED = (
@@ -191,7 +191,7 @@ def _wishes(program: Program) -> Iterator[Wish]:
     for entry in program.inputs:
         yield "value", entry.name, entry.name
     for function in find_functions(program):
-        yield from (("value", value, value) for each in function.instructions for value in find_definitions(each))
+        yield from (("value", value, value) for each in function.instructions for value in each.defines)
     for function in find_functions(program):
         yield "function", function.name, function.name
     yield from _derived(program)
