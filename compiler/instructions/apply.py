@@ -49,6 +49,11 @@ class Apply(Effect):
         return tuple(number for each in self.projections for number in (each.low, each.high))
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """Return those of constraints."""
+        return tuple(each.function for each in self.projections if each.function)
+
+    @property
     def phrase(self) -> str:
         """Return which optimizers step which models, and what is done to the weights then."""
         steps = (f"{', '.join(part.models)} <- {part.optimizer}.optimizer({part.gradients})" for part in self.parts)

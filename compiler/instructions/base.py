@@ -74,6 +74,11 @@ class InstructionBase(ABC):
         return ()
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """Return the user's functions that it calls: ``pkg.mod:fn``."""
+        return ()
+
+    @property
     def sizes(self) -> tuple[str, ...]:
         """Return the free sizes that it needs to know of the inputs."""
         return ()

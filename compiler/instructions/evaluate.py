@@ -85,6 +85,11 @@ class Evaluate(InstructionBase):
         return (self.weight, *self.options.values(), *(each.operand for each in self.arguments))
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """Return the function, where it is a user's."""
+        return () if self.function.builtin else (self.function.name,)
+
+    @property
     def phrase(self) -> str:
         """Return the call of the function, and what its result is multiplied with."""
         name = self.function.name.split(":")[-1]

@@ -69,6 +69,11 @@ class Gradient(InstructionBase):
         return self.create_graph
 
     @property
+    def settings(self) -> tuple[object, ...]:
+        """Return what the gradient begins with."""
+        return self.grad_outputs
+
+    @property
     def phrase(self) -> str:
         """Return what is differentiated by what."""
         targets = ", ".join((*self.models, *self.values))

@@ -59,6 +59,14 @@ class Transform(InstructionBase):
         return (*self.options.values(), *(number for each in self.penalties for number in (each.l1, each.l2)))
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """Return the function, where it is a user's, and those of penalties."""
+        return (
+            *(() if self.function.builtin else (self.function.name,)),
+            *(each.function for each in self.penalties if each.function is not None),
+        )
+
+    @property
     def drawing(self) -> bool:
         """Return whether the function draws."""
         return self.draws
