@@ -4,29 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import assert_never
 
 from compiler.cells import state_of
-from compiler.instructions import (
-    Apply,
-    Assign,
-    Blend,
-    Collect,
-    Drop,
-    Emit,
-    Evaluate,
-    Forward,
-    Gather,
-    Gradient,
-    Instruction,
-    Judge,
-    Random,
-    Release,
-    Schedule,
-    Settle,
-    Store,
-    Transform,
-)
+from compiler.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Judge, Release, Settle
 from compiler.ir import Node, StepGraph
 from compiler.operands import Argument, CellVersion, Ref
 from compiler.passes.release import find_releases
@@ -90,25 +70,8 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
         case Gradient():
             created = node.id in flags.created
             return replace(base, retain_graph=node.id in flags.retained, create_graph=created)
-        case (
-            Random()
-            | Schedule()
-            | Transform()
-            | Judge()
-            | Gather()
-            | Collect()
-            | Drop()
-            | Apply()
-            | Blend()
-            | Assign()
-            | Store()
-            | Settle()
-            | Release()
-            | Emit()
-        ):
-            return base
         case _:
-            assert_never(base)
+            return base
 
 
 def _settle(graph: StepGraph) -> Iterator[Settle]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.ir import Edge, Hazard, StepGraph
-from compiler.phrases import describe
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -84,7 +83,7 @@ def _shape(graph: StepGraph, node: str) -> str:
 
 def _text(graph: StepGraph, node: str) -> str:
     """Return what a node does, in one line."""
-    return describe(graph.nodes[node].instruction)
+    return graph.nodes[node].instruction.phrase
 
 
 def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from compiler.diagnose import place_in
 from compiler.instructions import Instruction
 from compiler.ir import Edge, Hazard, Node, StepGraph
 from compiler.operands import CellVersion
-from compiler.phrases import cells_of, describe, kind_of
+from compiler.phrases import cells_of
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -40,7 +40,7 @@ def _explain_in(plan: Plan, graph: StepGraph, function: str, op: str) -> Iterato
         number = graph.sequence.index(node.id) + 1
         instruction = instructions[node.id]
         cells = cells_of(instruction)
-        yield f"{number} of {total}: {kind_of(instruction)} {describe(instruction)}" + (f"  [{cells}]" if cells else "")
+        yield f"{number} of {total}: {instruction.kind()} {instruction.phrase}" + (f"  [{cells}]" if cells else "")
         yield from (f"  {sentence}" for sentence in _explain_node(graph, node))
 
 
@@ -93,7 +93,7 @@ def find_instructions(plan: Plan, graph: StepGraph, function: str) -> dict[str, 
     """Return the finished instruction of every node of a function, in sequence."""
     functions = plan.program.mode(graph.mode).functions
     finished = next(item for item in functions if item.name == function).instructions
-    kept = [instruction for instruction in finished if kind_of(instruction) not in ("release", "settle", "emit")]
+    kept = [instruction for instruction in finished if instruction.kind() not in ("release", "settle", "emit")]
     return dict(zip(graph.sequence, kept, strict=True))
 
 

@@ -10,6 +10,7 @@ from compiler import diagram, explain, plan_json, printer
 from compiler.ir import StepGraph
 from compiler.pace import Pace
 from compiler.program import Program
+from compiler.published import Object
 from compiler.shapes import TensorType
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
@@ -39,7 +40,7 @@ class Plan:
         """Return the plan of a mode as text; raise KeyError for a mode the spec does not have."""
         return printer.print_plan(self, self._known(mode))
 
-    def to_json(self, mode: str = "train") -> plan_json.Object:
+    def to_json(self, mode: str = "train") -> Object:
         """Return the plan of a mode in the published JSON format; raise KeyError for an unknown mode."""
         return plan_json.export_plan(self, self._known(mode))
 

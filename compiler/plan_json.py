@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING
 
 from compiler.diagnose import place_in
 from compiler.grouping import GroupRow, find_groups, tell_change
-from compiler.instructions import (
-    Apply,
-    Assign,
-    Blend,
-    Collect,
-    Commit,
-    Drop,
-    Emit,
-    Evaluate,
-    Forward,
-    Gather,
-    Gradient,
-    Instruction,
-    Judge,
-    Random,
-    Release,
-    Schedule,
-    Settle,
-    Store,
-    Transform,
-)
+from compiler.instructions import Instruction
+from compiler.instructions.base import export_commit
 from compiler.ir import Because, Decision
-from compiler.operands import Argument, Constant, Ref, Scheduled, ScheduleDecl
-from compiler.phrases import arguments_of, kind_of, tell_resting
+from compiler.operands import ScheduleDecl
 from compiler.program import Function
-from compiler.terms import tell_penalty, tell_projection
+from compiler.published import Json, Object
 from compiler.timetable import Entry, find_schedules, tell_entry
 from graphspec.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
-
-Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-Object: TypeAlias = dict[str, Json]
 
 
 def export_plan(plan: Plan, mode: str) -> Object:
@@ -97,142 +74,14 @@ def _export_function(function: Function) -> Object:
 
 def export_instruction(instruction: Instruction) -> Object:
     """Return one instruction: kind, op, accesses, and what its kind adds."""
-    common: Object = {"kind": kind_of(instruction), "op": instruction.op}
+    common: Object = {"kind": instruction.kind(), "op": instruction.op}
     if instruction.reads:
         common["reads"] = [str(at) for at in instruction.reads]
     if instruction.writes:
         common["writes"] = [str(at) for at in instruction.writes]
     if instruction.commits:
-        common["commits"] = _export_commit(instruction.commits)
-    return {**common, **_export_details(instruction)}
-
-
-def _export_commit(commits: Commit) -> list[Json]:
-    """Return the verdicts under which a write takes place: any of these lists, all of its names."""
-    return [[*way] for way in commits]
-
-
-def _export_details(instruction: Instruction) -> Object:
-    """Return the fields that only this kind of instruction has."""
-    match instruction:
-        case Forward():
-            return _export_forward(instruction)
-        case Evaluate():
-            return _export_evaluate(instruction)
-        case Random():
-            return {"distribution": instruction.distribution, "outputs": [instruction.output]}
-        case Schedule():
-            return {"outputs": [instruction.output]}
-        case Gradient():
-            return _export_gradient(instruction)
-        case Transform():
-            function, penalties = instruction.function.name, [tell_penalty(each) for each in instruction.penalties]
-            used: Object = {"function": function, "inputs": list(instruction.inputs), "penalties": [*penalties]}
-            return {**used, "outputs": [instruction.output]}
-        case Gather() | Collect() | Drop():
-            return _export_window(instruction)
-        case Judge() | Settle():
-            return _export_verdict(instruction)
-        case Apply():
-            return _export_apply(instruction)
-        case Blend():
-            followed: Object = {"source": instruction.source, "target": instruction.target}
-            decay = instruction.decay.name if isinstance(instruction.decay, Scheduled) else instruction.decay
-            return {**followed, "decay": decay, "buffers": instruction.buffers}
-        case Assign():
-            return {"source": instruction.source, "target": instruction.target}
-        case Store():
-            value = instruction.value
-            return {"state": instruction.state, "inputs": [value.value if isinstance(value, Constant) else value.name]}
-        case Release() | Emit():
-            return {"values": list(instruction.values)}
-        case _:
-            assert_never(instruction)
-
-
-def _export_window(instruction: Gather | Collect | Drop) -> Object:
-    """Return the fields of what is added to a window, or taken out of it."""
-    if isinstance(instruction, Drop):
-        return {"window": instruction.window}
-    if isinstance(instruction, Collect):
-        filled = [instruction.filled] if instruction.filled else []
-        return {"window": instruction.window, "outputs": [instruction.output, *filled]}
-    added: Object = {"window": instruction.window, "inputs": list(filter(None, [instruction.gradients]))}
-    return {**added, "reduce": instruction.reduce, "count": instruction.count, "guard": instruction.guard}
-
-
-def _export_verdict(instruction: Judge | Settle) -> Object:
-    """Return the fields of a verdict, or of the end of a step with some."""
-    if isinstance(instruction, Judge):
-        return {"inputs": list(instruction.gradients), "outputs": [instruction.output]}
-    held: list[Json] = [{"op": op, "commits": _export_commit(commit)} for op, commit in instruction.held]
-    ended: Object = {"inputs": list(instruction.verdicts), "held": held, "scaled": instruction.scaled}
-    return {**ended, "fatal": [op for op, _ in instruction.fatal]}
-
-
-def _export_forward(instruction: Forward) -> Object:
-    """Return the fields of a forward."""
-    return {
-        "model": instruction.model,
-        "inputs": _inputs(instruction),
-        "outputs": [*instruction.outputs, *(value for value, _ in instruction.taps)],
-        "train": instruction.train,
-        "graph": instruction.graph,
-        "frozen": instruction.frozen,
-        "snapshot": instruction.snapshot,
-        "compute": instruction.compute,
-        "detached": _detached(instruction),
-    }
-
-
-def _export_evaluate(instruction: Evaluate) -> Object:
-    """Return the fields of a pure op."""
-    return {
-        "function": instruction.function.name,
-        "inputs": _inputs(instruction),
-        "outputs": list(instruction.outputs),
-        "graph": instruction.graph,
-        "detached": _detached(instruction),
-    }
-
-
-def _export_apply(instruction: Apply) -> Object:
-    """Return the fields of an optimizer's write."""
-    optimizers: list[Json] = [part.optimizer for part in instruction.parts]
-    inputs = dict.fromkeys(part.gradients for part in instruction.parts)
-    constraints: list[Json] = [tell_projection(each) for each in instruction.projections]
-    return {"optimizers": optimizers, "inputs": list(inputs), "constraints": constraints}
-
-
-def _export_gradient(instruction: Gradient) -> Object:
-    """Return the fields of a gradient."""
-    outputs = ((instruction.output,) if instruction.output else ()) + instruction.value_outputs
-    return {
-        "loss": instruction.loss,
-        "targets": [*instruction.models, *instruction.values],
-        "outputs": list(outputs),
-        "retain_graph": instruction.retain_graph,
-        "create_graph": instruction.create_graph,
-        "scaled": instruction.scaled,
-        "frozen": [tell_resting(each) for each in instruction.resting],
-    }
-
-
-def _inputs(instruction: Instruction) -> list[Json]:
-    """Return the inputs of a call: value names, and literals as numbers."""
-    return [_operand(argument) for argument in arguments_of(instruction)]
-
-
-def _operand(argument: Argument) -> Json:
-    """Return one input."""
-    operand = argument.operand
-    return operand.value if isinstance(operand, Constant) else operand.name
-
-
-def _detached(instruction: Instruction) -> list[Json]:
-    """Return the inputs through which no gradient flows back."""
-    operands = (argument.operand for argument in arguments_of(instruction))
-    return [operand.name for operand in operands if isinstance(operand, Ref) and operand.detach]
+        common["commits"] = export_commit(instruction.commits)
+    return {**common, **instruction.export()}
 
 
 def _export_decision(decision: Decision) -> Object:

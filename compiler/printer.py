@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compiler.grouping import find_groups, tell_group
 from compiler.instructions import Emit, Instruction, Release
-from compiler.phrases import cells_of, describe, flags_of, kind_of
+from compiler.phrases import cells_of, flags_of
 from compiler.program import Function
 from compiler.timetable import find_schedules, tell_entry, tell_moments
 from compiler.turns import is_particular, tell_datasets
@@ -67,11 +67,11 @@ def _print_function(plan: Plan, function: Function) -> Iterator[str]:
 def _row(instruction: Instruction) -> tuple[str, str, str]:
     """Return kind, phrase, and cells with flags of an instruction."""
     if isinstance(instruction, Emit):
-        return "return", describe(instruction), ""
+        return "return", instruction.phrase, ""
     flags = flags_of(instruction)
     shown = f"[{', '.join(flags)}]" if flags else ""
     return (
-        kind_of(instruction),
-        describe(instruction),
+        instruction.kind(),
+        instruction.phrase,
         "  ".join(part for part in (cells_of(instruction), shown) if part),
     )

@@ -206,8 +206,9 @@ def _rest(
 
 def _is_late(instruction: Instruction) -> bool:
     """Return whether an instruction is given what steps before have gathered: what was frozen then may have nothing."""
-    is_transform = isinstance(instruction, Transform) and instruction.function.builtin
-    return is_transform and instruction.function.name == "gathered"
+    if not isinstance(instruction, Transform):
+        return False
+    return instruction.function.builtin and instruction.function.name == "gathered"
 
 
 def _may_thaw(models: Collection[str], holders: Holders) -> bool:

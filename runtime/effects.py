@@ -2,86 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from compiler.instructions import (
-    Apply,
-    Assign,
-    Blend,
-    Collect,
-    Drop,
-    Emit,
-    Evaluate,
-    Forward,
-    Gather,
-    Gradient,
-    Instruction,
-    Judge,
-    Random,
-    Release,
-    Schedule,
-    Settle,
-    Store,
-    Transform,
-)
-from compiler.operands import Ref
+from compiler.instructions import Apply, Evaluate, Forward, Gather, Instruction, Judge, Store
 from compiler.program import Function, InputDecl, Program, StateDecl
-
-
-def find_definitions(instruction: Instruction) -> tuple[str, ...]:
-    """Return the names of the values an instruction defines."""
-    match instruction:
-        case Forward():
-            tapped = (value for value, _ in instruction.taps if value not in instruction.outputs)
-            return (*instruction.outputs, *tapped)
-        case Evaluate():
-            return instruction.outputs
-        case Collect():
-            return (instruction.output, instruction.filled) if instruction.filled else (instruction.output,)
-        case Random() | Schedule() | Transform() | Judge():
-            return (instruction.output,)
-        case Gradient():
-            output = () if instruction.output is None else (instruction.output,)
-            return (*output, *instruction.value_outputs)
-        case Gather() | Drop() | Apply() | Blend() | Assign() | Store() | Settle() | Release() | Emit():
-            return ()
 
 
 def find_uses(instruction: Instruction) -> tuple[str, ...]:
     """Return the names of the values an instruction reads, in order, and the verdicts under which it writes."""
-    return (*_find_operands(instruction), *(verdict for way in instruction.commits for verdict in way))
-
-
-def _find_operands(instruction: Instruction) -> tuple[str, ...]:
-    """Return the names of the values an instruction reads, in order."""
-    match instruction:
-        case Forward() | Evaluate():
-            return tuple(each.operand.name for each in instruction.arguments if isinstance(each.operand, Ref))
-        case Schedule():
-            return ()
-        case Random():
-            return () if instruction.like is None else (instruction.like,)
-        case Gradient():
-            seeds = (each.name for each in instruction.grad_outputs if isinstance(each, Ref))
-            return (instruction.loss, *instruction.values, *seeds)
-        case Transform():
-            return instruction.inputs
-        case Gather():
-            return (
-                () if instruction.gradients is None else tuple(filter(None, (instruction.gradients, instruction.count)))
-            )
-        case Judge():
-            return instruction.gradients
-        case Settle():
-            return instruction.verdicts
-        case Apply():
-            return tuple(part.gradients for part in instruction.parts)
-        case Store():
-            return (instruction.value.name,) if isinstance(instruction.value, Ref) else ()
-        case Emit():
-            return instruction.values
-        case Collect() | Drop() | Blend() | Assign() | Release():
-            return ()
+    return (*instruction.operands, *(verdict for way in instruction.commits for verdict in way))
 
 
 def find_functions(program: Program) -> tuple[Function, ...]:
@@ -100,7 +27,7 @@ def find_training_modes(program: Program) -> frozenset[str]:
 def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
     """Return the inputs a function needs: those it reads, and those whose free sizes a draw takes."""
     used = {name for instruction in function.instructions for name in find_uses(instruction)}
-    sizes = set(_find_sizes(function))
+    sizes = {size for instruction in function.instructions for size in instruction.sizes}
     chosen = {find_sized_input(program, size, function).name for size in sizes if program.inputs}
     return tuple(entry for entry in program.inputs if entry.name in used | chosen)
 
@@ -137,16 +64,6 @@ def find_sized_input(program: Program, size: str, function: Function) -> InputDe
     return next((entry for entry in inputs if size in (entry.shape or ())), inputs[0])
 
 
-def _find_sizes(function: Function) -> Iterator[str]:
-    """Yield the free sizes that draws of a function have, and that of the batch where its rows are counted."""
-    for instruction in function.instructions:
-        if isinstance(instruction, Gather) and instruction.reduce == "mean":
-            yield "batch"
-        if isinstance(instruction, Random):
-            yield from (size for size in instruction.shape or () if isinstance(size, str))
-            yield from ("batch",) if instruction.gathered else ()
-
-
 def count_parts(program: Program) -> int:
     """Return how many micro-batches a step has."""
     return max((each.part for function in find_functions(program) for each in function.instructions), default=0) or 1
@@ -155,17 +72,6 @@ def count_parts(program: Program) -> int:
 def is_lowered(forward: Forward) -> bool:
     """Return whether a model computes in another type than float32."""
     return forward.compute != "float32"
-
-
-def is_drawing(instruction: Instruction) -> bool:
-    """Return whether an instruction draws random numbers: a draw, a model's layers, a transform."""
-    match instruction:
-        case Random():
-            return True
-        case Forward() | Transform():
-            return instruction.draws
-        case _:
-            return False
 
 
 def is_running(instruction: Instruction) -> bool:

@@ -17,7 +17,6 @@ from compiler.swaps import find_all_swaps
 from graphspec.graph import GraphSpec
 from runtime.backend import Engine
 from runtime.checkpoints.disk import replace_folder
-from runtime.effects import find_definitions
 from runtime.exported import LISTING, Exported, ExportedModel, ExportedProgram, find_listed
 from runtime.folder import cannot_write, name_folder
 from runtime.problems import problem
@@ -86,7 +85,7 @@ def _find_computed(mode: ModeProgram) -> Iterator[str]:
     """Yield the values that a mode computes."""
     for function in mode.functions:
         for instruction in function.instructions:
-            yield from find_definitions(instruction)
+            yield from instruction.defines
 
 
 def _pack_models(plan: Plan, engine: Engine) -> Iterator[tuple[str, ExportedModel]]:

@@ -13,7 +13,7 @@ from compiler.shapes import UNKNOWN
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
-from runtime.effects import find_definitions, find_uses, is_running
+from runtime.effects import find_uses, is_running
 from runtime.problems import problem
 
 CODE = "GS265"
@@ -41,7 +41,7 @@ def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequ
     shapes.
     """
     function = _choose(mode, averaged, plan.spec)
-    running = {value for each in function.instructions if is_running(each) for value in find_definitions(each)}
+    running = {value for each in function.instructions if is_running(each) for value in each.defines}
     given = next(each.values for each in function.instructions if isinstance(each, Emit))
     apart = running | {state.name for state in plan.program.states}
     outputs = tuple(dict.fromkeys(values)) or tuple(value for value in given if value not in apart)
@@ -78,7 +78,7 @@ _ELSE = "; `--format weights` writes the weights alone"
 
 def _check_outputs(function: Function, outputs: Sequence[str], spec: GraphSpec) -> None:
     """Raise SpecError (GS266) for values that a function does not compute, and where none is left."""
-    known = [value for each in function.instructions for value in find_definitions(each)]
+    known = [value for each in function.instructions for value in each.defines]
     for value in outputs:
         if value not in known:
             near = closest(value, known)
@@ -95,7 +95,7 @@ def _reach(function: Function, outputs: Iterable[str]) -> tuple[Instruction, ...
     """Return the instructions that some outputs are made by, in order; what a draw is sized by is none of them."""
     needed, kept = set(outputs), list[Instruction]()
     for each in reversed(function.instructions):
-        if not isinstance(each, (Emit, Release)) and needed.intersection(find_definitions(each)):
+        if not isinstance(each, (Emit, Release)) and needed.intersection(each.defines):
             kept.append(each)
             needed.update(() if isinstance(each, Random) else find_uses(each))
     return tuple(reversed(kept))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compiler.difference.records import Alteration, Difference, FunctionChange, Move, Reason, Row, WholeFunction
-from compiler.plan_json import Json, Object
+from compiler.published import Json, Object
 
 
 def export_difference(difference: Difference) -> Object:

@@ -11,7 +11,7 @@ from compiler.explain import find_instructions, tell_version
 from compiler.instructions import Instruction
 from compiler.ir import Node, StepGraph
 from compiler.operands import CellVersion
-from compiler.phrases import cells_of, describe, flags_of, kind_of
+from compiler.phrases import cells_of, flags_of
 from compiler.plan import Plan
 
 
@@ -48,10 +48,10 @@ def _find_missing(here: Sheet, there: Sheet) -> Iterator[Row]:
 
 def _show(node: Node, instruction: Instruction) -> Row:
     return Row(
-        kind=kind_of(instruction),
+        kind=instruction.kind(),
         op=node.op,
         label=node.label,
-        text=describe(instruction),
+        text=instruction.phrase,
         cells=cells_of(instruction),
         flags=flags_of(instruction),
     )
@@ -62,8 +62,8 @@ def find_alterations(old: Sheet, new: Sheet) -> Iterator[Alteration]:
     for name in new.order:
         if name in old.instructions:
             node, before, after = new.graph.nodes[name], old.instructions[name], new.instructions[name]
-            if describe(before) != describe(after):
-                yield _alter(node, "call", describe(before), describe(after))
+            if before.phrase != after.phrase:
+                yield _alter(node, "call", before.phrase, after.phrase)
             yield from _find_versions(node, before, after, new.graph)
             if set(flags_of(before)) != set(flags_of(after)):
                 yield _alter(node, "flags", ", ".join(flags_of(before)), ", ".join(flags_of(after)))

@@ -1,9 +1,10 @@
-"""Lowering of ops to nodes: one function per kind, one case here."""
+"""Lowering of ops to nodes: one function per kind, one line each in :data:`LOWERINGS`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeAlias, TypeVar
 
 from compiler.ir import Node
 from compiler.ops.assign import lower_assign
@@ -27,46 +28,51 @@ from graphspec.ops import (
     LossOp,
     MetricOp,
     Op,
+    OpBase,
     RandomOp,
     ScheduleOp,
     TransformOp,
     UpdateOp,
 )
 
+Kind = TypeVar("Kind", bound=OpBase)
+OpLowering: TypeAlias = Callable[[str, OpBase, Lowering], tuple[Node, ...]]
+
 
 def lower_op(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
     """Return the nodes of an op, the one that carries the op's name last."""
     paced = op.every if isinstance(op.every, str) else ""
-    nodes = (replace(node, paced=paced) if node.eager else node for node in _lower(name, op, context))
+    nodes = (replace(node, paced=paced) if node.eager else node for node in LOWERINGS[type(op)](name, op, context))
     return tuple(read_states(node, context.spec.state) for node in nodes)
 
 
-def _lower(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
-    """Return the nodes of an op as its kind makes them."""
-    match op:
-        case ForwardOp():
-            return lower_forward(name, op, context)
-        case CallOp():
-            return lower_call(name, op, context)
-        case RandomOp():
-            return lower_random(name, op, context)
-        case ScheduleOp():
-            return lower_schedule(name, op, context)
-        case LossOp():
-            return lower_loss(name, op, context)
-        case GradientOp():
-            return lower_gradient(name, op, context)
-        case TransformOp():
-            return lower_transform(name, op, context)
-        case UpdateOp():
-            return lower_update(name, op, context)
-        case EmaOp():
-            return lower_ema(name, op, context)
-        case CopyOp():
-            return lower_copy(name, op, context)
-        case MetricOp():
-            return lower_metric(name, op, context)
-        case AssignOp():
-            return lower_assign(name, op, context)
-        case _:
-            assert_never(op)
+def _row(
+    kind: type[Kind], lowering: Callable[[str, Kind, Lowering], tuple[Node, ...]]
+) -> tuple[type[OpBase], OpLowering]:
+    """Return a row of the table."""
+
+    def apply(name: str, op: OpBase, context: Lowering) -> tuple[Node, ...]:
+        """Lower an op, which is of this kind."""
+        assert isinstance(op, kind)
+        return lowering(name, op, context)
+
+    return kind, apply
+
+
+LOWERINGS: Mapping[type[OpBase], OpLowering] = dict(
+    (
+        _row(ForwardOp, lower_forward),
+        _row(CallOp, lower_call),
+        _row(RandomOp, lower_random),
+        _row(ScheduleOp, lower_schedule),
+        _row(LossOp, lower_loss),
+        _row(GradientOp, lower_gradient),
+        _row(TransformOp, lower_transform),
+        _row(UpdateOp, lower_update),
+        _row(EmaOp, lower_ema),
+        _row(CopyOp, lower_copy),
+        _row(MetricOp, lower_metric),
+        _row(AssignOp, lower_assign),
+    )
+)
+"""The kinds of ops: one line each."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from compiler.instructions import Evaluate
+from compiler.instructions import CONSTANT_CALLS, Evaluate
 from compiler.ir import Node
 from compiler.operands import Scheduled, Setting
 from compiler.ops.context import Lowering, lower_inputs, uses_of
@@ -16,9 +16,6 @@ from compiler.resets import find_reset
 from graphspec.functions import FunctionName
 from graphspec.inputs import Inputs
 from graphspec.ops import CallOp, LossOp, MetricOp
-
-CONSTANT_CALLS = frozenset({"stop", "argmax", "one_hot"})
-"""Built-in calls whose results carry no gradient."""
 
 
 def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Node, ...]:

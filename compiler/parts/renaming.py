@@ -37,7 +37,7 @@ def rename(instruction: Instruction, use: Renamed, define: Renamed) -> Instructi
                 grad_outputs=tuple(_operand(each, use) for each in instruction.grad_outputs),
             )
         case _:
-            return instruction
+            raise AssertionError(f"{instruction.op} runs for no micro-batch")
 
 
 def _arguments(arguments: tuple[Argument, ...], use: Renamed) -> tuple[Argument, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from compiler.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
 from compiler.operands import Dimension
 from compiler.program import Function, Program
-from runtime.effects import find_definitions, find_functions, find_uses
+from runtime.effects import find_functions, find_uses
 
 
 def find_forwards(program: Program, known: frozenset[str], asked: frozenset[str] = frozenset()) -> Program:
@@ -35,8 +35,8 @@ def _find_forwards(function: Function, program: Program, known: frozenset[str], 
         )
         if is_known and defined.issuperset(find_uses(instruction)):
             kept += (instruction, *_ask(instruction, asked))
-            defined.update(find_definitions(instruction))
-    values = tuple(value for each in kept for value in find_definitions(each))
+            defined.update(instruction.defines)
+    values = tuple(value for each in kept for value in each.defines)
     return replace(function, gated=(), instructions=(*kept, Emit(op="", values=values)))
 
 

@@ -18,7 +18,7 @@ from runtime.terminal import complain, show_error
 
 if TYPE_CHECKING:
     from compiler import Plan
-    from compiler.plan_json import Json, Object
+    from compiler.published import Json, Object
     from graphspec.graph import GraphSpec
 
 NOTHING_DECLARED = "declared: nothing is different"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from compiler.cells import is_optimizer, is_state
@@ -12,32 +12,20 @@ from compiler.instructions import (
     Assign,
     Blend,
     Collect,
-    Drop,
+    Effect,
     Emit,
-    Evaluate,
-    Forward,
-    Gather,
     Gradient,
     Instruction,
-    InstructionBase,
     Judge,
-    Random,
-    Release,
-    Schedule,
-    Settle,
     Store,
-    Transform,
 )
 from compiler.operands import CellVersion
 from compiler.program import Function, InputDecl
-from runtime.effects import find_definitions, find_uses
+from runtime.effects import find_uses
 from runtime.emission import syntax
 from runtime.emission.paths import find_through
 from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, read
 from runtime.emission.text import Line
-
-WRITERS: Mapping[type[InstructionBase], str] = {Apply: "update", Blend: "ema", Assign: "copy"}
-"""What the ops are called that write."""
 
 
 def start_lines(scope: Scope) -> Iterator[Line]:
@@ -78,58 +66,29 @@ def _before(instruction: Instruction, function: Function, scope: Scope) -> Itera
 
 def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
     """Yield the check of what an instruction made or wrote."""
-    op = syntax.constant(instruction.op)
+    if not scope.judged.isdisjoint(instruction.defines):
+        return  # a verdict is for gradients that are not finite
+    op, title = syntax.constant(instruction.op), syntax.constant(instruction.title)
+    made = _values(instruction.defines, scope)
+    used = _values(dict.fromkeys(find_uses(instruction)), scope)
     match instruction:
-        case Transform() | Collect() if not scope.judged.isdisjoint(find_definitions(instruction)):
-            return  # a verdict is for gradients that are not finite
-        case Forward() | Evaluate() | Random() | Schedule() | Transform():
-            yield _defined(instruction, scope)
-        case Gradient() if not scope.judged.isdisjoint(find_definitions(instruction)):
-            return
         case Gradient():
-            made = _values(find_definitions(instruction), scope)
             models = instruction.models
             parameters = [syntax.name(parameter_list(models, scope))] if models else []
             yield _perform(scope, "differentiated", op, syntax.constant(instruction.loss), made, *parameters)
         case Apply() | Blend() | Assign():
-            used = _values(dict.fromkeys(find_uses(instruction)), scope)
-            kind = syntax.constant(WRITERS[type(instruction)])
             reads = _texts(_shown(instruction.reads))
-            yield _perform(scope, "written", op, kind, used, reads, _texts(map(str, instruction.writes)))
+            yield _perform(scope, "written", op, title, used, reads, _texts(map(str, instruction.writes)))
         case Collect():
-            made = _values(find_definitions(instruction), scope)
-            yield _perform(scope, "defined", op, syntax.constant("accumulate"), made, _values((), scope))
+            yield _perform(scope, "defined", op, title, made, _values((), scope))
         case Store():
-            used = _values(dict.fromkeys(find_uses(instruction)), scope)
-            written = _values([instruction.state], scope)
-            yield _perform(scope, "defined", op, syntax.constant(f"assign {instruction.state}"), written, used)
-        case Judge() | Gather() | Drop() | Settle() | Release() | Emit():
+            yield _perform(scope, "defined", op, title, _values([instruction.state], scope), used)
+        case Judge() | Effect():
             return
-
-
-def _defined(instruction: Forward | Evaluate | Random | Schedule | Transform, scope: Scope) -> ast.stmt:
-    """Return the check of an op's results, and of the statistics that a forward writes."""
-    made = _values(find_definitions(instruction), scope)
-    used = _values(dict.fromkeys(find_uses(instruction)), scope)
-    cells = {"reads": _shown(instruction.reads), "writes": tuple(map(str, instruction.writes))}
-    texts = {key: _texts(each) for key, each in cells.items() if each}
-    named = syntax.constant(instruction.op), syntax.constant(_name_kind(instruction))
-    return _perform(scope, "defined", *named, made, used, **texts)
-
-
-def _name_kind(instruction: Forward | Evaluate | Random | Schedule | Transform) -> str:
-    """Return how a report calls an op: ``forward net``, ``loss mse``, ``random normal``."""
-    match instruction:
-        case Forward():
-            return f"forward {instruction.model}"
-        case Evaluate():
-            return f"{instruction.family} {instruction.function.name}"
-        case Random():
-            return f"random {instruction.distribution}"
-        case Schedule():
-            return f"schedule {instruction.number.schedule.kind}"
-        case Transform():
-            return f"transform {instruction.function.name}"
+        case _:
+            cells = {"reads": _shown(instruction.reads), "writes": tuple(map(str, instruction.writes))}
+            texts = {key: _texts(each) for key, each in cells.items() if each}
+            yield _perform(scope, "defined", op, title, made, used, **texts)
 
 
 def _shown(cells: tuple[CellVersion, ...]) -> tuple[str, ...]:

@@ -5,36 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.instructions import (
-    Apply,
-    Assign,
-    Blend,
-    Collect,
-    Drop,
-    Emit,
-    Evaluate,
-    Forward,
-    Gather,
-    Gradient,
-    Instruction,
-    Judge,
-    Random,
-    Release,
-    Schedule,
-    Settle,
-    Store,
-    Transform,
-)
+from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.operands import Argument, Ref
 from compiler.program import Function, LayerDecl, ModelDecl, Program
-from runtime.effects import find_definitions, find_functions
+from runtime.effects import find_functions
 
 MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
 """Built-in layers that behave differently in training and evaluation."""
 DRAWING_LAYERS = frozenset({"dropout"})
 """Built-in layers that draw random numbers."""
-CONSTANT_CALLS = frozenset({"stop", "argmax", "one_hot"})
-"""Built-in calls whose results never carry a graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,31 +33,11 @@ def find_flow(function: Function) -> Flow:
     leaves = frozenset(_find_leaves(function))
     carrying = set(leaves)
     for instruction in function.instructions:
-        if is_recorded(instruction) and _passes_graph(instruction, carrying):
-            carrying.update(find_definitions(instruction))
-    recorded = any(is_recorded(each) or isinstance(each, Gradient) for each in function.instructions)
+        if instruction.recorded and _passes_graph(instruction, carrying):
+            carrying.update(instruction.defines)
+    recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)
     siblings = frozenset(_find_siblings(function))
     return Flow(carrying=frozenset(carrying), leaves=leaves, siblings=siblings, recorded=recorded)
-
-
-def is_recorded(instruction: Instruction) -> bool:
-    """Return whether an instruction runs with a graph that its results carry on."""
-    match instruction:
-        case Forward():
-            return instruction.graph and not instruction.stop
-        case Evaluate():
-            is_constant = instruction.function.builtin and instruction.function.name in CONSTANT_CALLS
-            return instruction.graph and not is_constant
-        case Gradient():
-            return instruction.create_graph
-        case Transform():
-            return True
-        case Schedule():
-            return False
-        case Random() | Judge() | Gather() | Collect() | Drop() | Apply() | Blend() | Assign() | Store() | Settle():
-            return False
-        case Release() | Emit():
-            return False
 
 
 def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
@@ -102,7 +61,7 @@ def carries(arguments: tuple[Argument, ...], carrying: set[str] | frozenset[str]
 
 def _find_leaves(function: Function) -> Iterator[str]:
     """Yield the values that are differentiated by and come without a graph: inputs, draws, results of no_grad."""
-    recorded = {value for each in function.instructions if is_recorded(each) for value in find_definitions(each)}
+    recorded = {value for each in function.instructions if each.recorded for value in each.defines}
     for instruction in function.instructions:
         if isinstance(instruction, Gradient):
             yield from (value for value in instruction.values if value not in recorded)
@@ -112,8 +71,8 @@ def _find_siblings(function: Function) -> Iterator[str]:
     """Yield the values that are differentiated by and were recorded as one of several results."""
     targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.values}
     for instruction in function.instructions:
-        made = find_definitions(instruction)
-        if len(made) > 1 and is_recorded(instruction):
+        made = instruction.defines
+        if len(made) > 1 and instruction.recorded:
             yield from (value for value in made if value in targets)
 
 

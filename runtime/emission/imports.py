@@ -6,7 +6,6 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator
 
-from compiler.instructions import Apply, Evaluate, Instruction, Transform
 from compiler.program import ModelDecl, Program
 from runtime.effects import find_functions
 from runtime.emission.dialect import Dialect
@@ -65,22 +64,9 @@ def find_user_paths(program: Program, provided: frozenset[str]) -> dict[str, str
         if not optimizer.builtin:
             found.setdefault(optimizer.rule, optimizer.name)
     for instruction in (each for function in find_functions(program) for each in function.instructions):
-        if isinstance(instruction, (Evaluate, Transform)) and not instruction.function.builtin:
-            found.setdefault(instruction.function.name, instruction.op)
-        for path in find_terms(instruction):
+        for path in instruction.functions:
             found.setdefault(path, instruction.op)
     return found
-
-
-def find_terms(instruction: Instruction) -> tuple[str, ...]:
-    """Return the user's functions of the constraints or penalties of an instruction."""
-    match instruction:
-        case Apply():
-            return tuple(each.function for each in instruction.projections if each.function)
-        case Transform():
-            return tuple(each.function for each in instruction.penalties if each.function is not None)
-        case _:
-            return ()
 
 
 def is_constructed(model: ModelDecl, provided: frozenset[str]) -> bool:

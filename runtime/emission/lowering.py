@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import assert_never
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
 
 from compiler.instructions import (
     Apply,
@@ -17,6 +18,7 @@ from compiler.instructions import (
     Gather,
     Gradient,
     Instruction,
+    InstructionBase,
     Judge,
     Random,
     Release,
@@ -35,50 +37,48 @@ from runtime.emission.verdicts import lower_judge
 from runtime.emission.windows import lower_collect, lower_drop, lower_gather
 from runtime.emission.writes import lower_apply, lower_assign, lower_blend
 
+Kind = TypeVar("Kind", bound=InstructionBase)
+Lowering: TypeAlias = Callable[[InstructionBase, Scope], Lowered]
+
 
 def lower(instruction: Instruction, scope: Scope) -> Lowered:
     """Return the code of an instruction."""
-    match instruction:
-        case Forward():
-            return scope.dialect.forward(instruction, scope)
-        case Evaluate():
-            return lower_evaluate(instruction, scope)
-        case Random():
-            return lower_random(instruction, scope)
-        case Schedule():
-            return lower_schedule(instruction, scope)
-        case Gradient():
-            return scope.dialect.gradient(instruction, scope)
-        case Transform():
-            return lower_transform(instruction, scope)
-        case Apply():
-            return lower_apply(instruction, scope)
-        case Judge():
-            return lower_judge(instruction, scope)
-        case Settle():
-            return scope.dialect.settle(instruction, scope)
-        case Gather():
-            return lower_gather(instruction, scope)
-        case Collect():
-            return lower_collect(instruction, scope)
-        case Drop():
-            return lower_drop(instruction, scope)
-        case Blend():
-            return lower_blend(instruction, scope)
-        case Assign():
-            return lower_assign(instruction, scope)
-        case Store():
-            return lower_store(instruction, scope)
-        case Release():
-            names = [scope.names.value(value) for value in instruction.values]
-            return Lowered(code=(line_of(instruction, syntax.forget(names)),), graph="either")
-        case Emit():
-            return _lower_emit(instruction, scope)
-        case _:
-            assert_never(instruction)
+    return LOWERINGS[type(instruction)](instruction, scope)
 
 
-def lower_schedule(instruction: Schedule, scope: Scope) -> Lowered:
+def _row(kind: type[Kind], lowering: Callable[[Kind, Scope], Lowered]) -> tuple[type[InstructionBase], Lowering]:
+    """Return a row of the table."""
+
+    def apply(instruction: InstructionBase, scope: Scope) -> Lowered:
+        """Lower an instruction, which is of this kind."""
+        assert isinstance(instruction, kind)
+        return lowering(instruction, scope)
+
+    return kind, apply
+
+
+def _lower_forward(instruction: Forward, scope: Scope) -> Lowered:
+    """Return the call of a model, as the framework makes it."""
+    return scope.dialect.forward(instruction, scope)
+
+
+def _lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
+    """Return the gradient of a loss, as the framework takes it."""
+    return scope.dialect.gradient(instruction, scope)
+
+
+def _lower_settle(instruction: Settle, scope: Scope) -> Lowered:
+    """Return the end of a step with verdicts, as the framework reads them."""
+    return scope.dialect.settle(instruction, scope)
+
+
+def _lower_release(instruction: Release, scope: Scope) -> Lowered:
+    """Return the line that forgets values."""
+    names = [scope.names.value(value) for value in instruction.values]
+    return Lowered(code=(line_of(instruction, syntax.forget(names)),), graph="either")
+
+
+def _lower_schedule(instruction: Schedule, scope: Scope) -> Lowered:
     """Return the number that a schedule gives in this step as a value."""
     statement = syntax.assign(scope.names.value(instruction.output), number(instruction.number, scope.names))
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
@@ -95,3 +95,27 @@ def _lower_emit(instruction: Emit, scope: Scope) -> Lowered:
         use = syntax.name(scope.names.value(value))
         outputs[value] = scope.dialect.output(use) if value in scope.flow.carrying else use
     return Lowered(code=(line_of(instruction, syntax.give(syntax.dictionary(outputs))),))
+
+
+LOWERINGS: Mapping[type[InstructionBase], Lowering] = dict(
+    (
+        _row(Forward, _lower_forward),
+        _row(Evaluate, lower_evaluate),
+        _row(Random, lower_random),
+        _row(Schedule, _lower_schedule),
+        _row(Gradient, _lower_gradient),
+        _row(Transform, lower_transform),
+        _row(Judge, lower_judge),
+        _row(Gather, lower_gather),
+        _row(Collect, lower_collect),
+        _row(Drop, lower_drop),
+        _row(Apply, lower_apply),
+        _row(Blend, lower_blend),
+        _row(Assign, lower_assign),
+        _row(Store, lower_store),
+        _row(Settle, _lower_settle),
+        _row(Release, _lower_release),
+        _row(Emit, _lower_emit),
+    )
+)
+"""The kinds of instructions: one line each."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from compiler.instructions import Apply, Evaluate, Gather, Gradient, Instruction, Resting, Transform
 from compiler.program import Program
 from compiler.settings import find_scheduled
-from runtime.effects import find_definitions, find_functions
+from runtime.effects import find_functions
 from runtime.emission.patterns import pattern_wishes, resting_key
 
 FIXED = (
@@ -191,7 +191,7 @@ def _wishes(program: Program) -> Iterator[Wish]:
     for entry in program.inputs:
         yield "value", entry.name, entry.name
     for function in find_functions(program):
-        yield from (("value", value, value) for each in function.instructions for value in find_definitions(each))
+        yield from (("value", value, value) for each in function.instructions for value in each.defines)
     for function in find_functions(program):
         yield "function", function.name, function.name
     yield from _derived(program)
@@ -222,6 +222,7 @@ def _derived(program: Program) -> Iterator[Wish]:
             yield _import_wish(optimizer.rule)
     for function in find_functions(program):
         for instruction in function.instructions:
+            yield from map(_import_wish, instruction.functions)
             yield from _sets(instruction)
             if isinstance(instruction, Evaluate) and instruction.family == "metric":
                 yield "metric", f"{function.mode} {instruction.op}", f"{function.mode}_{instruction.op}"
@@ -233,7 +234,7 @@ def _instructions(program: Program) -> Iterator[Instruction]:
 
 
 def _sets(instruction: Instruction) -> Iterator[Wish]:
-    """Yield the wishes for lists over several models, their slices, and users' functions."""
+    """Yield the wishes for lists over several models, and their slices."""
     match instruction:
         case Gradient() if len(instruction.models) > 1:
             yield _joint(instruction.models)
@@ -243,9 +244,7 @@ def _sets(instruction: Instruction) -> Iterator[Wish]:
                 yield _joint(instruction.models)
         case Transform(weights=True) | Transform(resting=(_, *_)) if len(instruction.models) > 1:
             yield _joint(instruction.models)
-            yield from _functions(instruction)
         case Apply():
-            yield from (_import_wish(each.function) for each in instruction.projections if each.function)
             for part in instruction.parts:
                 if len(part.models) > 1:
                     yield "joint", " ".join(part.models), "_".join((*part.models, "params"))
@@ -256,17 +255,8 @@ def _sets(instruction: Instruction) -> Iterator[Wish]:
             for each in others:
                 yield "common", " ".join((*models, "|", *each)), f"{instruction.op}_common"
             yield from (_joint(each) for each in (models, *others) if len(each) > 1)
-        case Transform(penalties=(_, *_)):
-            yield from _functions(instruction)
-        case Evaluate() | Transform() if not instruction.function.builtin:
-            yield _import_wish(instruction.function.name)
         case _:
             return
-
-
-def _functions(instruction: Transform) -> Iterator[Wish]:
-    """Yield the wishes for the functions of penalties."""
-    yield from (_import_wish(each.function) for each in instruction.penalties if each.function is not None)
 
 
 def _joint(models: tuple[str, ...]) -> Wish:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compiler.instructions import Apply, Assign, Blend, Evaluate, Forward, Gather, Gradient, Instruction, Transform
 from compiler.program import Program
-from runtime.effects import find_functions, is_drawing, is_lowered, is_running
+from runtime.effects import find_functions, is_lowered, is_running
 from runtime.emission.flow import find_differentiated
 from runtime.emission.scheduling import find_numbers
 
@@ -50,7 +50,7 @@ def find_needs(program: Program) -> Needs:
     partial = classes.union(each.name for each in program.models if each.frozen)
     split = partial & differentiated & followed
     joint = tuple(dict.fromkeys(models for each in instructions for models in _joint(each)))
-    random = any(is_drawing(each) for each in instructions)
+    random = any(each.drawing for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
     lists = (each for optimizer in program.optimizers for each in (optimizer.models, optimizer.beside))

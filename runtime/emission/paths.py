@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.cells import is_buffers
-from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.instructions import Evaluate, Forward, Gradient, Instruction
 from compiler.operands import Ref
 from compiler.program import Function, Program
-from runtime.effects import find_definitions
-from runtime.emission.flow import is_recorded
 
 
 def find_through(function: Function, gradient: Gradient, program: Program) -> Mapping[str, tuple[str, ...]]:
@@ -37,7 +35,7 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
 
     A gradient on the path brings its own path along: differentiating it again reads all of that.
     """
-    producers = {value: each for each in instructions for value in find_definitions(each)}
+    producers = {value: each for each in instructions for value in each.defines}
     reaching = set(_find_reaching(gradient.loss, producers))
     inner = {
         id(each): find_path(each, instructions, program)
@@ -59,7 +57,7 @@ def _find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[
     pending, seen = [loss], {loss}
     while pending:
         producer = producers.get(pending.pop())
-        if producer is None or not is_recorded(producer):
+        if producer is None or not producer.recorded:
             continue
         yield id(producer)
         following = [value for value in _find_uses(producer) if value not in seen]
@@ -75,10 +73,8 @@ def _find_uses(instruction: Instruction) -> tuple[str, ...]:
             return tuple(each.name for each in operands if isinstance(each, Ref) and not each.detach)
         case Gradient():
             return (instruction.loss, *(each.name for each in instruction.grad_outputs if isinstance(each, Ref)))
-        case Transform():
-            return instruction.inputs
         case _:
-            return ()
+            return instruction.operands if instruction.recorded else ()
 
 
 def find_holders(gradient: Gradient, program: Program) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from compiler import Plan
 from compiler.instructions import Apply, Collect, Gather, Instruction, Judge, Transform
 from compiler.program import Function, Program
-from runtime.effects import find_definitions, find_uses
+from runtime.effects import find_uses
 from tests.properties.agreement import batches, find_turns, observe
 from tests.properties.programs import change_function, limit
 
@@ -48,11 +48,11 @@ def _hurry(program: Program, function: Function, write: Apply) -> Awaiting:
     chain = _find_chain(function.instructions, write)
     rest = [one for one in function.instructions if one not in chain]
     judges = {one.output: one.op for one in function.instructions if isinstance(one, Judge)}
-    own = {value for one in chain for value in find_definitions(one)}
+    own = {value for one in chain for value in one.defines}
     foreign = {value for value, op in judges.items() if op != write.op}
     wanted = judges.keys() - foreign | {value for one in chain for value in find_uses(one)} - own - foreign
-    place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(find_definitions(one)))
-    known = own | {value for one in rest[:place] for value in find_definitions(one)}
+    place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(one.defines))
+    known = own | {value for one in rest[:place] for value in one.defines}
     awaited = {value for one in chain for way in one.commits for value in way} - known
     hurried = (*rest[:place], *(replace(one, commits=limit(one.commits, known)) for one in chain), *rest[place:])
     return Awaiting(
@@ -66,7 +66,7 @@ def _hurry(program: Program, function: Function, write: Apply) -> Awaiting:
 def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instruction]:
     """Return what is done with the gradients of an update as they were taken: windows, transforms, its write."""
     taken = {value for one in instructions if isinstance(one, Judge) for value in one.gradients}
-    makers = {value: one for one in instructions for value in find_definitions(one)}
+    makers = {value: one for one in instructions for value in one.defines}
     chain: list[Instruction] = [write]
     pending = [part.gradients for part in write.parts]
     while pending:

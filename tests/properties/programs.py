@@ -12,7 +12,6 @@ from compiler.ir import Because, Decision, StepGraph
 from compiler.program import Function, Mode, Program
 from graphspec.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.effects import find_definitions
 from runtime.emission.module import emit_module
 from tests.oracle.layers import walk
 from tests.oracle.likeness import find_root
@@ -104,8 +103,8 @@ def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
     rest = [one for one in function.instructions if one is not write]
     wanted = {part.gradients for part in write.parts}
     wanted |= {one.output for one in rest if isinstance(one, Judge) and one.op == write.op}
-    place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(find_definitions(one)))
-    known = {value for one in rest[:place] for value in find_definitions(one)}
+    place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(one.defines))
+    known = {value for one in rest[:place] for value in one.defines}
     return (*rest[:place], replace(write, commits=limit(write.commits, known)), *rest[place:])
 
 
@@ -127,8 +126,8 @@ def find_kept(plan: Plan) -> Iterator[tuple[Function, Gradient, Program, Excuse]
 
 
 def _excuse_keeping(plan: Plan, graph: StepGraph, gradient: Gradient) -> Excuse:
-    made = find_definitions(gradient)
-    name = next(each for each in graph.paths if find_definitions(graph.nodes[each].instruction) == made)
+    made = gradient.defines
+    name = next(each for each in graph.paths if graph.nodes[each].instruction.defines == made)
     later = (_find_own(graph, other) for other in graph.flags.retained[name])
     shared = frozenset[str]().union(*later) & _find_own(graph, name)
     if not shared:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.operands import Ref
 from compiler.program import Function, Program
-from runtime.effects import find_definitions
-from runtime.emission.flow import CONSTANT_CALLS, Flow, find_flow
+from runtime.emission.flow import Flow, find_flow
 from runtime.emission.paths import find_holders
 
 
@@ -21,7 +20,7 @@ def find_recorded(function: Function, program: Program) -> Flow:
     carrying = set(meant.carrying)
     for instruction in function.instructions:
         if _carries(instruction, targets, carrying):
-            carrying.update(find_definitions(instruction))
+            carrying.update(instruction.defines)
     return Flow(carrying=frozenset(carrying), leaves=meant.leaves, siblings=meant.siblings, recorded=meant.recorded)
 
 
@@ -31,14 +30,13 @@ def _carries(instruction: Instruction, targets: frozenset[str], carrying: set[st
         case Forward():
             return not instruction.stop and (instruction.model in targets or _enters(instruction, carrying))
         case Evaluate():
-            is_constant = instruction.function.builtin and instruction.function.name in CONSTANT_CALLS
-            return not is_constant and _enters(instruction, carrying)
+            return not instruction.constant and _enters(instruction, carrying)
         case Gradient():
             return True
         case Transform():
             return not carrying.isdisjoint(instruction.inputs)
         case _:
-            return False
+            return instruction.recorded
 
 
 def _enters(instruction: Forward | Evaluate, carrying: set[str]) -> bool:

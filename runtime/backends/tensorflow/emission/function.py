@@ -13,7 +13,7 @@ from runtime.backends.tensorflow.emission.floating import find_floating
 from runtime.backends.tensorflow.emission.flow import find_recorded
 from runtime.backends.tensorflow.emission.tapes import Tape, find_tapes
 from runtime.backends.tensorflow.emission.verdicts import conditioned
-from runtime.effects import find_definitions, find_inputs, is_drawing
+from runtime.effects import find_inputs
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
 from runtime.emission.dialect import Draft
@@ -88,7 +88,7 @@ class _Writer:
 
     def head(self) -> Iterator[Code]:
         """Yield the line that keys the draws, one line per input that is read, and the batch size."""
-        if any(is_drawing(each) for each in self.function.instructions):
+        if any(each.drawing for each in self.function.instructions):
             keyed = syntax.call("random.start", syntax.constant(self.function.mode), syntax.name("number"))
             yield Line(statement=syntax.perform(keyed), comment="keys the step's draws")
         for entry in find_inputs(self.scope.program, self.function):
@@ -167,7 +167,7 @@ class _Writer:
 
     def _made(self, position: int) -> tuple[str, ...]:
         """Return the values that an instruction makes."""
-        return find_definitions(self.function.instructions[position])
+        return self.function.instructions[position].defines
 
     def _gradients(self, tape: Tape) -> Iterator[Gradient]:
         """Yield the gradients that a tape is for, each with other targets."""

@@ -8,7 +8,6 @@ from itertools import permutations
 
 from compiler.instructions import Gradient, Instruction
 from compiler.program import Function, Program
-from runtime.effects import find_definitions
 from runtime.emission.paths import find_path
 
 
@@ -55,7 +54,7 @@ def _single_tapes(function: Function, program: Program) -> Iterable[Tape]:
 
 def _find_makers(instructions: Sequence[Instruction]) -> Mapping[str, int]:
     """Return, by value, the position of the instruction that makes it."""
-    return {value: position for position, each in enumerate(instructions) for value in find_definitions(each)}
+    return {value: position for position, each in enumerate(instructions) for value in each.defines}
 
 
 def _can_share(one: Tape, other: Tape) -> bool:

@@ -27,7 +27,7 @@ from runtime.backends.torch.emission.verdicts import (
     known_lines,
     without_question,
 )
-from runtime.effects import find_definitions, find_inputs
+from runtime.effects import find_inputs
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
 from runtime.emission.dialect import Draft
@@ -87,7 +87,7 @@ def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
     Autograd looks for a path by nodes: through the node of several results it would also run back from all the others,
     whose graphs may be gone.
     """
-    for value in find_definitions(instruction):
+    for value in instruction.defines:
         name = scope.names.value(value)
         if value in scope.flow.leaves:
             yield line_of(instruction, as_leaf(name), comment=LEAF)
@@ -146,11 +146,9 @@ def gather_releases(instructions: Sequence[Instruction]) -> Iterator[Instruction
         value
         for each in instructions
         if each.part or not isinstance(each, Evaluate)  # of a micro-batch nothing may hold a graph
-        for value in find_definitions(each)
+        for value in each.defines
     }
-    sets = {
-        value for each in instructions if isinstance(each, (Gradient, Transform)) for value in find_definitions(each)
-    }
+    sets = {value for each in instructions if isinstance(each, (Gradient, Transform)) for value in each.defines}
     pending: list[str] = []
     ended = False
     for instruction in instructions:

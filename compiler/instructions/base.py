@@ -1,0 +1,130 @@
+"""What every instruction carries, and what any pass or printer asks of it, whatever its kind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from compiler.operands import Argument, CellVersion
+from compiler.published import Json, Object
+
+Commit: TypeAlias = tuple[tuple[str, ...], ...]
+"""Under which verdicts a write takes place: all of one of these; none at all: always."""
+Resting: TypeAlias = tuple[tuple[str, str], ...]
+"""Parameters that are frozen for now: models, each with a pattern of names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionBase(ABC):
+    """What every instruction carries: its op, its place in the spec, the cells it touches, and notes for the reader.
+
+    What has no answer that is right for most kinds is abstract, so that none can be added without one.
+    """
+
+    FIELDS: ClassVar[Object]
+    """The schemas of what its kind adds to the published plan."""
+
+    op: str
+    place: str = ""
+    reads: tuple[CellVersion, ...] = ()
+    writes: tuple[CellVersion, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Short sentences a backend prints as comments, e.g. why an update stands where it stands."""
+    commits: Commit = ()
+    """The verdicts under which a write takes place; where they are not given it leaves everything as it is."""
+    part: int = 0
+    """The micro-batch that it is about, from 1; 0 for all of them, or none."""
+
+    @classmethod
+    def kind(cls) -> str:
+        """Return the name of the kind in the published plan."""
+        return cls.__name__.lower()
+
+    @property
+    def key(self) -> str:
+        """Return what tells it from the same op's of other micro-batches, by which draws are keyed, too: ``fake#2``."""
+        return f"{self.op}#{self.part}" if self.part else self.op
+
+    # ------------------------------------------------------------ values
+
+    @property
+    @abstractmethod
+    def defines(self) -> tuple[str, ...]:
+        """Return the names of the values that it defines."""
+
+    @property
+    @abstractmethod
+    def operands(self) -> tuple[str, ...]:
+        """Return the names of the values that it reads, in order; the verdicts under which it writes are none."""
+
+    @property
+    @abstractmethod
+    def recorded(self) -> bool:
+        """Return whether it runs with a graph that its results carry on."""
+
+    @property
+    def passed(self) -> tuple[Argument, ...]:
+        """Return the arguments of what it calls."""
+        return ()
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Return all that may be a number that changes while training, or has some in it."""
+        return ()
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Return the user's functions that it calls: ``pkg.mod:fn``."""
+        return ()
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Return the free sizes that it needs to know of the inputs."""
+        return ()
+
+    @property
+    def drawing(self) -> bool:
+        """Return whether it draws random numbers: a draw, a model's layers, a transform."""
+        return False
+
+    # ------------------------------------------------------------ words
+
+    @property
+    @abstractmethod
+    def phrase(self) -> str:
+        """Return what it does, in one line: ``fake = generator(z)``."""
+
+    @property
+    def title(self) -> str:
+        """Return what a report calls it: ``forward net``, ``loss mse``."""
+        return self.kind()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return what is special about how it runs: ``no_grad``."""
+        return ()
+
+    @abstractmethod
+    def export(self) -> Object:
+        """Return the fields that its kind adds to the published plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect(InstructionBase):
+    """An instruction that defines no value: it writes, returns or forgets."""
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return nothing."""
+        return ()
+
+    @property
+    def recorded(self) -> bool:
+        """Return that no graph comes of it."""
+        return False
+
+
+def export_commit(commits: Commit) -> list[Json]:
+    """Return the verdicts under which a write takes place: any of these lists, all of its names."""
+    return [[*way] for way in commits]
