@@ -68,6 +68,7 @@ class Open(Protocol):
     totals: Sequence[Any]
     seen: Sequence[Any]
     """Whether some step has given a gradient, by parameter."""
+    rows: tf.Variable
     rested: tf.Variable | None
 
 

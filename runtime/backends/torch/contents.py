@@ -83,7 +83,9 @@ class Open(Protocol):
     """What a window has to which some gradients may be absent."""
 
     is_open: bool
+    rows: Any
     rested: Any
+    totals: Any
 
 
 @runtime_checkable

@@ -48,8 +48,13 @@ def merged(verdicts: Verdicts, undecided: Undecided) -> tuple[torch.Tensor | Non
     for world, other in zip(undecided.worlds[1:], others, strict=True):
         holds, pairs = verdicts.holds(world.answers), list(zip(other, found, strict=True))
         full = [(zeros_for(new, old), zeros_for(old, new)) for new, old in pairs]
-        found = tuple(None if new is None else torch.where(holds.to(new.device), new, old) for new, old in full)
+        found = tuple(chosen(holds, new, old) for new, old in full)
     return tuple(found)
+
+
+def chosen(holds: torch.Tensor, gradient: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor | None:
+    """Return a gradient where something holds, else another; none where there is neither."""
+    return gradient if gradient is None or other is None else torch.where(holds.to(gradient.device), gradient, other)
 
 
 def zeros_for(gradient: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor | None:
