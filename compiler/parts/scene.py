@@ -88,7 +88,7 @@ def part_scene(
     return Parted(
         scene=replace(scene, nodes=nodes, everything=everything, ordering=ordering),
         copies=expansion.copies,
-        merges={name: _tell_merge(scene.everything[name]) for name in roles.merged},
+        merges={name: _tell_merge(node) for name, node in scene.everything.items() if name in roles.merged},
         coupled=coupled,
     )
 
@@ -103,7 +103,7 @@ def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Ite
 
 def _find_coupled_forwards(scene: Scene, split: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the forwards in training of models that look at several samples at once."""
-    for name in split:
+    for name in (name for name in scene.everything if name in split):  # in an order that does not hang on hashes
         call = scene.everything[name].instruction
         if isinstance(call, Forward) and call.train and scene.models[call.model].batch_coupled:
             assumed = " (assumed)" if "batch_coupled" in scene.models[call.model].assumed else ""

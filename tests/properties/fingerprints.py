@@ -13,10 +13,14 @@ from tests.properties.plans import plan_of
 from tests.properties.specs import random_spec
 
 
+MERGED = 41
+"""The seed of a spec some of whose forwards run once for all micro-batches."""
+
+
 def fingerprint(count: int) -> str:
-    """Return the digest of specs, plans, sources and errors."""
+    """Return the digest of specs, plans, sources and errors: of so many, and one."""
     digest = hashlib.sha256()
-    for seed in range(count):
+    for seed in (*range(count), MERGED):
         document = random_spec(Random(seed))
         digest.update(json.dumps(document).encode())
         for policy in ("fewest", "memory"):
