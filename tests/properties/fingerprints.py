@@ -12,7 +12,6 @@ from runtime.api import emit
 from tests.properties.plans import plan_of
 from tests.properties.specs import random_spec
 
-
 MERGED = 41
 """The seed of a spec some of whose forwards run once for all micro-batches."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from compiler.ir import Node
 from compiler.program import Gate
 from graphspec.datasets import UNNAMED
 from tests.properties import mutations as to
@@ -26,9 +27,9 @@ def count_every_step(found: Iterable[Gate], *arguments: object) -> tuple[Gate, .
     return tuple(gate if gate.follows else replace(gate, clock="steps") for gate in found)
 
 
-def hear_own(found: tuple[str, ...], node: object, verdicts: tuple[str, ...], *arguments: object) -> tuple[str, ...]:
+def hear_own(told: tuple[str, ...], node: Node, found: Mapping[str, tuple[str, ...]], graph: object) -> tuple[str, ...]:
     """Leave out the verdicts over what others give."""
-    return verdicts
+    return found[node.id]
 
 
 MUTANTS_OF_ENDINGS = (
@@ -99,7 +100,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="others-unjudged",
         says="What others give is added where it is not finite.",
-        place="passes.commits:with_others",
+        place="passes.commits:_with_others",
         change=to.change(hear_own),
         killer="numbers",
         case="given-nothing",

@@ -10,6 +10,7 @@ from compiler.instructions import Gather, Instruction
 from compiler.ir import Node
 from compiler.ops.accumulate import Windows
 from compiler.program import Gate
+from graphspec.ops import LossOp, TransformOp
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
@@ -149,8 +150,8 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="weights-unread",
         says="A write need not wait for a transform that reads the weights before.",
-        place="ops:lower_transform",
-        change=to.change(look_away),
+        place="ops:LOWERINGS",
+        change=to.change_row(TransformOp, look_away),
         killer="numbers",
         case="weighed",
     ),
@@ -165,8 +166,8 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="lazy-counts-once",
         says="A lazy term counts once, however many steps do without it.",
-        place="ops:lower_loss",
-        change=to.change(count_once),
+        place="ops:LOWERINGS",
+        change=to.change_row(LossOp, count_once),
         killer="numbers",
         case="lazy",
     ),

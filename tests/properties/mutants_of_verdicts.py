@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from compiler.chains import is_update
 from compiler.instructions import Commit, Settle
 from compiler.ir import Hazard, Node, StepGraph
 from compiler.passes.commits import both
@@ -52,6 +53,11 @@ def leave_scale(found: Iterator[Settle], *arguments: object) -> Iterator[Settle]
 def settle_twice(found: Iterator[Settle], *arguments: object) -> Iterator[Settle]:
     """Let the loss scale follow every step twice."""
     yield from (each for each in found for _ in range(2))
+
+
+def be_applied(takes_part: bool, node: Node) -> bool:
+    """Return whether a node applies an update, in the place of whether it is what one does with its gradients."""
+    return takes_part and is_update(node)
 
 
 MUTANTS_OF_VERDICTS = (
@@ -134,6 +140,14 @@ MUTANTS_OF_VERDICTS = (
         change=to.give(()),
         killer="numbers",
         case="skipped-together",
+    ),
+    Mutant(
+        name="gathering-is-nothing",
+        says="An update whose window only gathers does not happen before what comes after it.",
+        place="passes.commits:_takes_part",
+        change=to.change(be_applied),
+        killer="versions",
+        case="gathered-in-turn",
     ),
     Mutant(
         name="windows-take-all",

@@ -72,6 +72,14 @@ def in_turn() -> dict:
     return _document("in-turn", "ab", ops, **DYNAMIC)
 
 
+def gathered_in_turn() -> dict:
+    """Return a window, and an update behind it that overflows in a step in which the window only gathers: two groups."""
+    moved = {"out_b": {"forward": "b", "inputs": "x", "after": ["step_a"]}}
+    return _document(
+        "gathered-in-turn", "ab", {**_fit("a", accumulate=3), **_fit("b", bursts=True), **moved}, **DYNAMIC
+    )
+
+
 def windows_with_holes() -> dict:
     """Return windows of three steps: one does without the second, the other is given up."""
     window = {"steps": 3, "on_nonfinite": "window"}
@@ -141,4 +149,5 @@ OVERFLOWING: Mapping[str, dict] = {
     "clipped-first": clipped_first(),
     "counted-on": counted_on(),
     "gathered-anyway": gathered_anyway(),
+    "gathered-in-turn": gathered_in_turn(),
 }

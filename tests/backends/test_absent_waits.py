@@ -15,6 +15,7 @@ from tests.features.paced import build_paced
 from tests.features.steps import weights
 from tests.features.waiting import counted
 
+BACKENDS = pytest.mark.parametrize("backend", ["torch", "tensorflow"])
 ONE = """
 graphspec: 1
 name: gaps
@@ -158,6 +159,7 @@ class ByHand:
                 self.values[name] -= 0.5 * self.speeds[name]
 
 
+@BACKENDS
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", [ONE, TWO], ids=["one", "two"])
 def test_the_numbers_are_those_made_by_hand(text: str, kind: str, backend: str) -> None:
@@ -229,6 +231,7 @@ def test_they_do_where_windows_are_several_or_made_something_of(text: str, name:
     require_same(several(name, text), KINDS[kind], RULES[0])
 
 
+@BACKENDS
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", [ONE, TWO], ids=["one", "two"])
 def test_a_run_goes_on_from_any_step(text: str, kind: str, backend: str) -> None:
