@@ -73,7 +73,7 @@ def in_turn() -> dict:
 
 
 def gathered_in_turn() -> dict:
-    """Return a window, and an update behind it that overflows in a step in which the window only gathers: two groups."""
+    """Return a window, and an update behind it that overflows in a step in which the window only gathers."""
     moved = {"out_b": {"forward": "b", "inputs": "x", "after": ["step_a"]}}
     return _document(
         "gathered-in-turn", "ab", {**_fit("a", accumulate=3), **_fit("b", bursts=True), **moved}, **DYNAMIC
