@@ -10,6 +10,7 @@ from graphspec import SpecError, load
 from runtime import Step, StepError, build
 from tests.features.steps import build_step, set_weights, weights
 
+pytestmark = pytest.mark.needs("torch")  # its losses stand in a module that imports it
 BACKENDS = pytest.mark.parametrize("backend", ["torch", "tensorflow"])
 KEPT = "{torch: 'tests.features.masks:kept', tensorflow: 'tests.features.masks:kept_tf'}"
 SPEC = f"""
