@@ -259,10 +259,10 @@ class Windows:
         )
 
 
-def find_reduce(windows: Windows, taken: str = "") -> Reduce:
+def find_reduce(windows: Windows, taken: str) -> Reduce:
     """Return how the gradients of several steps are combined: as the update says; losses that are sums are added up.
 
-    ``taken``: the gradient op whose sets they are, if there is one.
+    ``taken``: the op whose sets they are, empty for the update itself.
     """
     op, context = windows.op, windows.context
     reduce: Reduce = "mean" if op.accumulate is None else op.accumulate.reduce
