@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from compiler.gathering import ADDITIVE, find_addends, find_linear, is_linear
 from compiler.instructions import Evaluate, Gradient, Transform
-from compiler.ir import Node
+from compiler.ir import Node, Use
 from compiler.operands import Argument, FunctionRef, Operand, Ref
 from compiler.ops.context import Lowering, lower_operand, uses_of
 from compiler.ops.derivation import gradient_node
@@ -239,6 +239,8 @@ def lower_counted(
         sets.append(divided[-1].defines[0] if divided else taken)
     lazy = frozenset(value for value, share in zip(sets, shares, strict=True) if share.is_lazy)
     total = add_shares(f"{output}.added", op, sets, models, context, gaps=wanted == "skip", lazy=lazy)
+    if lazy.issuperset(sets):  # a step that has none of them has no loss
+        total = replace(total, uses=(*total.uses, Use(value=shares[0].whole, differentiable=False)))
     if missing == "zero" and wanted == "skip":
         nodes.append(total)
         total = transform_node(

@@ -160,14 +160,16 @@ def test_a_parameter_that_nothing_reaches_in_a_step_is_told_in_that_step(backend
 
 
 @BACKENDS
-def test_terms_that_are_all_absent_from_a_step_are_no_loss(backend: str) -> None:
+@pytest.mark.parametrize("settings", [(), ("micro_batches=2",), ("micro_batches=2", "ops.step.accumulate=null")])
+def test_terms_that_are_all_absent_from_a_step_are_no_loss(settings: tuple[str, ...], backend: str) -> None:
     text = SPEC.replace("  cost:", "  late: {loss: wasserstein, inputs: y, CLOCK}\n  cost:").replace(
         "half, fit", "late, fit"
     )
     with pytest.raises(SpecError, match=r"E-ABSENT.*'step' uses 'cost'"):
-        compile_step(load(text.replace("CLOCK", "start: 2"), ("ops.fit.start=2",)), backend)
-    step = make(backend, ("ops.fit.start=2",), text.replace("CLOCK", "until: 1"))
-    assert move(step, BATCHES) == pytest.approx(16 / 5 * 7 / 9 + 2 / 9, abs=1e-12)
+        compile_step(load(text.replace("CLOCK", "start: 2"), ("ops.fit.start=2", *settings)), backend)
+    step = make(backend, ("ops.fit.start=2", *settings), text.replace("CLOCK", "until: 1"))
+    expected = 16 / 5 * 7 / 9 + 2 / 9 if "ops.step.accumulate=null" not in settings else 1 + 2 + 4
+    assert move(step, BATCHES) == pytest.approx(expected, abs=1e-12)
 
 
 @BACKENDS
