@@ -33,8 +33,9 @@ check: $(DEV)/installed  ## check format, lint, types and layers
 	$(DEV)/bin/pyright --pythonpath $(DEV)/bin/python
 	$(DEV)/bin/lint-imports
 
-kills: $(DEV)/installed  ## kill runs with SIGKILL, 50 times for each of four specs, and compare how they end
+kills: $(DEV)/installed  ## kill runs 50 times for each of seven specs, 10 times on TensorFlow, and compare their folders
 	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.resilience 50
+	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.resilience 10 --backend tensorflow
 
 SOAK_SECONDS ?= 600
 soak: $(DEV)/installed  ## compare more random specs with the oracle (SOAK_SECONDS=600), behind those tried already

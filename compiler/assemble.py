@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from compiler.cells import state_of
-from compiler.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Judge, Release, Settle
+from compiler.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Judge, Recomputed, Release, Settle
 from compiler.ir import Node, StepGraph
 from compiler.operands import Argument, CellVersion, Ref
+from compiler.passes.flags import is_recomputed
 from compiler.passes.release import find_releases
 from compiler.program import Function
 
@@ -69,9 +70,22 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
             return replace(base, arguments=_detach(node, base.arguments, graph), graph=recorded)
         case Gradient():
             created = node.id in flags.created
-            return replace(base, retain_graph=node.id in flags.retained, create_graph=created)
+            retained, recomputed = node.id in flags.retained, find_recomputed(node, graph)
+            return replace(base, retain_graph=retained, create_graph=created, recomputed=recomputed)
         case _:
             return base
+
+
+def find_recomputed(node: Node, graph: StepGraph) -> tuple[Recomputed, ...]:
+    """Return the models of which a gradient runs forwards again, each with the modes of these."""
+    forwards = (graph.nodes[name] for name in graph.sequence if name in graph.paths[node.id].nodes)
+    found = [(each, each.instruction) for each in forwards if is_recomputed(each)]
+    made = (
+        Recomputed(model=call.model, train=call.train, kept=bool(each.writes))
+        for each, call in found
+        if isinstance(call, Forward)
+    )
+    return tuple(dict.fromkeys(made))
 
 
 def _settle(graph: StepGraph) -> Iterator[Settle]:
@@ -83,8 +97,15 @@ def _settle(graph: StepGraph) -> Iterator[Settle]:
             verdicts=find_verdicts(graph),
             held=tuple((node.id, graph.commits[node.id]) for node in writes if node.id in graph.commits),
             scaled=graph.scaled,
-            fatal=tuple((node.op, node.verdict) for node in graph.nodes.values() if node.overflow == "error"),
+            fatal=tuple(_find_fatal(graph)),
         )
+
+
+def _find_fatal(graph: StepGraph) -> Iterator[tuple[str, str]]:
+    """Yield the verdicts that end a run where they are not given, each with its update."""
+    for node in graph.nodes.values():
+        if isinstance(node.instruction, Judge) and node.overflow == "error":
+            yield node.op, node.instruction.output
 
 
 def find_verdicts(graph: StepGraph) -> tuple[str, ...]:

@@ -28,10 +28,11 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...
     return tuple(edges)
 
 
-def find_data_ordering(nodes: Mapping[str, Node]) -> tuple[Edge, ...]:
-    """Return the happens-before edges between the nodes that values give alone."""
+def find_data_ordering(nodes: Mapping[str, Node], among: Mapping[str, Node] | None = None) -> tuple[Edge, ...]:
+    """Return the happens-before edges to the nodes, or to some of them, that values give alone."""
     producers = find_producers(nodes.values())
-    return tuple(edge for node in nodes.values() for edge in _data_edges(node, producers))
+    users = nodes if among is None else among
+    return tuple(edge for node in users.values() for edge in _data_edges(node, producers))
 
 
 def find_producers(nodes: Iterable[Node]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphspec.graph import GraphSpec
+from graphspec.remembering import once_per_spec
 
 
 def buffers_of(model: str) -> str:
@@ -62,6 +63,7 @@ def parameters_of(model: str) -> str:
     return f"{model}.params"
 
 
+@once_per_spec
 def find_parameter_cells(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     """Return, by model, the cells its parameters live in: its own, and one per group of tied weights it belongs to.
 
@@ -70,13 +72,11 @@ def find_parameter_cells(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     groups: list[set[str]] = []
     for name, model in spec.models.items():
         tied = model.traits.ties if model.traits is not None else ()
-        for partner in (tie.split(".")[0] for tie in tied):
+        for partner in dict.fromkeys(tie.split(".")[0] for tie in tied):
             if partner != name:
                 _join(groups, {name, partner})
-    return {
-        name: (parameters_of(name), *(f"tied({', '.join(sorted(group))})" for group in groups if name in group))
-        for name in spec.models
-    }
+    named = [(f"tied({', '.join(sorted(group))})", group) for group in groups]
+    return {name: (parameters_of(name), *(cell for cell, group in named if name in group)) for name in spec.models}
 
 
 def find_tied(spec: GraphSpec, model: str) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 
-from compiler.absence import drop_absent, find_absent, find_idle_writes, find_lazy
+from compiler.absence import find_absent, find_idle_writes, find_lazy
 from compiler.activity import Outputs, find_absent_problems, find_firing
 from compiler.assemble import assemble
 from compiler.backends import TABLES
-from compiler.causality import find_order_problems, find_ordering, restrict_ordering
-from compiler.checks import GRAPH_CHECKS, OWNERSHIP_CHECKS, SCENE_CHECKS
+from compiler.causality import find_order_problems, find_ordering
+from compiler.checks import GRAPH_CHECKS, OWNERSHIP_CHECKS, SCENE_CHECKS, check_recomputed
 from compiler.checks.availability import check_backend
 from compiler.checks.context import Scene
 from compiler.checks.counts import check_split_counts
@@ -20,24 +20,24 @@ from compiler.checks.effects import check_dead, check_defer_never
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.checks.order import find_unordered_problems
 from compiler.checks.overflow import check_skip_scope
-from compiler.checks.pace import check_pace
+from compiler.checks.pace import check_durations
 from compiler.checks.terms import check_terms
-from compiler.clocks import enumerate_datasets, enumerate_patterns, keep_firing
+from compiler.clocks import keep_firing
 from compiler.counting import find_counted, find_uneven, is_parted
 from compiler.declarations import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.diagnose import span_of
 from compiler.epochs import check_numbers
 from compiler.facts import ModelFacts, describe_models
 from compiler.findings import Findings
+from compiler.firing_sets import enumerate_datasets, enumerate_patterns
 from compiler.gaps import find_gaps
-from compiler.gathering import find_gathering, find_sums, find_totals, find_whole
+from compiler.gathering import find_batch_sums, find_gathering, find_sums, find_totals, find_whole
 from compiler.instructions import Resting
 from compiler.ir import Node, StepGraph
 from compiler.notes import find_notes
 from compiler.observations import Observations
 from compiler.ops import lower_op
 from compiler.ops.context import Lowering
-from compiler.ops.regularization import penalize_once
 from compiler.ops.verdict import find_judged, is_scaled
 from compiler.pace import Pace, complete_pace
 from compiler.parts.scene import Parted, part_scene
@@ -48,16 +48,18 @@ from compiler.plan import Plan
 from compiler.policies import POLICIES
 from compiler.program import Gate, Mode, ModeProgram, Program
 from compiler.scheduled import declare_scheduled
+from compiler.selection import runs_in, select_graph
 from compiler.structure import Structure, find_structure, find_uncalled
-from compiler.swaps import find_swaps, find_uses, map_models
+from compiler.swaps import check_number, find_swaps, find_uses, map_models
 from compiler.thawing import find_asleep, find_resting, find_thaw_gates, rest
 from compiler.timing import apply_pace, check_modes
 from compiler.turns import Turns
 from graphspec.datasets import UNNAMED, find_datasets
-from graphspec.diagnostics import Diagnostic
+from graphspec.diagnostics import Diagnostic, sort_diagnostics
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
-from graphspec.modes import Reach, find_modes, find_reaches
+from graphspec.misuse import require_kind
+from graphspec.modes import find_modes, find_reaches
 
 NO_AVERAGES: Mapping[str, str] = {}
 """No average stands in for its model."""
@@ -72,14 +74,19 @@ def compile_step(
     observed: Observations | None = None,
     hook: Hook | None = None,
     pace: Pace | None = None,
+    *,
+    pending: bool = False,
 ) -> Plan:
     """Compile a spec for a backend (``torch`` or ``tensorflow``) under an order policy.
 
     ``observed`` replaces assumptions about user classes by what a backend saw; ``hook`` is called after every pass;
     ``pace`` is what is known of the run, by which durations are counted (the spec's own batch and steps are known).
+    With ``pending``, what needs a length that only a run knows is left out and listed in the plan, which can then be
+    looked at, but not built; otherwise it is an error.
     Imports nothing that the spec names. Raises SpecError with every error of the spec, and ValueError for a backend or
     policy that does not exist.
     """
+    require_kind(spec, GraphSpec, "`compile_step` takes a spec", "load it first: `compile_step(load(path))`")
     _require(backend, TABLES, "backend")
     _require(order, POLICIES, "order policy")
     known = complete_pace(spec, pace)
@@ -93,7 +100,8 @@ def compile_step(
     modes = tuple(compilation.compile_mode(mode) for mode in find_modes(spec.ops, spec.run.eval))
     structure = compilation.structure
     findings.report((*structure.problems, *check_dead(spec, compilation.live)))
-    findings.report((*timed.problems, *check_pace(timed.spec, known)))
+    uncounted, left = check_durations(spec, timed, known, pending=pending)
+    findings.report(uncounted)
     findings.report(each for mode in modes for each in check_modes(spec, mode.mode, mode.gates))
     findings.stop_on_errors()
     findings.report(find_uncalled(spec, compilation.lowered, compilation.models))
@@ -109,6 +117,7 @@ def compile_step(
         notes=find_notes(spec, compilation.models, find_counted(spec, "train", observed)),
         pace=known,
         types=structure.types,
+        pending=sort_diagnostics(left),
     )
 
 
@@ -127,6 +136,8 @@ class _Compilation:
     uneven: frozenset[str] = frozenset()
     """The built-in means in windows that rows do not count, once the shapes are known."""
     totals: frozenset[str] = frozenset()
+    open: frozenset[str] = frozenset()
+    """The losses whose operands have shapes that no declaration tells; what was seen of some batches tells nothing."""
 
     @cached_property
     def models(self) -> Mapping[str, ModelFacts]:
@@ -154,9 +165,17 @@ class _Compilation:
         self.uneven = find_uneven(scene.spec, {} if self.structure.problems else self.structure.elements)
         self.findings.report(check_split_counts(scene.spec, self.observed or Observations()))
         self.totals = find_totals(scene.spec, self.structure.types)
+        self.open = self._find_open()
         if self.uneven or self.totals:
             self.lowered = self.lower("train").everything
             del self.structure
+
+    def _find_open(self) -> frozenset[str]:
+        """Return the losses of which the declarations alone do not tell that the shapes of their operands fit."""
+        if self.observed is None:
+            return self.structure.open
+        spec = self.context.spec
+        return find_structure(spec, self.lowered, describe_models(spec, None), None).open
 
     def lower(
         self,
@@ -184,7 +203,9 @@ class _Compilation:
             lazy=find_lazy(spec),
             gathering=find_gathering(spec),
             counted=find_counted(spec, mode, self.observed, self.uneven),
+            open=self.open,
             parted=is_parted(spec, mode),
+            sums=find_batch_sums(spec),
             totals=self.totals,
             whole=find_whole(spec),
             judged=find_judged(spec),
@@ -197,7 +218,7 @@ class _Compilation:
         lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
         asleep = find_asleep(spec, resting, self.names) if resting else frozenset[str]()
         everything = rest(lowered, resting, asleep, spec, lowering.gaps)
-        nodes = {name: node for name, node in everything.items() if _runs_in(mode, node, reaches)}
+        nodes = {name: node for name, node in everything.items() if runs_in(mode, node, reaches)}
         ordering = find_ordering(spec, everything)
         return Scene(
             spec=spec, models=self.models, nodes=nodes, sets=lowering.sets, everything=everything, ordering=ordering
@@ -212,13 +233,16 @@ class _Compilation:
         kept = keep_firing(turns.gates, (fired for _, fired in patterns), turns.anywhere)
         every = (*kept, *(Gate(op=swap.op, clock="averaged") for swap in swaps))
         graphs: list[StepGraph] = []
-        for used in find_uses(swaps):
+        problems = tuple(check_number(self.context.spec, mode, patterns, swaps))
+        self.findings.report(problems)
+        for used in () if problems else find_uses(swaps):
             for graph in self._compile_patterns(scene, mode, turns, patterns, map_models(used)):
                 fired = {*graph.gated, *(swap.op for swap in used)}
                 graphs.append(replace(graph, gated=tuple(gate.op for gate in every if gate.op in fired)))
         named = _name_functions(mode, graphs)
         self.graphs.update(named)
-        return ModeProgram(mode=mode, gates=every, functions=tuple(assemble(named[name], name) for name in named))
+        functions = tuple(assemble(named[name], name) for name in named)
+        return ModeProgram(mode=mode, gates=every, functions=functions, undecided=turns.undecided)
 
     def _find_turns(self, scene: Scene, mode: Mode) -> Turns:
         """Return the turns of a mode, with the gates of what changes while it trains."""
@@ -268,7 +292,7 @@ class _Compilation:
         resting = {gate.op for gate in turns.gates} - fired
         absent = find_absent(parted.scene.nodes, resting) | find_idle_writes(parted.scene.nodes, resting)
         copies = parted.find_firing(graph.nodes, outputs.values, absent)
-        split = _select(parted.scene, graph.mode, copies, fired, turns.gates, outputs)
+        split = select_graph(parted.scene, graph.mode, copies, fired, turns.gates, outputs)
         merges = tuple(decision for name, decision in parted.merges.items() if name in graph.nodes)
         split = replace(split, decisions=merges, datasets=graph.datasets)
         return run_passes(split, ANALYSES[:2], self.context, self.hook)
@@ -282,7 +306,7 @@ class _Compilation:
         self.findings.report(problems)
         if problems:
             return None
-        parted = part_scene(scene, self.structure.types, outputs.values, lambda node: _runs_in(mode, node, reaches))
+        parted = part_scene(scene, self.structure.types, outputs.values, lambda node: runs_in(mode, node, reaches))
         self.findings.report(check_coupled(scene, parted.coupled))
         return parted
 
@@ -293,7 +317,7 @@ class _Compilation:
         live = frozenset(scene.nodes[name].op for name in firing)
         self.live[mode] = self.live.get(mode, frozenset()) | live | find_sums(scene.spec, live)
         self.findings.report(find_absent_problems(scene.spec, scene.nodes, by_op, fired, firing))
-        return _select(scene, mode, firing, fired, turns.gates, outputs)
+        return select_graph(scene, mode, firing, fired, turns.gates, outputs)
 
     def _find_patterns(self, turns: Turns) -> tuple[tuple[str, frozenset[str]], ...]:
         """Return every pattern of gates with a data set that it is met on.
@@ -315,12 +339,12 @@ class _Compilation:
         """Return a graph with versions and paths, or None where it has errors (which are reported)."""
         spec = self.context.spec
         graph = run_passes(graph, ANALYSES[:2], self.context, self.hook)
-        contradictions = (*find_unordered_problems(spec, graph), *check_skip_scope(spec, graph))
-        self.findings.report(contradictions)
+        self.findings.report(contradictions := (*find_unordered_problems(spec, graph), *check_skip_scope(spec, graph)))
         if contradictions:
             return None
         for check in GRAPH_CHECKS:
             self.findings.report(check(spec, graph))
+        self.findings.report(check_recomputed(spec, graph, self.context.table))
         return graph
 
     def _compile_graph(self, graph: StepGraph) -> StepGraph | None:
@@ -356,32 +380,6 @@ class _Compilation:
     def structure(self) -> Structure:
         """Return types and layers, and the shapes that are certainly wrong."""
         return find_structure(self.context.spec, self.lowered, self.models, self.observed)
-
-
-def _runs_in(mode: Mode, node: Node, reaches: Mapping[str, Reach]) -> bool:
-    """Return whether a node can run in a mode: its op, and the op by whose gate it is admitted."""
-    return all(mode in reaches[op].modes for op in {node.op, node.admission} & reaches.keys())
-
-
-def _select(
-    scene: Scene, mode: Mode, firing: frozenset[str], fired: frozenset[str], gates: tuple[Gate, ...], outputs: Outputs
-) -> StepGraph:
-    """Return the graph of the nodes that fire; what stands between them stays in the closure."""
-    present = {value for name in firing for value in scene.nodes[name].defines}
-    nodes = {name: drop_absent(node, present) for name, node in scene.nodes.items() if name in firing}
-    nodes = penalize_once(nodes, scene.causality)
-    return StepGraph(
-        mode=mode,
-        active=tuple(name for name, node in nodes.items() if node.eager and name == node.op),
-        gated=tuple(gate.op for gate in gates if gate.op in fired),
-        outputs=outputs.values,
-        nodes=nodes,
-        states=frozenset(scene.spec.state),
-        scaled=scene.spec.loss_scale is not None,
-        judged=any(node.verdict for node in scene.nodes.values()),
-        causality=scene.causality,
-        ordering=restrict_ordering(scene.ordering, nodes),
-    )
 
 
 def _name_functions(mode: Mode, graphs: list[StepGraph]) -> dict[str, StepGraph]:

@@ -13,9 +13,9 @@ from compiler.group import GroupDecl
 from compiler.operands import HyperParameter, ScheduleDecl
 from compiler.ops.context import freeze_options
 from compiler.optimizers import OptimizerCell, find_optimizers, find_tempo
-from compiler.pace import Pace, Tempo
+from compiler.pace import Pace, PaceProblem, Tempo
 from compiler.program import Initializer, InputDecl, LossScaleDecl, ModelDecl, OptimizerDecl, StateDecl, TensorDecl
-from compiler.schedules import declare_schedule
+from compiler.schedules import UNKNOWN, declare_schedule
 from compiler.structure import Structure
 from graphspec.graph import GraphSpec
 from graphspec.models import ModelSpec, ParameterSpec
@@ -60,7 +60,7 @@ def declare_models(
 def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[OptimizerDecl, ...]:
     """Return the optimizer cells that some update uses: a model's own, or an update's.
 
-    Raises PaceProblem for a schedule that cannot be counted, which `check_schedules` reports.
+    A schedule that cannot be counted, which `check_schedules` reports, is UNKNOWN.
     """
     return tuple(_declare_optimizer(spec, cell, backend, pace) for cell in find_optimizers(spec))
 
@@ -98,14 +98,19 @@ def _declare_groups(spec: GraphSpec, cell: OptimizerCell, tempo: Tempo) -> Itera
 
 def _declare_number(value: float | ScheduleSpec, tempo: Tempo) -> float | ScheduleDecl:
     """Return a number of a group, a schedule in ticks of its clock."""
-    return declare_schedule(value, tempo) if isinstance(value, ScheduleSpec) else value
+    if not isinstance(value, ScheduleSpec):
+        return value
+    try:
+        return declare_schedule(value, tempo)
+    except PaceProblem:
+        return UNKNOWN
 
 
 def _declare_option(value: OptionValue, tempo: Tempo) -> HyperParameter:
     """Return an option's value, schedules in ticks of their clocks."""
     if isinstance(value, tuple):
         return tuple(_declare_number(each, tempo) for each in value)
-    return declare_schedule(value, tempo) if isinstance(value, ScheduleSpec) else value
+    return _declare_number(value, tempo) if isinstance(value, ScheduleSpec) else value
 
 
 def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, backend: str) -> ModelDecl:
@@ -128,6 +133,7 @@ def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, bac
         weights=own.weights if own is not None else None,
         frozen=tuple(group.match for group in (own.groups if own is not None else ()) if group.is_frozen),
         compute=facts.compute,
+        recomputes=facts.recomputes,
         place=_place(spec, "ops" if own is None else "models", facts.name),
     )
 

@@ -54,7 +54,8 @@ def _cycle_help(code: str, nodes: Mapping[str, Node], steps: list[Edge]) -> str:
     """Return the remedy of a cycle, which depends on what closes it."""
     if code == "E-CYCLE":
         return "remove one `after`, or take a value that exists earlier"
-    forwards = [nodes[name].op for edge in steps if edge.hazard in PENDING for name in edge.through]
+    through = [nodes[name] for edge in steps if edge.hazard in PENDING for name in edge.through]
+    forwards = [node.op for node in through if not any(read.again for read in node.reads)]
     if forwards:
         return (
             "let both ops read one version (write `after` on the other), or write `snapshot: true` on "

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.ir import Edge, Hazard, StepGraph
+from graphspec.excerpts import escape
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
 
+_MERMAID = str.maketrans({'"': "'", "`": "'", "<": "#lt;", ">": "#gt;"})
+"""Mermaid has no escapes in labels, and reads HTML and Markdown in them."""
 SOLID = (Hazard.DATA, Hazard.RAW)
 """Edges that carry something; the rest only hold back."""
 
@@ -77,13 +80,13 @@ def _dot_arrow(ids: Mapping[str, str], arrow: Arrow) -> str:
 
 def _shape(graph: StepGraph, node: str) -> str:
     """Return a node's text in Mermaid's box, rounded for writes."""
-    text = _text(graph, node).replace('"', "'")
+    text = _text(graph, node).translate(_MERMAID)
     return f'(["{text}"])' if graph.nodes[node].eager else f'["{text}"]'
 
 
 def _text(graph: StepGraph, node: str) -> str:
     """Return what a node does, in one line."""
-    return graph.nodes[node].instruction.phrase
+    return escape(graph.nodes[node].instruction.phrase)
 
 
 def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:
@@ -93,5 +96,5 @@ def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:
 
 def _quote(text: str) -> str:
     """Return a string in double quotes."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = escape(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -58,6 +58,7 @@ def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 f"{problem.message}",
                 span=spec.span("ops", name, "accumulate", "on_epoch_end"),
                 notes=problem.notes(spec),
+                is_pending=problem.is_pending,
                 help=problem.help,
             )
 

@@ -11,6 +11,7 @@ from compiler.instructions import Instruction
 from compiler.ir import Edge, Hazard, Node, StepGraph
 from compiler.operands import CellVersion
 from compiler.phrases import cells_of
+from graphspec.excerpts import escape
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
@@ -25,7 +26,7 @@ def explain_op(plan: Plan, op: str) -> str:
         told.setdefault(tuple(_explain_in(plan, graph, name, op)), []).append(name)
     for sentences, functions in told.items():
         lines += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in sentences)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(escape, lines)) + "\n"
 
 
 def _explain_in(plan: Plan, graph: StepGraph, function: str, op: str) -> Iterator[str]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.cells import find_parameter_cells, parameters_of
-from compiler.observations import Observations
+from compiler.observations import NO_TERMS, Observations, OwnTerms
 from graphspec.graph import GraphSpec
-from graphspec.models import BufferPolicy, ModelSpec
+from graphspec.models import BufferPolicy, ModelSpec, Traits
 from graphspec.ops import UpdateOp
 from graphspec.precision import Compute
 
@@ -29,13 +29,19 @@ class ModelFacts:
     buffers: bool
     rng: bool
     batch_coupled: bool
+    recomputes: bool
+    """Parts of a call run again when its gradient is taken."""
     assumed: tuple[str, ...]
+    is_unwatched: bool
+    """Nothing is known about whether its calls are recomputed; it is assumed that they are not."""
     updated: bool
     """Some update writes it."""
     policy: BufferPolicy | None
     """Its declared EMA policy for buffers."""
     compute: Compute
     """The type of the operands of what it multiplies; float32 for a single parameter, which multiplies nothing."""
+    terms: OwnTerms = NO_TERMS
+    """The penalties and constraints that it brings along."""
 
 
 def find_used_models(spec: GraphSpec) -> frozenset[str]:
@@ -84,6 +90,8 @@ def _describe(
 ) -> ModelFacts:
     """Return the facts of one model from its root's declaration, or from what was observed."""
     traits, assumed = _find_traits(spec.models[root], root, observed)
+    seen = None if observed is None else observed.models.get(root)
+    declared = spec.models[root].traits
     own = spec.models.get(name)
     return ModelFacts(
         name=name,
@@ -92,10 +100,15 @@ def _describe(
         buffers=traits[0],
         rng=traits[1],
         batch_coupled=traits[2],
+        recomputes=(declared is not None and declared.recomputes is True) or (seen is not None and seen.recomputes),
         assumed=assumed,
+        is_unwatched=seen is None
+        and spec.models[root].class_ is not None
+        and (declared or Traits()).recomputes is None,
         updated=updated,
         policy=own.buffers if own is not None else None,
         compute="float32" if spec.models[root].parameter is not None else spec.compute(name),
+        terms=(observed or Observations()).terms.get(name, NO_TERMS),
     )
 
 

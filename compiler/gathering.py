@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from compiler.parts.calls import BATCH, has_batch, is_linear_call
 from compiler.parts.kind import Kind
 from compiler.shapes import TensorType
 from graphspec.graph import GraphSpec
-from graphspec.ops import CallOp, GradientOp, LossOp, Op, RandomOp, TransformOp, UpdateOp
+from graphspec.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp, TransformOp, UpdateOp
+from graphspec.remembering import once_per_spec
 
 Whole: TypeAlias = Collection[str] | None
 """Values that do not depend on the batch, where it matters that they do not."""
 ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
+REDUCING = frozenset({"mean", "sum", "max", "min", "norm"})
 
 
 def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
@@ -122,17 +124,18 @@ def find_linear(op: CallOp, whole: Whole = None) -> tuple[str, ...]:
     return tuple(name for name in names if name not in whole)
 
 
+@once_per_spec
 def find_whole(spec: GraphSpec) -> frozenset[str]:
     """Return the values that do not depend on the batch: the same for all of its parts."""
-    split = {name for name, entry in spec.inputs.items() if entry.shape is None or BATCH in entry.shape}
-    split |= {name for name, op in spec.ops.items() if isinstance(op, RandomOp) and BATCH in (op.shape or ())}
-    before = -1
-    while len(split) > before:
-        before = len(split)
-        found = (name for name, op in spec.ops.items() if any(each.name in split for each in op.operands()))
-        split |= {value for name in found for value in (name, *spec.ops[name].defines(name))}
+    split = _spread(_find_batches(spec), (_reads_and_makes(name, op) for name, op in spec.ops.items()))
     values = {value for name, op in spec.ops.items() for value in op.defines(name)}
     return frozenset((values | spec.inputs.keys() | spec.state.keys()) - split)
+
+
+def _find_batches(spec: GraphSpec) -> Iterator[str]:
+    """Yield the inputs and draws that have a row for each sample."""
+    yield from (name for name, entry in spec.inputs.items() if entry.shape is None or BATCH in entry.shape)
+    yield from (name for name, op in spec.ops.items() if isinstance(op, RandomOp) and BATCH in (op.shape or ()))
 
 
 def find_terms(spec: GraphSpec, value: str) -> tuple[str, ...]:
@@ -164,11 +167,66 @@ def _keeps_apart(call: str, op: CallOp) -> bool:
     return call in SCALING and is_first and sum(1 for _ in op.operands()) == 1
 
 
-def are_sums(terms: tuple[str, ...], spec: GraphSpec) -> frozenset[bool]:
-    """Return whether the terms are sums over a batch: all, none, or some."""
-    return frozenset(is_total(spec.ops.get(term)) for term in terms)
+def are_added(terms: Collection[str], sums: Collection[str], whole: Collection[str]) -> bool:
+    """Return whether the terms are added up over steps: some sum over a batch is, and terms that are all sums.
+
+    A sum that does not depend on the batch, such as one over a parameter, is the same in every step, as a mean is.
+    """
+    totals = [term for term in terms if term in sums]
+    return bool(totals) and (len(totals) == len(terms) or any(term not in whole for term in totals))
 
 
-def is_total(op: Op | None) -> bool:
-    """Return whether an op adds up a batch, where others take its mean."""
+@once_per_spec
+def find_batch_sums(spec: GraphSpec) -> frozenset[str]:
+    """Return the values that add up a batch, where others take its mean, and what is linear in one of them.
+
+    They are losses with `reduction: sum`, and `call: sum` of something with rows.
+    """
+    rows, whole = find_rows(spec), find_whole(spec)
+    found = (name for name, op in spec.ops.items() if _adds_up(op, rows))
+    calls = {name: op for name, op in spec.ops.items() if isinstance(op, CallOp) and is_linear(op, whole)}
+    return _spread(found, ((find_linear(op, whole), (name,)) for name, op in calls.items()))
+
+
+def _adds_up(op: Op, rows: frozenset[str]) -> bool:
+    """Return whether an op itself adds up the rows of a batch."""
+    if isinstance(op, CallOp):
+        operands = {reference.name for reference in op.operands()}
+        return _reduces(op) and op.call.name("torch") == "sum" and not rows.isdisjoint(operands)
     return isinstance(op, LossOp) and op.reduction == "sum"
+
+
+@once_per_spec
+def find_rows(spec: GraphSpec) -> frozenset[str]:
+    """Return the values that have a row for each sample, as far as the ops that make them tell."""
+    makers = (_reads_and_makes(name, op) for name, op in spec.ops.items() if not _reduces(op))
+    return _spread(_find_batches(spec), makers)
+
+
+def _reads_and_makes(name: str, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the values that an op reads, and those that it makes; its own name stands for its gradient set."""
+    return tuple(each.name for each in op.operands()), (name, *op.defines(name))
+
+
+def _spread(found: Iterable[str], makers: Iterable[tuple[tuple[str, ...], tuple[str, ...]]]) -> frozenset[str]:
+    """Return some values and all that are made of one of them, by ops that read some values and make others."""
+    made_of: dict[str, list[str]] = {}
+    for reads, makes in makers:
+        for name in reads:
+            made_of.setdefault(name, []).extend(makes)
+    reached = set(found)
+    pending = list(reached)
+    while pending:
+        fresh = set(made_of.pop(pending.pop(), ())) - reached
+        reached |= fresh
+        pending.extend(fresh)
+    return frozenset(reached)
+
+
+def _reduces(op: Op) -> bool:
+    """Return whether an op gives one number for a batch, or one for each place behind the axis of the batch."""
+    if isinstance(op, CallOp):
+        axis = op.args.get("axis")
+        over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)
+        return op.call.is_builtin and op.call.name("torch") in REDUCING and over_batch
+    return isinstance(op, MetricOp) or (isinstance(op, LossOp) and op.reduction != "none")

@@ -42,11 +42,13 @@ class Read:
     ``saved``: where the node is differentiated, autograd keeps the cell itself (not a copy) until the gradient ran.
     ``streaming``: the node reads the newest version there is when it runs, whatever happened before it (train-mode
     statistics, an optimizer stepping its own parameters); otherwise it reads the version of its causal past.
+    ``again``: the cell is read a second time, on every backend, when the gradient recomputes the node.
     ``constant``: for every gradient what is read is a constant.
     """
 
     cell: str
     saved: bool = False
+    again: bool = False
     streaming: bool = False
     constant: bool = False
 
@@ -175,6 +177,7 @@ class Access:
     at: CellVersion
     mode: Literal["read", "write"]
     saved: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,10 +23,11 @@ def _counts(counted: Mapping[str, Counted]) -> Iterator[str]:
 
 
 def _assumptions(models: Mapping[str, ModelFacts]) -> Iterator[str]:
-    """Yield a sentence for every model about which the worst is assumed."""
+    """Yield a sentence for every model of which something is assumed: the worst, but for recomputed forwards."""
     for model in models.values():
-        if model.assumed:
-            yield f"assumed of '{model.name}', whose class declares no such traits: {', '.join(model.assumed)}"
+        if model.assumed or model.is_unwatched:
+            worst = (*model.assumed, *(("no recomputed forwards",) if model.is_unwatched else ()))
+            yield f"assumed of '{model.name}', whose class declares no such traits: {', '.join(worst)}"
 
 
 def _unused(spec: GraphSpec) -> Iterator[str]:

@@ -81,15 +81,15 @@ def find_tempo(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> Tempo:
     """Return the tempo of an optimizer: the pace, and the steps between two of its updates where that is constant."""
     return Tempo(
         pace=pace,
-        interval=_find_interval(spec, cell.updates),
+        interval=_find_interval(spec, cell.updates, pace.epoch),
         missing=f"how many steps lie between two updates of the optimizer of '{cell.name}': {_tell(cell.updates)}",
         help="count updates, as in `500 updates`, or give the schedule `clock: steps`",
     )
 
 
-def _find_interval(spec: GraphSpec, updates: tuple[str, ...]) -> Fraction | None:
+def _find_interval(spec: GraphSpec, updates: tuple[str, ...], epoch: int | None) -> Fraction | None:
     """Return the steps from one update of several to the next: constant for one, and where all fire in every step."""
-    rhythms = [find_rhythm(spec, name) for name in updates]
+    rhythms = [find_rhythm(spec, name, epoch=epoch) for name in updates]
     if len(rhythms) == 1:
         return None if rhythms[0] is None else Fraction(rhythms[0].every)
     is_constant = all(rhythm is not None and rhythm.is_plain for rhythm in rhythms)

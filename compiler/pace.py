@@ -41,6 +41,11 @@ class PaceProblem(Exception):
         self.unit: Unit | None = unit
         self.path = path
 
+    @property
+    def is_pending(self) -> bool:
+        """Return whether only a length is missing that is known where a run starts."""
+        return self.unit in MISSING
+
     def within(self, message: str, path: tuple[str | int, ...]) -> PaceProblem:
         """Return the problem of what cannot be read for this one, at a place."""
         return PaceProblem(f"{message}: {self.message}", self.help, unit=self.unit, path=path)
@@ -63,6 +68,12 @@ def complete_pace(spec: GraphSpec, pace: Pace | None) -> Pace:
         batch=find_batch(spec) if given.batch is None else given.batch,
         run=run if given.run is None else given.run,
     )
+
+
+def assume_pace(pace: Pace) -> Pace:
+    """Return a pace with likely lengths where it is silent, to find what is wrong whatever they are."""
+    epoch = 1000 if pace.epoch is None else pace.epoch
+    return Pace(epoch=epoch, batch=32 if pace.batch is None else pace.batch, run=pace.run or 100 * epoch)
 
 
 def find_batch(spec: GraphSpec) -> int | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from compiler.program import ModelDecl
 from graphspec.constraints import ConstraintSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from graphspec.groups import GroupSpec
+from graphspec.matching import read_pattern
 from graphspec.ops import UpdateOp
 from graphspec.regularizers import RegularizerSpec
 from graphspec.source import Path
@@ -25,7 +26,13 @@ MOST = 8
 
 def find_matching(pattern: str, names: Names) -> tuple[str, ...]:
     """Return the names in which a pattern is found."""
-    return tuple(name for name in names if re.search(pattern, name))
+    return _find_matching(pattern, tuple(names))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _find_matching(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    matched = read_pattern(pattern)
+    return tuple(name for name in names if matched.is_found(name))
 
 
 def find_known_names(models: Iterable[ModelDecl]) -> Mapping[str, tuple[str, ...]]:
@@ -116,14 +123,23 @@ def _unused(spec: GraphSpec, use: _Use) -> Diagnostic:
 
 
 def _check_overlap(spec: GraphSpec, model: str, names: Names) -> Iterator[Diagnostic]:
-    """Yield a problem for every two groups that one parameter belongs to."""
-    for (_, first), (index, second) in combinations(enumerate(_groups(spec, model)), 2):
-        shared = [name for name in find_matching(first.match, names) if re.search(second.match, name)]
-        if shared:
-            message = f"parameter '{shared[0]}' of model '{model}' is in two groups: '{first.match}', '{second.match}'"
-            span = spec.span("models", model, "groups", index, "match")
-            help = "write patterns that exclude each other: a parameter is in one group at most"
-            yield Diagnostic(code="E-MATCH", message=message, span=span, label="fits it too", help=help)
+    """Yield a problem for every group with a parameter that an earlier one has."""
+    groups = _groups(spec, model)
+    owners: dict[str, list[int]] = {}
+    for index, group in enumerate(groups):
+        for name in find_matching(group.match, names):
+            owners.setdefault(name, []).append(index)
+    shared: dict[tuple[int, int], str] = {}
+    for name in names:
+        first, *others = owners.get(name, [0])
+        for index in others:
+            shared.setdefault((first, index), name)
+    for first, index in sorted(shared):
+        both = f"'{groups[first].match}', '{groups[index].match}'"
+        message = f"parameter '{shared[first, index]}' of model '{model}' is in two groups: {both}"
+        span = spec.span("models", model, "groups", index, "match")
+        help = "write patterns that exclude each other: a parameter is in one group at most"
+        yield Diagnostic(code="E-MATCH", message=message, span=span, label="fits it too", help=help)
 
 
 def _groups(spec: GraphSpec, model: str) -> tuple[GroupSpec, ...]:

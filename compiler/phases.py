@@ -49,6 +49,7 @@ def check_phases(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 f"{problem.message}",
                 span=spec.span(*cell.path, key=True),
                 notes=problem.notes(spec),
+                is_pending=problem.is_pending,
                 help=problem.help,
             )
 

@@ -31,6 +31,8 @@ class Plan:
     """What was known of the run when its durations were turned into steps."""
     types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
     """Shapes and types of values, as far as they are known."""
+    pending: tuple[Diagnostic, ...] = ()
+    """What needs a length that only a run knows. The schedule is that without it, and cannot be built."""
 
     def __str__(self) -> str:
         """Return the train plan as text."""

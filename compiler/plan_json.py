@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compiler.diagnose import place_in
 from compiler.grouping import GroupRow, find_groups, tell_change
-from compiler.instructions import Instruction
+from compiler.instructions import Instruction, Transform
 from compiler.instructions.base import export_commit
 from compiler.ir import Because, Decision
 from compiler.operands import ScheduleDecl
@@ -36,7 +36,7 @@ def export_plan(plan: Plan, mode: str) -> Object:
         "groups": [_export_group(row) for row in find_groups(program, mode)],
         "schedules": [_export_schedule(found) for found in find_schedules(program, mode)],
         "decisions": list(decisions.values()),
-        "warnings": [_export_warning(plan, problem) for problem in plan.warnings],
+        "warnings": [_export_warning(plan, problem) for problem in (*plan.warnings, *plan.pending)],
     }
 
 
@@ -81,6 +81,8 @@ def export_instruction(instruction: Instruction) -> Object:
         common["writes"] = [str(at) for at in instruction.writes]
     if instruction.commits:
         common["commits"] = export_commit(instruction.commits)
+    if isinstance(instruction, Transform) and instruction.unless:
+        common["unless"] = export_commit(instruction.unless)
     return {**common, **instruction.export()}
 
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from compiler.instructions import KINDS, InstructionBase
+from compiler.instructions import KINDS, InstructionBase, Transform
 from compiler.ir import Hazard
 from compiler.policies import POLICIES
-from compiler.published import COMMITS, FLAG, NAMES, TEXT, VERSIONS, Json, Object, listing, record
+from compiler.published import COMMITS, FLAG, NAMES, TEXT, UNLESS, VERSIONS, Json, Object, listing, record
 from graphspec.curves import ScheduleKind
 from graphspec.schedules import Clock
 
@@ -86,7 +86,9 @@ def _instruction(kind: type[InstructionBase]) -> Object:
     found = record({"kind": {"const": kind.kind()}, "op": TEXT, **kind.FIELDS})
     properties = found["properties"]
     assert isinstance(properties, dict)
-    return {**found, "properties": {**properties, "reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS}}
+    accesses: Object = {"reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS}
+    conditions: Object = {"unless": UNLESS} if kind is Transform else {}
+    return {**found, "properties": {**properties, **accesses, **conditions}}
 
 
 def main(folder: str) -> None:

@@ -11,11 +11,12 @@ from compiler.phrases import cells_of, flags_of
 from compiler.program import Function
 from compiler.timetable import find_schedules, tell_entry, tell_moments
 from compiler.turns import is_particular, tell_datasets
+from graphspec.excerpts import escape
 
 if TYPE_CHECKING:
     from compiler.plan import Plan
 
-SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "FREEZE", "NO_GRAD", "MERGE")
+SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "FREEZE", "NO_GRAD", "MERGE")
 """Decisions that the text lists; `explain` tells the others too."""
 WIDEST = 60
 
@@ -27,11 +28,14 @@ def print_plan(plan: Plan, mode: str) -> str:
     for function in program.mode(mode).functions:
         lines += ["", *_print_function(plan, function)]
     lines += _print_timetable(plan, mode)
+    if plan.pending:
+        messages = (f"  {each.message}" for each in plan.pending)
+        lines += ["", "not counted yet (the steps above are those without it)", *messages]
     if plan.warnings:
         lines += ["", "warnings", *(f"  {problem.code} {problem.message}" for problem in plan.warnings)]
     if plan.notes:
         lines += ["", "notes", *(f"  {note}" for note in plan.notes)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(escape, lines)) + "\n"
 
 
 def _print_timetable(plan: Plan, mode: str) -> Iterator[str]:

@@ -98,6 +98,8 @@ class ModelDecl:
     """Patterns of the names of those parameters that nothing steps."""
     compute: Compute = "float32"
     """The type of the operands of what multiplies matrices and convolves in it; parameters are float32."""
+    recomputes: bool = False
+    """Parts of a call run again when a gradient is taken through it."""
     place: str = ""
 
 
@@ -194,6 +196,8 @@ class ModeProgram:
     mode: Mode
     gates: tuple[Gate, ...]
     functions: tuple[Function, ...]
+    undecided: frozenset[str] = frozenset()
+    """The gates of which no clock tells when they are due, as they count writes that may be held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

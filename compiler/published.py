@@ -23,6 +23,12 @@ COMMITS: Object = {
     "description": "The write takes place where all verdicts of one of these lists are given.",
 }
 
+UNLESS: Object = {
+    "type": "array",
+    "items": NAMES,
+    "description": "Penalties are added unless all verdicts of one of these lists are given.",
+}
+
 
 def record(properties: Object) -> Object:
     """Return the schema of an object with exactly these fields."""

@@ -44,6 +44,7 @@ def check_resets(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 message=f"`reset: {op.reset}` of '{name}' cannot be counted: {problem.message}",
                 span=spec.span("ops", name, "reset"),
                 notes=problem.notes(spec),
+                is_pending=problem.is_pending,
                 help=problem.help,
             )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from compiler.operands import Scheduled, ScheduleDecl
+from compiler.operands import Scheduled
 from compiler.optimizers import OptimizerCell, find_optimizers, find_tempo
 from compiler.pace import Pace, PaceProblem, Tempo
-from compiler.schedules import declare_schedule, tell_pace
+from compiler.schedules import UNKNOWN, declare_schedule, tell_pace
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from graphspec.ops import UpdateOp
@@ -20,8 +20,6 @@ Place: TypeAlias = tuple[str | int, ...]
 """The op, and the place below it."""
 TAKEN = ("tau",)
 """The place below an average of what is taken of the new; the program says what is kept of the old."""
-UNKNOWN = ScheduleDecl(kind="constant", fields={"value": 0.0}, clock="steps")
-"""What stands for a schedule that cannot be counted, until its problem is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

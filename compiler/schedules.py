@@ -17,6 +17,8 @@ from graphspec.graph import GraphSpec
 from graphspec.schedules import Clock, PartSpec, ScheduleSpec
 
 Path = tuple[str | int, ...]
+UNKNOWN = ScheduleDecl(kind="constant", fields={"value": 0.0}, clock="steps")
+"""What stands for a schedule that cannot be counted: this very object, which is not listed."""
 
 
 def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
@@ -48,7 +50,14 @@ def _find_below(spec: GraphSpec, cell: OptimizerCell) -> Iterator[tuple[Path, Sc
 def tell_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnostic:
     """Return E-PACE for a schedule at a place that cannot be counted by its clock."""
     span = spec.span(*place, *problem.path, key="at" in problem.path) or spec.span(*place)
-    return Diagnostic(code="E-PACE", message=problem.message, span=span, notes=problem.notes(spec), help=problem.help)
+    return Diagnostic(
+        code="E-PACE",
+        message=problem.message,
+        span=span,
+        notes=problem.notes(spec),
+        help=problem.help,
+        is_pending=problem.is_pending,
+    )
 
 
 def declare_schedule(schedule: ScheduleSpec, tempo: Tempo) -> ScheduleDecl:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from compiler.cells import find_parameter_cells, parameters_of
 from graphspec.graph import GraphSpec
 from graphspec.ops import UpdateOp
+from graphspec.remembering import once_per_spec
 
 Cells = tuple[str, ...]
 
 
+@once_per_spec
 def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
     """Return, by update, the parameter cells of its models."""
     cells = find_parameter_cells(spec)
@@ -18,6 +20,7 @@ def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
     return {name: tuple(dict.fromkeys(cell for model in op.update for cell in cells[model])) for name, op in updates}
 
 
+@once_per_spec
 def find_owners(spec: GraphSpec) -> Mapping[str, str]:
     """Return, by parameter cell, the update that steps it for all that hold it: the one that says `shared: sum`."""
     steppers = find_steppers(spec)
@@ -29,6 +32,7 @@ def find_owners(spec: GraphSpec) -> Mapping[str, str]:
     return found
 
 
+@once_per_spec
 def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """Return, by parameter cell, the updates that hold it, each behind the name of its optimizer."""
     cells = find_parameter_cells(spec)

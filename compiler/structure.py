@@ -14,7 +14,7 @@ from compiler.ir import Node
 from compiler.layers import ResolvedLayers, resolve_layers
 from compiler.observations import Observations
 from compiler.operands import Argument, Constant, Ref, Scheduled, Shape
-from compiler.shapes import UNKNOWN, ShapeProblem, TensorType, format_shape, infer_call
+from compiler.shapes import UNKNOWN, ShapeProblem, TensorType, format_shape, infer_call, is_open
 from compiler.shapes.misfit import find_misfits
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.graph import GraphSpec
@@ -31,11 +31,13 @@ BY_SAMPLE = frozenset({"kl_div"})
 class Structure:
     """``types`` by value, ``layers`` by the model at the root of a likeness, and the problems met on the way.
 
-    ``elements``: built-in mean -> the shape of what it is the mean of, None where that is unknown.
+    ``elements``: built-in mean -> the shape of what it is the mean of, None where that is unknown; ``open``: the
+    built-in losses of which only the step can tell that their operands fit.
     """
 
     types: Mapping[str, TensorType]
     elements: Mapping[str, Shape | None]
+    open: frozenset[str]
     layers: Mapping[str, ResolvedLayers]
     problems: tuple[Diagnostic, ...]
 
@@ -51,7 +53,13 @@ def find_structure(
     }
     for name in sort(before):
         walk.visit(nodes[name].instruction)
-    return Structure(types=walk.types, elements=walk.elements, layers=walk.layers, problems=tuple(walk.problems))
+    return Structure(
+        types=walk.types,
+        elements=walk.elements,
+        open=frozenset(walk.open),
+        layers=walk.layers,
+        problems=tuple(walk.problems),
+    )
 
 
 def find_uncalled(spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts]) -> Iterator[Diagnostic]:
@@ -77,6 +85,7 @@ class _Walk:
     observed: Observations
     types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
     elements: dict[str, Shape | None] = field(default_factory=dict[str, "Shape | None"])
+    open: set[str] = field(default_factory=set[str])
     layers: dict[str, ResolvedLayers] = field(default_factory=dict[str, ResolvedLayers])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
@@ -155,6 +164,8 @@ class _Walk:
             self._report(problem, span, f"{instruction.family} '{instruction.op}'")
             return
         self.types.update(zip(instruction.outputs, results, strict=False))
+        if instruction.family == "loss" and is_open(name, operands, options):
+            self.open.add(instruction.op)
         if instruction.family == "loss" and instruction.reduction in (None, "mean") and name not in BY_SAMPLE:
             (every,) = infer_call(name, operands, options, reduction="none")
             self.elements[instruction.op] = every.shape

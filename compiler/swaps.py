@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain, combinations
 
 from compiler.program import Mode
+from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from graphspec.modes import find_reaches
 from graphspec.ops import EmaOp, ForwardOp
+
+MOST_FUNCTIONS = 256
+"""How many functions a mode may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,20 @@ def find_all_swaps(spec: GraphSpec) -> Iterator[Swap]:
     for name, op in spec.ops.items():
         if isinstance(op, EmaOp) and op.use.eval == "swap":
             yield Swap(op=name, model=op.ema, target=op.target(name))
+
+
+def check_number(spec: GraphSpec, mode: Mode, patterns: Sized, swaps: Sequence[Swap]) -> Iterator[Diagnostic]:
+    """Yield GS061 where a mode would need too many functions: one for every set of ops, and of averages in use."""
+    total = len(patterns) * 2 ** len(swaps)
+    if total > MOST_FUNCTIONS:
+        averages = f", {2 ** len(swaps):,} sets of averages in use" if swaps else ""
+        message = (
+            f"mode '{mode}' would need {total:,} functions, at most {MOST_FUNCTIONS} are made: there are "
+            f"{len(patterns):,} sets of ops that fire together{averages}"
+        )
+        help = "let fewer ops have clocks of their own; evaluate averages by forwards of their own, without `use`"
+        span = spec.span("ops", swaps[0].op, "use") if swaps else spec.span("ops", key=True)
+        yield Diagnostic(code="GS061", message=message, span=span, help=help)
 
 
 def find_uses(swaps: Sequence[Swap]) -> tuple[tuple[Swap, ...], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -16,10 +15,11 @@ from compiler.optimizers import find_optimizers, find_tempo
 from compiler.pace import Pace, PaceProblem, Tempo
 from compiler.patterns import Names
 from compiler.program import Gate, Mode
-from compiler.rhythms import find_rhythm
+from compiler.rhythms import find_rhythm, refuse_held
 from graphspec.diagnostics import Diagnostic
 from graphspec.durations import Duration
 from graphspec.graph import GraphSpec
+from graphspec.matching import is_found
 from graphspec.ops import UpdateOp
 
 OWN = frozenset({*CLOSING, "regularize"})
@@ -82,6 +82,7 @@ def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 f"{problem.message}",
                 span=spec.span("models", thaw.model, "groups", thaw.index, "frozen", "until"),
                 notes=problem.notes(spec),
+                is_pending=problem.is_pending,
                 help=problem.help,
             )
 
@@ -106,7 +107,8 @@ def _count(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int:
     cell = next((cell for cell in find_optimizers(spec) if thaw.model in cell.models), None)
     if thaw.until.unit != "updates" or cell is None:
         return math.floor(Tempo(pace=pace).steps(thaw.until))
-    rhythm = find_rhythm(spec, cell.updates[0]) if len(cell.updates) == 1 else None
+    refuse_held(spec, cell.updates)
+    rhythm = find_rhythm(spec, cell.updates[0], epoch=pace.epoch) if len(cell.updates) == 1 else None
     if rhythm is not None:
         return rhythm.step(int(thaw.until.count))
     tempo = replace(find_tempo(spec, cell, pace), help="count steps: `1000 steps`")
@@ -132,7 +134,7 @@ def find_asleep(spec: GraphSpec, resting: Resting, known: Mapping[str, Names]) -
         model
         for model, names in known.items()
         if not find_tied(spec, model)
-        and all(any(re.search(match, name) for of, match in resting if of == model) for name in names)
+        and all(any(is_found(match, name) for of, match in resting if of == model) for name in names)
         and any(of == model for of, _ in resting)
     )
 

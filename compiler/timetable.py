@@ -10,6 +10,7 @@ from compiler.epochs import WORDS
 from compiler.instructions import Apply
 from compiler.operands import Scheduled, ScheduleDecl
 from compiler.program import Program
+from compiler.schedules import UNKNOWN
 from compiler.settings import find_scheduled
 from compiler.thawing import find_last, find_thaws
 from graphspec.ops import Op, UpdateOp
@@ -35,9 +36,11 @@ def find_schedules(program: Program, mode: str) -> Iterator[Entry]:
     instructions = [each for function in program.mode(mode).functions for each in function.instructions]
     applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
     for optimizer in program.optimizers:
-        for option, value in optimizer.schedules.items() if optimizer.name in applied else ():
+        scheduled = optimizer.schedules.items() if optimizer.name in applied else ()
+        for option, value in ((option, value) for option, value in scheduled if value is not UNKNOWN):
             yield Entry(owner="optimizer", name=optimizer.name, option=option, schedule=value)
     numbers = {each.name: each for instruction in instructions for each in find_scheduled(instruction)}
+    numbers = {name: each for name, each in numbers.items() if each.schedule is not UNKNOWN}
     yield from map(_enter, numbers.values())
 
 
@@ -81,7 +84,8 @@ def tell_moments(plan: Plan, mode: str) -> Iterator[str]:
     yield from (_tell_end(name, plan) for name, op in plan.spec.ops.items() if _has_end(op) and mode == "train")
     for thaw in find_thaws(plan.spec) if mode == "train" else ():
         last = find_last(plan.spec, thaw, plan.pace)
-        yield f"'{thaw.match}' of {thaw.model} is frozen up to step {last} (until: {thaw.until})"
+        if last is not None:
+            yield f"'{thaw.match}' of {thaw.model} is frozen up to step {last} (until: {thaw.until})"
     for gate in plan.program.mode(mode).gates:
         op = plan.spec.ops.get(gate.op.removesuffix(".window"))
         if op is None and gate.start is None:
@@ -104,7 +108,8 @@ def _tell_end(name: str, plan: Plan) -> str:
     """Return when an update takes or forgets an open window."""
     op = plan.spec.ops[name]
     word = op.at_epoch_end if isinstance(op, UpdateOp) else ""
-    return f"{name} {WORDS[word]} an open window at every {plan.pace.epoch} steps (on_epoch_end: {word})"
+    every = "the end of every epoch" if plan.pace.epoch is None else f"every {plan.pace.epoch} steps"
+    return f"{name} {WORDS[word]} an open window at {every} (on_epoch_end: {word})"
 
 
 def _tell_curve(curve: ScheduleDecl, unit: str) -> str:

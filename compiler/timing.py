@@ -14,7 +14,7 @@ from compiler.pace import Pace, PaceProblem, Tempo, complete_pace, exact
 from compiler.phases import has_phases
 from compiler.program import Gate
 from compiler.resets import check_resets
-from compiler.rhythms import Rhythm, find_rhythm, find_source, find_writes
+from compiler.rhythms import Rhythm, find_rhythm, find_source, find_writers, find_writes, refuse_held
 from compiler.schedules import check_schedules
 from compiler.thawing import has_thaws
 from graphspec.diagnostics import Diagnostic
@@ -86,7 +86,7 @@ def _rewrite(spec: GraphSpec, pace: Pace, *, in_updates: bool) -> Timed:
                 found = _count(spec, name, field, duration, pace)
                 problems.extend([found] if isinstance(found, Diagnostic) else [])
                 counted = None if isinstance(found, Diagnostic) else found
-                ops[name] = ops.get(name, op).model_copy(update={field: counted or _neutral(field)})
+                ops[name] = ops.get(name, op).model_copy(update={field: counted or _neutral(field, duration)})
     changed = {name: ops.get(name, op) for name, op in spec.ops.items()}
     return Timed(spec=spec.model_copy(update={"ops": changed}) if ops else spec, problems=tuple(problems))
 
@@ -110,9 +110,9 @@ def _duration(op: Op, field: Field) -> Duration | None:
             return op.half_life if isinstance(op, EmaOp) else None
 
 
-def _neutral(field: Field) -> Duration | None:
+def _neutral(field: Field, duration: Duration) -> Duration | None:
     """Return what stands for a duration that cannot be counted, so that other problems can still be found."""
-    return Duration(count=1, unit="updates") if field == "half_life" else None
+    return duration if field == "half_life" else None
 
 
 def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: Pace) -> Duration | Diagnostic:
@@ -130,6 +130,7 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
             message=f"`{field}: {duration}` of '{name}' cannot be counted: {problem.message}",
             span=span_of(spec, name, field),
             notes=problem.notes(spec),
+            is_pending=problem.is_pending,
             help=problem.help,
         )
 
@@ -156,6 +157,7 @@ def _find_counted(spec: GraphSpec, name: str, field: Field) -> Rhythm:
         raise PaceProblem("an update cannot wait for updates of its own", help)
     if source is None and not isinstance(op, UpdateOp):
         raise PaceProblem(f"the op '{name}' applies no updates and follows none", help)
+    refuse_held(spec, (name,) if source is None else find_writers(spec, source))
     rhythm = find_rhythm(spec, name) if source is None else find_writes(spec, source)
     if rhythm is None:
         missing = f"'{name}' is applied" if source is None else f"'{source}' is written"
@@ -166,7 +168,7 @@ def _find_counted(spec: GraphSpec, name: str, field: Field) -> Rhythm:
 def _count_writes(spec: GraphSpec, op: Op, duration: Duration, pace: Pace) -> Duration:
     """Return a half-life in writes of the source, which are what an average counts."""
     source = find_source(op) or ""
-    rhythm = find_writes(spec, source)
+    rhythm = find_writes(spec, source, epoch=pace.epoch)
     tempo = Tempo(
         pace=pace,
         interval=None if rhythm is None else Fraction(rhythm.every),

@@ -12,7 +12,7 @@ from compiler.epochs import find_closing, time_windows
 from compiler.holdable import find_holdable, find_undecided
 from compiler.ir import Node
 from compiler.program import Function, Gate, Mode, Program
-from graphspec.datasets import find_datasets, find_places, find_possible
+from graphspec.datasets import find_all_places, find_datasets, find_possible
 from graphspec.graph import GraphSpec
 
 
@@ -45,7 +45,7 @@ class Turns:
     ) -> Turns:
         """Return the turns of a mode; ``others`` are gates of what is no op, ``epoch`` is its length in steps."""
         datasets, possible = find_datasets(spec), find_possible(spec, mode)
-        places = find_places(spec.ops, datasets)
+        places = find_all_places(spec)
         closing = find_closing(spec)
         nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
         views = {each: _look(nodes, each, places, closing) for each in possible}

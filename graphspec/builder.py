@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn, TypeAlias
 
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.limits import Limits
+from graphspec.limits import MOST_PROBLEMS, Limits
 from graphspec.scalars import Scalar
 from graphspec.text import SourceText
 from graphspec.words import describe, quote
@@ -20,7 +20,6 @@ Region: TypeAlias = tuple[int, int, int, int]
 """Offsets: start and end of the key (-1, -1 where there is none), start and end of the value."""
 Kind: TypeAlias = Literal["mapping", "list"]
 
-_MOST_DIAGNOSTICS = 100
 _NO_KEY = (-1, -1)
 
 
@@ -110,11 +109,11 @@ class Builder:
     ) -> None:
         """Collect a problem and go on."""
         notes = (note,) if note else ()
-        if len(self._diagnostics) == _MOST_DIAGNOSTICS - 1:
-            notes = (*notes, f"reading stopped after {_MOST_DIAGNOSTICS} problems; there may be more")
+        if len(self._diagnostics) == MOST_PROBLEMS - 1:
+            notes = (*notes, f"reading stopped after {MOST_PROBLEMS} problems; there may be more")
         span = self._text.span(start, end)
         self._diagnostics.append(Diagnostic(code=code, message=message, span=span, label=label, notes=notes, help=help))
-        if len(self._diagnostics) == _MOST_DIAGNOSTICS:
+        if len(self._diagnostics) == MOST_PROBLEMS:
             raise SpecError(self._diagnostics, self._text.texts)
 
     def fail(

@@ -136,6 +136,17 @@ class CurveSpec(Declaration):
         return {name: value for name, value in found.items() if isinstance(value, int | float | Duration)}
 
     @property
+    def values(self) -> Mapping[tuple[str, ...], float]:
+        """Return the values that the curve begins with, ends with or takes, by the keys that give them.
+
+        That of a default is there too, by the key that is left out.
+        """
+        named: Mapping[str, object] = {name: self.fields.get(name) for name in ("value", "from", "to")}
+        found = {(name,): value for name, value in named.items() if isinstance(value, int | float)}
+        found |= {("at", key): value for key, value in (self.at or {}).items()}
+        return found | ({("factor",): 0.0} if self.factor == 0 else {})
+
+    @property
     def moments(self) -> tuple[tuple[Length, float], ...]:
         """Return the values of a piecewise schedule with their moments, the first at 0."""
         return tuple((parse_moment(key), value) for key, value in (self.at or {}).items())

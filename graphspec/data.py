@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias, cast
 from pydantic import AfterValidator, Discriminator, PlainValidator, Tag, WithJsonSchema, model_validator
 
 from graphspec.declaration import Declaration, below, problem
-from graphspec.fields import Count, NumberFromZero, Value, at_least_one
+from graphspec.fields import Count, Keyword, NumberFromZero, Value, at_least_one
 from graphspec.names import is_path
 from graphspec.suggestions import closest
 from graphspec.words import describe
@@ -81,7 +81,7 @@ class DataSource(Declaration):
     """The set's name for each input, where it is not the input's own; several of a file become one: `{x: [a, b]}`."""
     path: str | None = None
     """The file, relative to the spec."""
-    args: dict[str, Value] = {}
+    args: dict[Keyword, Value] = {}
     """Keyword arguments of the source."""
     seed: int | None = None
     """Seed of the shuffling (default: the document's)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from graphspec.data import TrainingSets
 from graphspec.graph import GraphSpec
-from graphspec.modes import find_producers
-from graphspec.ops import Op
+from graphspec.modes import find_producers, find_reaches
+from graphspec.ops import MODES, ModeName, Op
+from graphspec.remembering import once_per_spec
 
 UNNAMED = ""
 """What stands for a batch that is said to be of no data set; in train mode none is, where ops name data sets."""
@@ -59,12 +60,22 @@ def find_places(ops: Mapping[str, Op], datasets: tuple[str, ...]) -> Mapping[str
     return found
 
 
-def find_inputs(spec: GraphSpec, dataset: str | None) -> tuple[str, ...]:
-    """Return the inputs that batches of a data set must have: those that no op reads, or some op that runs on it."""
+@once_per_spec
+def find_all_places(spec: GraphSpec) -> Mapping[str, frozenset[str]]:
+    """Return the data sets that every op of a spec can run on."""
+    return find_places(spec.ops, find_datasets(spec))
+
+
+def find_inputs(spec: GraphSpec, dataset: str | None, modes: Collection[ModeName] = MODES) -> tuple[str, ...]:
+    """Return the inputs that batches of a data set must have in some modes.
+
+    These are the inputs that no op reads, and those that some op reads which runs on the data set in such a mode.
+    """
     dataset = dataset or UNNAMED
-    places = find_places(spec.ops, find_datasets(spec))
+    places, reaches = find_all_places(spec), find_reaches(spec.ops)
     readers: dict[str, list[str]] = {name: [] for name in spec.inputs}
     for name, op in spec.ops.items():
         for reference in op.operands():
             readers.get(reference.name, []).append(name)
-    return tuple(name for name, users in readers.items() if not users or any(dataset in places[user] for user in users))
+    asking = {name for name in spec.ops if dataset in places[name] and not reaches[name].modes.isdisjoint(modes)}
+    return tuple(name for name, users in readers.items() if not users or not asking.isdisjoint(users))

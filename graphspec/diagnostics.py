@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from graphspec.excerpts import Style, draw_excerpt, escape
+from graphspec.limits import LONGEST_MESSAGE, MOST_PROBLEMS
 
-Severity: TypeAlias = Literal["error", "warning"]
+Severity: TypeAlias = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,20 @@ class Diagnostic:
     label: str = ""
     notes: tuple[str, ...] = ()
     help: str = ""
+    is_pending: bool = False
+    """What is not known may be known where a run starts: a plan can be made without it."""
+
+    def __post_init__(self) -> None:
+        """Cut what a document has made too long to be read."""
+        for name in ("message", "label", "help"):
+            object.__setattr__(self, name, _cut(getattr(self, name)))
+        object.__setattr__(self, "notes", tuple(map(_cut, self.notes[:MOST_PROBLEMS])))
+
+
+def _cut(text: str) -> str:
+    """Return a text, of a long one beginning and end: the reason often stands last."""
+    end = LONGEST_MESSAGE // 4
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - end - 1]}…{text[-end:]}"
 
 
 class SpecError(Exception):
@@ -67,13 +82,25 @@ def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...
 def render(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, color: bool = False) -> str:
     """Return diagnostics as text, each with an excerpt of its source, and a line that counts them.
 
+    Of more than a hundred the first are shown, errors before warnings.
+
     ``texts`` are the sources by file name; a diagnostic of a file that is not among them is shown without excerpt.
     """
     ordered = sort_diagnostics(diagnostics)
     style = Style(color=color)
     lines = {file: _split_lines(text) for file, text in texts.items()}
-    blocks = [_render_one(diagnostic, lines, style) for diagnostic in ordered]
-    return "\n\n".join([*blocks, _summary(ordered)])
+    blocks = [_render_one(diagnostic, lines, style) for diagnostic in _choose(ordered)]
+    more = len(ordered) - len(blocks)
+    rest, prefix = ([f"and {more:,} or more of the kind"], "at least ") if more else ([], "")
+    return "\n\n".join([*blocks, *rest, prefix + _summary(ordered)])
+
+
+def _choose(ordered: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics that are shown: all, or the first of too many, errors before warnings."""
+    if len(ordered) <= MOST_PROBLEMS:
+        return ordered
+    chosen = sorted(ordered, key=lambda diagnostic: diagnostic.severity != "error")[:MOST_PROBLEMS]
+    return sort_diagnostics(chosen)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[str, int, int, str, str]:
@@ -125,9 +152,10 @@ def _help(diagnostic: Diagnostic) -> str:
 
 
 def _summary(diagnostics: tuple[Diagnostic, ...]) -> str:
-    errors = sum(diagnostic.severity == "error" for diagnostic in diagnostics)
-    return f"{_count(errors, 'error')}, {_count(len(diagnostics) - errors, 'warning')}"
+    found = {kind: sum(each.severity == kind for each in diagnostics) for kind in ("error", "warning", "note")}
+    notes = f", {_count(found['note'], 'note')}" if found["note"] else ""
+    return f"{_count(found['error'], 'error')}, {_count(found['warning'], 'warning')}{notes}"
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"

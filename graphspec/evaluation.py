@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from graphspec.graph import GraphSpec
 from graphspec.modes import find_reaches
-from graphspec.ops import LossOp, MetricOp, ModeName, Op
+from graphspec.ops import MODES, LossOp, MetricOp, ModeName, Op
 from graphspec.run import BestSpec, Goal, StopSpec
 
 ROLES = ("test", "eval")
@@ -25,6 +25,24 @@ def find_role(spec: GraphSpec) -> str:
 def find_told(spec: GraphSpec) -> str | None:
     """Return of which data set the batches of an evaluation are said to be; None where nobody says."""
     return None if spec.run.eval is None else spec.run.eval.dataset
+
+
+def find_role_modes(spec: GraphSpec, role: str) -> frozenset[ModeName]:
+    """Return the modes whose steps take the batches of a set of data.
+
+    Steps of training take those of `train`, and so does the mode in which the value of `run.images` is made. All other
+    sets are for evaluations.
+    """
+    if role != "train":
+        evaluated: ModeName = "eval" if spec.run.eval is None else spec.run.eval.mode
+        return frozenset[ModeName]((evaluated,))
+    if spec.run.images is None:
+        return frozenset[ModeName](("train",))
+    modes: set[ModeName] = {"train"}
+    for mode in MODES:
+        if mode not in modes and spec.run.images.value in find_returned(spec, mode):
+            return frozenset[ModeName]((*modes, mode))
+    return frozenset(modes)
 
 
 def find_watched_mode(spec: GraphSpec) -> ModeName:

@@ -10,7 +10,7 @@ _WIDEST = 160
 _TAB = "    "
 _ELLIPSIS = "…"
 _CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
-_COLORS = {"error": "1;31", "warning": "1;33", "strong": "1", "frame": "1;34"}
+_COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "strong": "1", "frame": "1;34"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

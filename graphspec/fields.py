@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 from annotated_types import Ge, Gt, Le
-from pydantic import AfterValidator, AllowInfNan, BeforeValidator, PlainValidator, Strict, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BeforeValidator,
+    PlainValidator,
+    Strict,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from graphspec.declaration import problem
-from graphspec.names import NAME_PATTERN, is_name
+from graphspec.names import KEYWORDS, NAME_PATTERN, is_name
+from graphspec.words import quote
 
 if TYPE_CHECKING:
     from graphspec.source import Plain
@@ -50,7 +60,29 @@ def _unscheduled_arg(value: object) -> object:
     return value
 
 
-Args = dict[str, Annotated[Value, BeforeValidator(_unscheduled_arg)]]
+def _refuse_keyword(name: str) -> PydanticCustomError:
+    what = "is a word of Python" if name in KEYWORDS else "is not a name"
+    help = "an argument is passed by its name: letters, digits and `_`, not a digit first, and no word of Python"
+    return problem("GS058", f"expected the name of an argument, and {quote(name)} {what}", help=help, at="key")
+
+
+def _check_keyword(name: str) -> str:
+    if is_name(name):
+        return name
+    raise _refuse_keyword(name)
+
+
+def check_keywords(keys: Iterable[str]) -> None:
+    """Raise a validation error with code GS058 where keys that become names of arguments are no names."""
+    wrong = [InitErrorDetails(type=_refuse_keyword(key), loc=(key,), input=key) for key in keys if not is_name(key)]
+    if wrong:
+        raise ValidationError.from_exception_data("spec", wrong)
+
+
+Keyword = Annotated[str, AfterValidator(_check_keyword), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
+"""A key that is passed on as the name of an argument, so that it stands in the generated source as it is."""
+
+Args = dict[Keyword, Annotated[Value, BeforeValidator(_unscheduled_arg)]]
 """Keyword arguments that are read once: plain values."""
 
 Number = Annotated[_Finite, BeforeValidator(_unscheduled)]

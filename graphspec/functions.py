@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pydantic import model_validator
 
-from graphspec.declaration import Declaration, problem
+from graphspec.declaration import Declaration, below, problem
+from graphspec.library import FUNCTIONS, Family, find_other_names
 from graphspec.names import is_path
 
 
@@ -72,6 +75,26 @@ class FunctionName(PerBackend):
         if found is None:
             raise LookupError(f"no function for backend {backend!r}")
         return found
+
+
+def read_options(written: object, family: Family) -> object:
+    """Return an op as written, with the options of a function of the library under their own names.
+
+    Raises a validation error with code GS053 where one is written under two names.
+    """
+    fields = cast("dict[str, object]", written) if isinstance(written, dict) else {}
+    name, args = fields.get(family), fields.get("args")
+    signature = FUNCTIONS[family].get(name) if isinstance(name, str) else None
+    if signature is None or not isinstance(args, dict):
+        return cast("object", written)
+    others, found = find_other_names(signature), dict[str, object]()
+    for key, value in cast("dict[str, object]", args).items():
+        own = others.get(key, key)
+        if own in found:
+            help = f"they are two names of `{own}`; keep one"
+            raise below(("args", key), problem("GS053", f"`{key}` says what is said already", help=help, at="key"))
+        found[own] = value
+    return {**fields, "args": found}
 
 
 def _require_paths(named: PerBackend, what: str, example: str) -> None:

@@ -103,22 +103,29 @@ class GraphSpec(Declaration):
 
     def compute(self, model: str) -> Compute:
         """Return the type in which a model computes: its own, else that of what it follows, else the document's."""
-        declared, shadow = self.models.get(model), self.shadows().get(model)
-        if shadow is not None:
-            return self.compute(shadow.ema)
-        if declared is not None and declared.precision is not None:
-            return declared.precision
-        if declared is not None and declared.like is not None:
-            return self.compute(declared.like)
+        following: str | None = model
+        while following is not None:
+            declared, shadow = self.models.get(following), self.ops.get(following)
+            if declared is None:
+                following = shadow.ema if isinstance(shadow, EmaOp) and shadow.into is None else None
+            elif declared.precision is not None:
+                return declared.precision
+            else:
+                following = declared.like
         return "float32" if self.precision is None else self.precision.compute
 
     @property
     def loss_scale(self) -> LossScaleSpec | None:
         """Return how losses are scaled, None where they are not: dynamically where a model computes in float16."""
         declared = None if self.precision is None else self.precision.loss_scale
-        if declared is None and any(self.compute(name) == "float16" for name in self.models):
+        if declared is None and self._names_float16() and any(self.compute(name) == "float16" for name in self.models):
             return LossScaleSpec()
         return None if declared is None or declared.kind == "none" else declared
+
+    def _names_float16(self) -> bool:
+        """Return whether float16 is written for the document or for a model."""
+        own = None if self.precision is None else self.precision.compute
+        return "float16" in (own, *(model.precision for model in self.models.values()))
 
     def source(self, role: str, dataset: str | None = None) -> DataSource | None:
         """Return what `data` says of a role, or of one of its several sets: without a name of the first."""

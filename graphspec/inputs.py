@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias, cast
 from pydantic import PlainValidator, WithJsonSchema, model_validator
 
 from graphspec.declaration import Declaration, problem
-from graphspec.fields import Shape
+from graphspec.fields import Keyword, Shape
 from graphspec.scheduled import read_schedule
 from graphspec.schedules import ScheduleSpec
 from graphspec.words import describe
@@ -52,7 +52,7 @@ class Inputs(Declaration):
 
     positional: tuple[OperandField, ...] = ()
     """Operands in order."""
-    keyword: dict[str, OperandField] = {}
+    keyword: dict[Keyword, OperandField] = {}
     """Operands by the names of the called function's arguments."""
 
     @model_validator(mode="before")

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from graphspec.builder import Path, Plain
 from graphspec.diagnostics import Diagnostic, Span, SpecError
-from graphspec.limits import Limits
+from graphspec.limits import MOST_PROBLEMS, Limits
 from graphspec.source import Document
 from graphspec.suggestions import closest
 from graphspec.text import SourceText
@@ -21,7 +21,6 @@ _MARK = "${"
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}|\$\{")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPED = "$${"
-_MOST_DIAGNOSTICS = 100
 _DEFAULT_LIMITS = Limits()
 
 
@@ -90,8 +89,8 @@ def _check(document: Document, variables: Mapping[str, Plain], uses: tuple[_Use,
     found: list[Diagnostic] = []
     for use in uses:
         for written, name in dict.fromkeys(use.tokens):
-            problem = _find_problem(written, name, variables)
-            if problem is not None and len(found) < _MOST_DIAGNOSTICS:
+            problem = None if len(found) == MOST_PROBLEMS else _find_problem(written, name, variables)
+            if problem is not None:
                 found.append(replace(problem, span=locator.find(use.path, written, last=name is None)))
     try:
         order = tuple(TopologicalSorter(_find_needs(variables, uses)).static_order())
@@ -251,7 +250,7 @@ class _Substitution:
                 help=f"let `{written}` stand alone, or use a variable with a single value",
             )
         )
-        if len(self._diagnostics) == _MOST_DIAGNOSTICS:
+        if len(self._diagnostics) == MOST_PROBLEMS:
             raise SpecError(dict.fromkeys(self._diagnostics), self._document.texts)
 
     def _count(self, path: Path, *, nodes: int, characters: int) -> None:

@@ -28,6 +28,7 @@ from graphspec.jsonschema_parts import (
     describe_optimizer,
     describe_training_sets,
     describe_uses,
+    name_arguments,
 )
 from graphspec.library import Family
 from graphspec.names import NAME_PATTERN
@@ -178,8 +179,11 @@ def _add_class(definition: Json) -> Json:
 
 
 def _clean(node: Json) -> Json:
-    """Drop titles, empty defaults, fields that are not built yet, and nothing as an alternative."""
+    """Drop titles, empty defaults, unbuilt fields, and nothing as an alternative; name arguments by names only."""
     kept = {key: value for key, value in node.items() if key != "title"}
+    if "patternProperties" in kept and "additionalProperties" not in kept:
+        values = cast("Json", kept.pop("patternProperties")).values()
+        kept |= name_arguments(*(each or True for each in values))
     if kept.get("default", 0) is None or isinstance(kept.get("default"), dict):
         del kept["default"]
     if isinstance(kept.get("properties"), dict):

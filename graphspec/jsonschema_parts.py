@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, assert_never, cast
 
 from pydantic import JsonValue
 
 from graphspec.layers import LAYERS
-from graphspec.library import FUNCTIONS, Family, Signature
-from graphspec.names import PATH_PATTERN
+from graphspec.library import FUNCTIONS, Family, Signature, find_other_names
+from graphspec.names import NAME_PATTERN, PATH_PATTERN
 from graphspec.optimizers import OPTIMIZERS
 from graphspec.options import Option
 
 Json: TypeAlias = dict[str, JsonValue]
+
+
+def name_arguments(values: JsonValue) -> Json:
+    """Return the schema of a mapping from names of arguments to such values."""
+    return {"type": "object", "additionalProperties": values, "propertyNames": {"pattern": NAME_PATTERN}}
+
 
 PATH: Json = {"type": "string", "pattern": PATH_PATTERN}
 PER_BACKEND: Json = {
@@ -31,7 +37,7 @@ SCHEDULE: Json = {"$ref": "#/$defs/ScheduleSpec"}
 OPERAND: Json = {"anyOf": [{"type": ["string", "number", "boolean"]}, SCHEDULE]}
 INPUTS: Json = {
     "description": "One reference, a list (positional) or a mapping (by keyword); numbers are literals.",
-    "anyOf": [OPERAND, {"type": "array", "items": OPERAND}, {"type": "object", "additionalProperties": OPERAND}],
+    "anyOf": [OPERAND, {"type": "array", "items": OPERAND}, name_arguments(OPERAND)],
 }
 _TAP: Json = {
     "type": "object",
@@ -94,6 +100,7 @@ def describe_optimizer() -> Json:
         "type": "object",
         "description": "A user's optimizer class with its keyword arguments.",
         "properties": {"class": {"$ref": "#/$defs/ClassName"}},
+        "propertyNames": {"pattern": NAME_PATTERN},
         "required": ["class"],
         "not": {"required": ["name"]},
     }
@@ -198,7 +205,12 @@ def describe_uses(family: Family) -> list[JsonValue]:
 
 
 def _describe_use(family: Family, name: str, signature: Signature) -> Json:
-    properties: dict[str, JsonValue] = {"args": describe_options(signature.options, scheduled=family != "metric")}
+    options = describe_options(signature.options, scheduled=family != "metric")
+    if family in ("call", "loss"):
+        known = cast("dict[str, Json]", options["properties"])
+        for other, name in find_other_names(signature).items():
+            known[other] = {**known[name], "description": f"Another name of `{name}`."}
+    properties: dict[str, JsonValue] = {"args": options}
     if family in ("loss", "call", "metric"):
         properties["inputs"] = _describe_operands(signature)
     required: list[JsonValue] = ["args"] if any(option.required for option in signature.options) else []

@@ -281,6 +281,16 @@ FUNCTIONS: Mapping[Family, Mapping[str, Signature]] = {
     "random": RANDOMS,
 }
 
+OTHER_NAMES: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims"}
+"""What PyTorch calls options of calls and losses; `render` and the docs use the names of the tables."""
+
+
+def find_other_names(signature: Signature) -> Mapping[str, str]:
+    """Return the other names of the options of a function, with the names that they stand for."""
+    names = {option.name for option in signature.options}
+    return {other: name for other, name in OTHER_NAMES.items() if name in names}
+
+
 NOT_BUILT: Mapping[Family, tuple[str, ...]] = {
     "loss": (),
     "call": ("all_gather", "all_mean"),

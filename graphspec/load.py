@@ -11,6 +11,7 @@ from graphspec.diagnostics import Diagnostic, SpecError, sort_diagnostics
 from graphspec.graph import GraphSpec
 from graphspec.interpolation import interpolate
 from graphspec.limits import Limits
+from graphspec.misuse import require_kind
 from graphspec.overrides import override
 from graphspec.salvage import check_rest
 from graphspec.schema_errors import explain_validation
@@ -28,6 +29,8 @@ def load(
     Messages call it ``name``, by default the path of the file. An override is `path=value`, as in `vars.lr=1e-3`.
     Raises SpecError with every problem of the document.
     """
+    help = "write a mapping as text: `load(json.dumps(document, indent=1))`"
+    require_kind(source, (Path, str), "`load` takes a path, or a text with a line break in it", help)
     named = source if isinstance(source, Path) or "\n" in source else Path(source)
     document = interpolate(override(read_document(named, name=name, limits=limits), overrides, limits=limits))
     spec, diagnostics = check_document(document)

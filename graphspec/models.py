@@ -49,6 +49,8 @@ class Traits(Declaration):
     """Whether a call draws random numbers, such as Dropout's."""
     batch_coupled: bool | None = None
     """Whether the samples of a batch influence each other's results."""
+    recomputes: bool | None = None
+    """Whether parts of a call run again when its gradient is taken (activation checkpointing); assumed not to be."""
     ties: NamesOrNone = ()
     """Parameters of other models that this model shares, as `model.parameter`."""
 

@@ -23,10 +23,11 @@ def is_bound(op: Op) -> bool:
 
 
 def find_modes(ops: Mapping[str, Op], evaluation: EvalSpec | None) -> tuple[ModeName, ...]:
-    """Return train, eval, and every other mode that an op or the evaluation of a run names."""
-    named: set[str] = {word.lstrip("!") for op in ops.values() for word in op.mode or ()}
-    named |= set() if evaluation is None else {evaluation.mode}
-    return tuple(mode for mode in MODES if mode in ("train", "eval") or mode in named)
+    """Return train, eval, and every other mode that an op or the evaluation of a run names; `"!eval"` names all."""
+    words = {word for op in ops.values() for word in op.mode or ()}
+    named: set[str] = {*MODES} if any(word.startswith("!") for word in words) else {*words}
+    named |= {"train", "eval"} if evaluation is None else {"train", "eval", evaluation.mode}
+    return tuple(mode for mode in MODES if mode in named)
 
 
 def find_reaches(ops: Mapping[str, Op]) -> Mapping[str, Reach]:

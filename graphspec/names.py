@@ -6,8 +6,8 @@ import keyword
 import re
 
 NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-KEYWORDS = frozenset(keyword.kwlist)
-"""Words of Python: a name becomes a variable of the generated source."""
+KEYWORDS = frozenset((*keyword.kwlist, "__debug__"))
+"""Words of Python: a name becomes a variable of the generated source, and nothing may be assigned to these."""
 
 PATH_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
 """``pkg.mod:Name``: how a user's class or function is named."""
@@ -18,9 +18,9 @@ _PATH = re.compile(PATH_PATTERN)
 
 def is_name(text: str) -> bool:
     """Return whether a text may name an input, a model, an op or a value."""
-    return _NAME.match(text) is not None and text.isascii() and text not in KEYWORDS
+    return _NAME.fullmatch(text) is not None and text not in KEYWORDS
 
 
 def is_path(text: str) -> bool:
     """Return whether a text is an import path of the form ``pkg.mod:Name``."""
-    return _PATH.match(text) is not None
+    return _PATH.fullmatch(text) is not None and KEYWORDS.isdisjoint(re.split("[.:]", text))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
 from graphspec.declaration import Declaration, below, problem
+from graphspec.fields import check_keywords
 from graphspec.functions import ClassName
 from graphspec.options import Option, OptionDefault, find_defaults
 from graphspec.schedules import ScheduleSpec
+from graphspec.words import quote
 
 OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion"]
 OptionValue: TypeAlias = bool | int | float | str | tuple[float | ScheduleSpec, ...] | ScheduleSpec | None
@@ -128,6 +131,7 @@ def _read_item(value: object) -> object:
     return _read_schedule(cast("dict[str, object]", value)) if isinstance(value, dict) else value
 
 
+_EPOCH = re.compile(r"[1-9][0-9]{0,17}")
 _ITEMS = TypeAdapter(tuple[Annotated[object, BeforeValidator(_read_item)], ...])
 """Each is read by itself, so that what is wrong with a schedule is told at its place."""
 
@@ -136,8 +140,8 @@ def _sort_epochs(written: Mapping[str, object]) -> Mapping[str, object]:
     """Return optimizers by their first epochs, in the order of these; refuse what is no epoch, and no first one."""
     help = "write `optimizer: {1: {name: adam}, 10: {name: sgd}}`: each steps from its epoch on, counted from 1"
     for key, item in written.items():
-        if not key.isdigit() or key != str(int(key)) or key == "0":
-            message = f"expected the epoch from which on an optimizer steps, found {key!r}"
+        if not _EPOCH.fullmatch(key):
+            message = f"expected the epoch from which on an optimizer steps, found {quote(key)}"
             raise below((key,), problem("GS044", message, help=help, at="key"))
         if isinstance(item, dict) and any(inner.isdigit() for inner in cast("dict[str, object]", item)):
             raise below((key,), problem("GS044", "expected one optimizer, found several by epochs", help=help))
@@ -187,6 +191,8 @@ class OptimizerSpec(Declaration):
             found = "neither" if self.name is None else "both"
             help = f"write `name:` with one of {', '.join(OPTIMIZERS)}, or `class: pkg.mod:Name`"
             raise problem("GS053", f"an optimizer has a `name` or a `class`, found {found}", help=help)
+        if self.class_ is not None:
+            check_keywords(self.options)
         return self
 
     @property

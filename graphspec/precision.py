@@ -43,7 +43,10 @@ OTHER_NAMES: Mapping[str, str] = {
     "increment_period": "growth_steps",
     "multiplier": "growth_factor",
 }
-"""What PyTorch's GradScaler and TensorFlow's LossScaleOptimizer and DynamicLossScale call the fields."""
+"""What PyTorch's GradScaler and TensorFlow's LossScaleOptimizer and DynamicLossScale call the fields.
+
+TensorFlow's `multiplier` says two of them: the scale grows by it, and is divided by it after an overflow.
+"""
 
 
 def _read_type(value: object) -> object:
@@ -77,6 +80,9 @@ def _read_names(written: Mapping[str, object]) -> dict[str, object]:
             help = f"they are two names of `{name}`; keep one"
             raise below((key,), problem("GS053", f"`{key}` says what is said already", help=help, at="key"))
         found[name] = value
+    multiplier = written.get("multiplier")
+    if isinstance(multiplier, int | float) and multiplier > 1:
+        found.setdefault("backoff_factor", 1 / multiplier)
     return found
 
 

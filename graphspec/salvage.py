@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
+from graphspec.limits import MOST_PROBLEMS
 from graphspec.schema_paths import trace
 from graphspec.source import Document, Path, Plain
 from graphspec.validate import validate
@@ -31,8 +32,11 @@ class Remains:
 
 
 def check_rest(document: Document, error: ValidationError) -> tuple[Diagnostic, ...]:
-    """Return the problems that the rules find in what a validation error leaves of a document."""
-    if not isinstance(document.data, dict):
+    """Return the problems that the rules find in what a validation error leaves of a document.
+
+    Nothing is looked for where there is more to be told already than is told at once.
+    """
+    if not isinstance(document.data, dict) or error.error_count() > MOST_PROBLEMS:
         return ()
     remains = Remains(data=document.data)
     for _ in range(_ROUNDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 from annotated_types import Ge, Gt, Le
@@ -11,7 +12,7 @@ from pydantic_core import InitErrorDetails
 
 from graphspec.curves import CurveSpec, Finite
 from graphspec.declaration import below, problem
-from graphspec.fields import is_schedule
+from graphspec.fields import Keyword, is_schedule
 from graphspec.schedules import ScheduleSpec
 
 if TYPE_CHECKING:
@@ -44,18 +45,35 @@ def read_own_schedule(value: object) -> ScheduleSpec | None:
     return ScheduleSpec.model_validate(value) if is_schedule(value) else None
 
 
-def find_values(schedule: ScheduleSpec) -> Iterator[tuple[tuple[str | int, ...], float]]:
-    """Yield every value that a schedule begins with, ends with or takes, with its place below the schedule."""
-    yield from _find_ends(schedule, ())
-    for index, part in enumerate(schedule.parts or ()):
-        yield from _find_ends(part, ("parts", index))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenValue:
+    """A value that a schedule begins with, ends with or takes."""
+
+    number: float
+    place: tuple[str | int, ...]
+    """Where it is written below the schedule; where it is a default, the curve that leaves it out."""
+    left_out: str = ""
+    """The key that is left out."""
+    kind: str
+    """The shape of the curve."""
+
+    @property
+    def origin(self) -> str:
+        """Return in words where a number comes from that nobody has written."""
+        return f"`{self.left_out}` of a {self.kind} schedule is {self.number:g} unless it is written"
 
 
-def _find_ends(curve: CurveSpec, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], float]]:
-    """Yield the values of one curve."""
-    named: Mapping[str, float | None] = {"value": curve.value, "from": curve.from_, "to": curve.to}
-    yield from (((*place, name), value) for name, value in named.items() if value is not None)
-    yield from (((*place, "at", key), value) for key, value in (curve.at or {}).items())
+def find_values(schedule: ScheduleSpec) -> Iterator[TakenValue]:
+    """Yield every value that a schedule begins with, ends with or takes, those of defaults too."""
+    curves: list[tuple[CurveSpec, tuple[str | int, ...]]] = [(schedule, ())]
+    curves.extend((part, ("parts", index)) for index, part in enumerate(schedule.parts or ()))
+    for curve, place in curves:
+        written = curve.written()
+        for key, number in curve.values.items():
+            if key[0] in written:
+                yield TakenValue(number=number, place=(*place, *key), kind=curve.schedule)
+            else:
+                yield TakenValue(number=number, place=place, left_out=key[0], kind=curve.schedule)
 
 
 def _scheduled(plain: TypeAdapter[float], form: object, read: Read = read_schedule) -> PlainValidator:
@@ -65,21 +83,31 @@ def _scheduled(plain: TypeAdapter[float], form: object, read: Read = read_schedu
         schedule = value if isinstance(value, ScheduleSpec) else read(value)
         if schedule is None:
             return plain.validate_python(value)
-        for place, number in find_values(schedule):
-            _check_value(plain, number, place)
+        for value in find_values(schedule):
+            _check_value(plain, value)
         return schedule
 
     return PlainValidator(_validate, json_schema_input_type=form)
 
 
-def _check_value(plain: TypeAdapter[float], number: float, place: tuple[str | int, ...]) -> None:
-    """Raise what is wrong with a value of a schedule as the problem of its place."""
+def _check_value(plain: TypeAdapter[float], value: TakenValue) -> None:
+    """Raise what is wrong with a value of a schedule as the problem of its place, or of the schedule (GS053)."""
     try:
-        plain.validate_python(number)
+        plain.validate_python(value.number)
     except ValidationError as error:
         detail = error.errors()[0]
-        found = InitErrorDetails(type=detail["type"], loc=place, input=number, ctx=detail.get("ctx", {}))
+        if value.left_out:
+            message = f"{value.origin}, and this number does not take it"
+            help = f"write `{value.left_out}`, as a number that {_describe_bounds(detail.get('ctx', {}))}"
+            raise below(value.place, problem("GS053", message, help=help)) from error
+        found = InitErrorDetails(type=detail["type"], loc=value.place, input=value.number, ctx=detail.get("ctx", {}))
         raise ValidationError.from_exception_data("spec", [found]) from error
+
+
+def _describe_bounds(context: Mapping[str, object]) -> str:
+    """Return what a number is that pydantic has refused, by the bound that it broke."""
+    words = {"gt": "is greater than", "ge": "is at least", "lt": "is less than", "le": "is at most"}
+    return " and ".join(f"{words[bound]} {limit:g}" for bound, limit in context.items() if bound in words)
 
 
 _Positive = Annotated[Finite, Gt(0)]
@@ -111,5 +139,5 @@ def _read_arg(value: object) -> object:
     return read_schedule(value) or value
 
 
-ScheduledArgs = dict[str, Annotated[ArgValue, BeforeValidator(_read_arg)]]
+ScheduledArgs = dict[Keyword, Annotated[ArgValue, BeforeValidator(_read_arg)]]
 """Keyword arguments: plain values, and schedules of train steps."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from pydantic import BaseModel, ValidationError
 
 from graphspec.builder import Path
 from graphspec.diagnostics import Diagnostic, Span, sort_diagnostics
 from graphspec.expectations import Detail, explain_constraint, find_remedy, show_form
+from graphspec.limits import MOST_PROBLEMS
 from graphspec.schema_paths import Trace, trace
 from graphspec.source import Document
 from graphspec.suggestions import closest
@@ -22,6 +24,7 @@ _OF_KEYS = ("extra_forbidden", "missing")
 _LENGTHS = ("too_short", "too_long")
 _MOST_WORDS = 24
 _FAR = 2
+_MOST_READ = 4 * MOST_PROBLEMS
 
 
 def explain_validation(error: ValidationError, document: Document, root: type[BaseModel]) -> tuple[Diagnostic, ...]:
@@ -30,7 +33,9 @@ def explain_validation(error: ValidationError, document: Document, root: type[Ba
     An error that a validator raises as PydanticCustomError with a diagnostic's code for its type keeps code and
     message; its context may have ``help``, ``label`` and ``at``, "key" or "value".
     """
-    details = (Detail.read({**detail}) for detail in error.errors(include_url=False))
+    # More than are told are read, since those of a union make one problem.
+    found = islice(error.errors(include_url=False), _MOST_READ)
+    details = (Detail.read({**detail}) for detail in found)
     problems = _drop_misspelt(_drop_lengths([_find_problem(detail, document, root) for detail in details]))
     groups = _choose_branches(problems, 0)
     return sort_diagnostics(dict.fromkeys(_explain(group, document) for group in groups))

@@ -115,9 +115,10 @@ class Scope:
 
 def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> Scope:
     """Return the scope of a spec."""
-    entries: dict[str, tuple[Entry, ...]] = {}
+    listed: dict[str, list[Entry]] = {}
     for entry in _find_entries(spec):
-        entries[entry.name] = (*entries.get(entry.name, ()), entry)
+        listed.setdefault(entry.name, []).append(entry)
+    entries = {name: tuple(each) for name, each in listed.items()}
     sets = find_gradient_sets(spec.ops, spec.models)
     kinds = {name: kind for name, kind in _find_kinds(spec).items() if kind is not None and name not in broken}
     return Scope(spec=spec, entries=entries, sets=sets, kinds=kinds, broken=broken, blind=blind)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from itertools import islice
 
 _CUTOFF = 0.6
 _PREFIX_SCORE = 0.8
 _PREFIX_LENGTH = 3
+_LONGEST = 64
+_MOST = 400
 _SYNONYMS = {
     "learningrate": "lr",
     "beta1": "betas",
@@ -25,9 +29,17 @@ def closest(name: str, candidates: Iterable[str], count: int = 3) -> tuple[str, 
     """Return the candidates most like a name, the best first, those equally good in the order given.
 
     Case, ``_`` and ``-`` do not count, a beginning of a name is like the whole, and what other libraries call a thing
-    is like its name here.
+    is like its name here. Names of more than 64 characters are like none, and of many candidates the first 400 count.
     """
-    folded, candidates = _fold(name), tuple(candidates)
+    if len(name) > _LONGEST:
+        return ()
+    short = (each for each in candidates if len(each) <= _LONGEST)
+    return _find_closest(name, tuple(islice(short, _MOST)), count)
+
+
+@functools.lru_cache(maxsize=256)
+def _find_closest(name: str, candidates: tuple[str, ...], count: int) -> tuple[str, ...]:
+    folded = _fold(name)
     same = [each for each in candidates if _SYNONYMS.get(folded) == each]
     matcher = SequenceMatcher(b=folded, autojunk=False)
     scored = [

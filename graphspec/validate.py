@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from graphspec.diagnostics import Diagnostic, sort_diagnostics
 from graphspec.graph import GraphSpec
+from graphspec.limits import MOST_PROBLEMS
 from graphspec.rules.calling import check_functions
 from graphspec.rules.datasets import check_datasets, check_meetings
 from graphspec.rules.dimensions import check_dimensions
@@ -52,10 +54,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def validate(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> tuple[Diagnostic, ...]:
-    """Return every problem of a spec, sorted by place.
+    """Return the problems of a spec, sorted by place: every one, or of each rule as many as are told at most, and one.
 
     ``broken`` names what is declared but could not be read, and ``blind`` says that whole sections could not:
     nothing is held against a reference to those.
     """
     scope = build_scope(spec, broken, blind=blind)
-    return sort_diagnostics(diagnostic for rule in RULES for diagnostic in rule(scope))
+    return sort_diagnostics(each for rule in RULES for each in islice(rule(scope), MOST_PROBLEMS + 1))

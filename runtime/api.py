@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from compiler import Plan
 from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.misuse import require_kind
 from runtime.backend import BuildRequest
 from runtime.registry import find_backend
 from runtime.step import Step
+
+PLAN = "compile the spec first: `compile_step(load(path))`"
 
 
 def build(
@@ -39,6 +43,13 @@ def build(
     With ``profile`` the profilers of PyTorch and TensorFlow call what the step does by the names of its ops.
     With ``norms`` the report of a step has the norms of the gradients of its updates; nothing waits for them before.
     """
+    require_kind(plan, Plan, "`build` takes a plan", PLAN)
+    kind = tuple if isinstance(allow, str) else Iterable  # a string is a sequence, but of letters
+    require_kind(allow, kind, "`allow` takes a list of packages", 'write `allow=["package"]`')
+    require_kind(
+        models or {}, Mapping, "`models` takes a mapping from names to modules", 'write `models={"net": module}`'
+    )
+    _require_counted(plan)
     request = BuildRequest(
         device=device,
         seed=plan.spec.seed if seed is None else seed,
@@ -56,8 +67,13 @@ def build(
 
 
 def emit(plan: Plan) -> str:
-    """Return the plan as a source file that needs the framework alone; nothing a spec names is imported."""
-    unresolved = tuple(_report_unresolved(plan))
+    """Return the plan as a source file that needs the framework alone; nothing a spec names is imported.
+
+    Raises SpecError: E-SHAPE and E-BUFFERS for what only a look at a class could tell.
+    """
+    require_kind(plan, Plan, "`emit` takes a plan", PLAN)
+    _require_counted(plan)
+    unresolved = (*_report_unresolved(plan), *_report_undecided(plan))
     if unresolved:
         raise SpecError(unresolved, plan.spec.texts())
     return find_backend(plan.program.backend).emit(plan.program)
@@ -73,6 +89,12 @@ def reopen(folder: Path | str, *, checkpoint: str = "best", device: str = "auto"
     return reopening.reopen(Path(folder), choice=checkpoint, device=device, allow=allow).step
 
 
+def _require_counted(plan: Plan) -> None:
+    """Raise SpecError (E-PACE) for a plan that was made without lengths that a run must know."""
+    if plan.pending:
+        raise SpecError((replace(each, severity="error") for each in plan.pending), plan.spec.texts())
+
+
 def _report_unresolved(plan: Plan) -> Iterator[Diagnostic]:
     """Yield a problem for every model of layers whose sizes depend on classes that nobody has looked at."""
     for model in plan.program.models:
@@ -83,6 +105,13 @@ def _report_unresolved(plan: Plan) -> Iterator[Diagnostic]:
                 span=plan.spec.span("models", model.name, key=True),
                 help="`build` and `run` look at the class and find them; `emit` imports nothing that a spec names",
             )
+
+
+def _report_undecided(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a problem for every average that must say what happens to buffers, if its class has any."""
+    for warning in plan.warnings:
+        if warning.code == "E-BUFFERS":
+            yield replace(warning, severity="error", label="`build` and `run` look at the class; `emit` does not")
 
 
 def _find_directory(plan: Plan) -> Path | None:

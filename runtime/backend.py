@@ -80,6 +80,10 @@ class Engine(ABC):
         """Take one step, told the data set where functions differ by it; raise StepError where it fails."""
 
     @abstractmethod
+    def has_begun(self, error: BaseException, mode: str) -> bool:
+        """Return whether a step that raised had begun to change what outlives it."""
+
+    @abstractmethod
     def fired(self, mode: str) -> tuple[str, ...]:
         """Return the gated ops that fired in the last step of a mode."""
 

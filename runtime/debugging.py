@@ -20,7 +20,7 @@ from runtime.checkpoints.fields import Fields
 from runtime.problems import problem
 from runtime.runs.keeping import find_state
 from runtime.state import Plain, State
-from runtime.step import StepError
+from runtime.step import BROKEN, StepError
 
 if TYPE_CHECKING:
     from runtime.step import Step
@@ -74,7 +74,10 @@ class Watched:
         try:
             return self.step(batch, mode, dataset)
         except StepError as error:
-            failed = error
+            found = (
+                replace(each, notes=tuple(note for note in each.notes if note != BROKEN)) for each in error.diagnostics
+            )
+            failed = StepError(found, error.texts)  # what it has written is undone
         self.step.restore(state)
         if FOUND.isdisjoint(each.code for each in failed.diagnostics):
             raise failed

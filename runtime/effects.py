@@ -41,7 +41,7 @@ def find_windows(program: Program) -> tuple[Gather, ...]:
 def find_judged(program: Program) -> tuple[Judge, ...]:
     """Return what looks at the gradients of each update of a program."""
     instructions = (each for function in find_functions(program) for each in function.instructions)
-    return tuple({each.op: each for each in instructions if isinstance(each, Judge)}.values())
+    return tuple({each.key: each for each in instructions if isinstance(each, Judge)}.values())
 
 
 def find_states(program: Program) -> tuple[StateDecl, ...]:

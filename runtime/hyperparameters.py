@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 from compiler.operands import HyperParameter, ScheduleDecl
 from compiler.program import OptimizerDecl
 from compiler.timetable import tell_schedule
+from graphspec.graph import GraphSpec
+from graphspec.rendering import to_plain
+from graphspec.source import Path, Plain
+from graphspec.words import spell_path
 from runtime import state
 from runtime.optimizer import Optimizer
 
 SECTION = "hyperparameters"
 """The section of a checkpoint that has them. It is there to be compared: none of it is ever restored."""
+SETTINGS = "settings"
+"""The section that has the numbers of models and ops that are no options of optimizers, to be compared likewise."""
 RATE = "lr"
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "models": ("groups", "regularizer", "constraint"),
+    "ops": ("clip", "constraint", "decay", "tau", "half_life"),
+    "precision": ("loss_scale",),
+}
+"""The fields that it has, by section of the document."""
 
 
 def describe_optimizers(declared: tuple[OptimizerDecl, ...], held: Mapping[str, Optimizer]) -> dict[str, state.Plain]:
@@ -27,6 +40,43 @@ def find_differences(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iter
         if isinstance(before, dict) and isinstance(options, dict):
             changed = [key for key in options if before.get(key, options[key]) != options[key]]
             yield from (f"`{key}` of optimizer '{name}' was {before[key]}, and is {options[key]}" for key in changed)
+
+
+def describe_settings(spec: GraphSpec) -> dict[str, state.Plain]:
+    """Return groups, penalties, constraints, clips, decays of averages and the loss scale, by their places."""
+    plain = to_plain(spec)
+    found: dict[str, state.Plain] = {}
+    for section, fields in FIELDS.items():
+        written = cast("dict[str, Plain]", plain.get(section, {}))
+        holders = {(section,): written} if section == "precision" else {(section, key): written[key] for key in written}
+        for path, holder in holders.items():
+            chosen = {name: holder[name] for name in fields if name in holder} if isinstance(holder, dict) else {}
+            found.update(_spell_leaves(path, chosen))
+    return found
+
+
+def find_changes(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iterator[str]:
+    """Yield a sentence for every setting that a checkpoint has otherwise; one without settings is not compared."""
+    if isinstance(saved, dict):
+        for key in dict.fromkeys((*now, *saved)):
+            before, after = saved.get(key, NOTHING), now.get(key, NOTHING)
+            if before != after:
+                yield f"`{key}` was {before}, and is {after}"
+
+
+NOTHING = "nothing"
+
+
+def _spell_leaves(path: Path, value: Plain) -> Iterator[tuple[str, str]]:
+    """Yield the places of everything in a value that is no mapping or list of mappings, and what is there."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _spell_leaves((*path, key), item)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for index, item in enumerate(value):
+            yield from _spell_leaves((*path, index), item)
+    else:
+        yield spell_path(path), repr(value)
 
 
 def _describe(declared: OptimizerDecl, held: Optimizer) -> Iterator[tuple[str, str]]:

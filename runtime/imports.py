@@ -150,9 +150,12 @@ def _attribute(module: ModuleType, attribute: str) -> object:
     found: object = module
     for part in attribute.split("."):
         public = [name for name in dir(found) if not name.startswith("_")]
-        if part not in dir(found):
-            raise _no_attribute(module, attribute, part, public)
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)  # a module may make names that `dir` does not list
+        except AttributeError as error:
+            raise _no_attribute(module, attribute, part, public) from error
+        except Exception as error:
+            raise _failed(module.__name__, error) from error
     return found
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedModel:
     """The weights of a model as a safetensors file, and what is in it: (shape, type) by name."""
 
-    content: bytes
+    content: bytes = field(repr=False)
     tensors: Mapping[str, tuple[tuple[int, ...], str]]
     notes: tuple[str, ...] = ()
     """What of the model the file does not hold."""
@@ -26,4 +26,4 @@ class PackedProgram:
 
     suffix: str
     """How the name of the file or folder ends: ``.pt2``."""
-    files: Mapping[str, bytes]
+    files: Mapping[str, bytes] = field(repr=False)

@@ -40,12 +40,14 @@ def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequ
     value that the mode does not compute, or nothing to compute; GS265 everything that is no function of inputs of known
     shapes.
     """
-    function = _choose(mode, averaged, plan.spec)
-    running = {value for each in function.instructions if is_running(each) for value in each.defines}
-    given = next(each.values for each in function.instructions if isinstance(each, Emit))
+    current = _find_current(mode, averaged)
+    instructions = [each for function in current for each in function.instructions]
+    given = tuple(dict.fromkeys(value for each in instructions if isinstance(each, Emit) for value in each.values))
+    running = {value for each in instructions if is_running(each) for value in each.defines}
     apart = running | {state.name for state in plan.program.states}
     outputs = tuple(dict.fromkeys(values)) or tuple(value for value in given if value not in apart)
-    _check_outputs(function, outputs, plan.spec)
+    _check_outputs(mode.mode, instructions, outputs, plan.spec)
+    function = _choose(mode, current, outputs, plan.spec)
     kept = tuple(_simplify(each) for each in _reach(function, outputs))
     inputs = _find_inputs(kept, outputs, plan)
     problems = (*_find_impure(kept, plan.spec), *_find_unsized(inputs, plan.spec))
@@ -60,33 +62,39 @@ def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequ
     )
 
 
-def _choose(mode: ModeProgram, averaged: frozenset[str], spec: GraphSpec) -> Function:
-    """Return the function that runs now; raise SpecError (GS265) where that changes from step to step."""
-    for gate in mode.gates:
-        if gate.clock != "averaged":
-            message = f"op '{gate.op}' does not fire in every step of mode {mode.mode}, and a program has no steps"
-            help = "take its clock away, or let it run in train mode only"
-            raise problem(
-                CODE, message, span=spec.span("ops", gate.op, key=True), help=f"{help}{_ELSE}", texts=spec.texts()
-            )
-    firing = averaged.intersection(gate.op for gate in mode.gates)
-    return next(each for each in mode.functions if firing == frozenset(each.gated))
+def _find_current(mode: ModeProgram, averaged: frozenset[str]) -> tuple[Function, ...]:
+    """Return the functions of a mode that run now, given the averages that have fired; clocks choose among several."""
+    watched = frozenset(gate.op for gate in mode.gates if gate.clock == "averaged")
+    return tuple(each for each in mode.functions if watched.intersection(each.gated) == watched & averaged)
+
+
+def _choose(mode: ModeProgram, current: Sequence[Function], outputs: tuple[str, ...], spec: GraphSpec) -> Function:
+    """Return a function that makes the outputs as all others do; raise SpecError (GS265) where clocks change them."""
+    ways = [tuple(_simplify(replace(each, notes=())) for each in _reach(function, outputs)) for function in current]
+    if all(way == ways[0] for way in ways[1:]):
+        return current[0]
+    clocked = [gate.op for gate in mode.gates if gate.clock != "averaged"]
+    made = {each.op for way in ways for each in way}
+    op = next((name for name in clocked if name in made), clocked[0])
+    message = f"op '{op}' does not fire in every step of mode {mode.mode}, and a program has no steps"
+    help = f"name values that do not need it, with `--value`, take its clock away, or write `mode: train` on it{_ELSE}"
+    raise problem(CODE, message, span=spec.span("ops", op, key=True), help=help, texts=spec.texts())
 
 
 _ELSE = "; `--format weights` writes the weights alone"
 
 
-def _check_outputs(function: Function, outputs: Sequence[str], spec: GraphSpec) -> None:
-    """Raise SpecError (GS266) for values that a function does not compute, and where none is left."""
-    known = [value for each in function.instructions for value in each.defines]
+def _check_outputs(mode: str, instructions: Sequence[Instruction], outputs: Sequence[str], spec: GraphSpec) -> None:
+    """Raise SpecError (GS266) for values that a mode does not compute, and where none is left."""
+    known = list(dict.fromkeys(value for each in instructions for value in each.defines))
     for value in outputs:
         if value not in known:
             near = closest(value, known)
             meant = f"; did you mean {near[0]!r}?" if near else ""
             help = f"it computes {', '.join(known)}{meant}"
-            raise problem("GS266", f"mode {function.mode} computes no value '{value}'", help=help)
+            raise problem("GS266", f"mode {mode} computes no value '{value}'", help=help)
     if not outputs:
-        message = f"mode {function.mode} gives figures that run over many batches, and nothing else"
+        message = f"mode {mode} gives figures that run over many batches, and nothing else"
         help = f"name what the program shall give, as in `--value {known[0]}`"
         raise problem("GS266", message, help=help, texts=spec.texts())
 

@@ -10,7 +10,7 @@ from compiler.cells import window_of
 from compiler.instructions import Apply, Judge
 from compiler.program import Function, Gate, ModeProgram
 from graphspec.ops import UpdateOp
-from runtime.effects import find_functions, find_judged
+from runtime.effects import find_functions
 from runtime.optimizer import Optimizer
 from runtime.overflow import NOTHING, Overflow
 from runtime.report import StepReport, UpdateReport
@@ -52,27 +52,26 @@ class Reporter:
         update = replace(update, nonfinite=self._find_nonfinite(name, function))
         if not (update.fired and name in self.overflow.held):
             return update
-        guilty = [other for other in self._find_group(name) if not self.overflow.given.get(other, True)]
+        guilty = dict.fromkeys(op for op, key in self._find_group(name, function) if not self.overflow.given[key])
         told = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
         reason, norm = f"gradients of {told} are not finite", update.gradient_norm if guilty else None
         return replace(update, fired=False, skipped=True, reason=reason, learning_rates={}, gradient_norm=norm)
 
-    def _find_group(self, name: str) -> tuple[str, ...]:
-        """Return the updates whose verdicts an update takes place under."""
-        instructions = (each for function in find_functions(self.plan.program) for each in function.instructions)
-        writes = (each for each in instructions if isinstance(each, Apply) and each.op == name)
+    def _find_group(self, name: str, function: Function) -> Iterator[tuple[str, str]]:
+        """Yield the updates under whose verdicts an update took place in a step, each with the key of a verdict."""
+        writes = (each for each in function.instructions if isinstance(each, Apply) and each.op == name)
         verdicts = {verdict for each in writes for way in each.commits for verdict in way}
-        return tuple(each.op for each in find_judged(self.plan.program) if each.output in verdicts)
+        judges = (each for each in function.instructions if isinstance(each, Judge) and each.output in verdicts)
+        yield from ((each.op, each.key) for each in judges)
 
     def _find_nonfinite(self, name: str, function: Function) -> str | None:
         """Return the first parameter of an update whose gradient is not finite, in a step that ran a function."""
-        place = self.overflow.places.get(name)
         judges = (each for each in function.instructions if isinstance(each, Judge) and each.op == name)
-        judge = next(judges, None)
-        if place is None or judge is None:  # what was found out in an earlier step is not told again
+        judge = next((each for each in judges if each.key in self.overflow.places), None)
+        if judge is None:  # what was found out in an earlier step is not told again
             return None
         models = (model for span in judge.spans for model in span)
-        return [f"{model}.{each}" for model in models for each in self.names(model)][place]
+        return [f"{model}.{each}" for model in models for each in self.names(model)][self.overflow.places[judge.key]]
 
     def _find_updates(self) -> Iterator[str]:
         """Yield the updates of the spec."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 from compiler import Plan
 from compiler.instructions import Settle
@@ -18,7 +18,14 @@ from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
 from runtime.backend import Built
-from runtime.hyperparameters import SECTION, describe_optimizers, find_differences
+from runtime.hyperparameters import (
+    SECTION,
+    SETTINGS,
+    describe_optimizers,
+    describe_settings,
+    find_changes,
+    find_differences,
+)
 from runtime.optimizer import Optimizer
 from runtime.overflow import NOTHING
 from runtime.report import StepReport
@@ -33,8 +40,22 @@ if TYPE_CHECKING:
     from runtime.exporting import Format
 
 
+BROKEN = "the step had begun to write: it goes on after restore() or load()"
+"""What an error says that leaves a step half done."""
+
+
+Error = TypeVar("Error", bound=BaseException)
+
+
 class StepError(SpecError):
-    """Tell what went wrong while a step ran, at the place in the spec where it did."""
+    """Tell what went wrong while a step ran, at the place in the spec where it did.
+
+    ``begun``: the step had begun to change what outlives it.
+    """
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, begun: bool = False) -> None:
+        super().__init__(diagnostics, texts)
+        self.begun = begun
 
 
 @final
@@ -54,6 +75,8 @@ class Step:
         """What batches were like that fitted, and whether nothing had to be done to their tensors."""
         self._last: tuple[str, str | None] | None = None
         """Mode and data set of the last step."""
+        self._broken = ""
+        """The mode of a step that failed after it had begun to write; no other follows before a restore."""
         declared = {each.name: each for each in built.plan.program.optimizers}
         self._optimizers = {name: Optimizer(declared[name], each) for name, each in built.optimizers.items()}
 
@@ -115,14 +138,19 @@ class Step:
 
         ``dataset`` is the data set of the batch, where the spec tells data sets apart. Raises StepError: GS209 a batch
         that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219 an unknown mode, GS281 an
-        unknown data set.
+        unknown data set, GS290 a step before this one was left half done. A step that raises before its first write
+        has changed nothing; one that raises later says so, and no step follows before :meth:`restore` or :meth:`load`.
         """
         intake = self._intakes.get((mode, dataset)) or self._find_intake(mode, dataset)
         ready = self._admit(batch, intake)
         try:
             outputs = self._run(ready, mode, intake.dataset)
         except StepError as error:
-            failed = self._dated(error, mode)
+            failed = self._break(self._dated(error, mode), mode) if error.begun else self._dated(error, mode)
+        except BaseException as error:
+            if self._built.engine.has_begun(error, mode):
+                self._break(error, mode)
+            raise
         else:
             self._last = mode, dataset
             return outputs
@@ -140,8 +168,10 @@ class Step:
     def state(self) -> State:
         """Return everything that training changes, copied to the host: a step that is given it goes on bit for bit.
 
-        Raises SpecError: GS267 where a user's module, metric or optimizer keeps what no checkpoint can.
+        Raises SpecError: GS267 where a user's module, metric or optimizer keeps what no checkpoint can, GS290 where the
+        last step was left half done.
         """
+        self._require_whole()
         return self._built.engine.state()
 
     def restore(self, state: State) -> None:
@@ -150,7 +180,7 @@ class Step:
         Raises SpecError: GS264 for every name that is missing, not expected, or does not fit; nothing is changed then.
         """
         self._built.engine.restore(state)
-        self._last = None
+        self._last, self._broken = None, ""
 
     def save(self, path: str | Path) -> None:
         """Write the state into a checkpoint folder, which appears whole or not at all.
@@ -168,6 +198,7 @@ class Step:
         }
         sections: dict[str, Plain] = {"origin": origin, "counters": dict(state.counters)}
         sections[SECTION] = describe_optimizers(program.optimizers, self._optimizers)
+        sections[SETTINGS] = describe_settings(self.plan.spec)
         write_checkpoint(Path(path), Checkpoint(arrays=state.arrays, sections=sections))
 
     def load(self, path: str | Path) -> None:
@@ -184,6 +215,7 @@ class Step:
         self.restore(find_state(checkpoint))
         now = describe_optimizers(self.plan.program.optimizers, self._optimizers)
         told = list(find_differences(checkpoint.sections.get(SECTION), now))
+        told += find_changes(checkpoint.sections.get(SETTINGS), describe_settings(self.plan.spec))
         if told:
             warnings.warn(f"load restores no hyper-parameters: {'; '.join(told)}", stacklevel=2)
 
@@ -203,6 +235,7 @@ class Step:
         """
         from runtime.exporting import Wanted, export_step
 
+        self._require_whole()
         wanted = Wanted(format=format, mode=mode, values=tuple(values), origin=origin or {})
         return export_step(self.plan, self._built.engine, Path(folder), wanted)
 
@@ -232,6 +265,7 @@ class Step:
 
         Raises StepError: GS219 an unknown mode, GS281 an unknown data set.
         """
+        self._require_whole()
         if (mode, dataset or "") not in self._needed:
             self._require(mode)
             self._require_dataset(mode, dataset)
@@ -280,6 +314,23 @@ class Step:
         found = refuse_dataset(dataset, mode, self.plan.program)
         if found is not None:
             raise StepError([found], self.spec.texts())
+
+    def _require_whole(self) -> None:
+        """Raise StepError (GS290) where the last step failed half done."""
+        if self._broken:
+            message = f"a step of mode {self._broken} failed after it had begun to write, and is half done"
+            help = "call restore() with a state or load() with a checkpoint of before, or build anew"
+            raise StepError([Diagnostic(code="GS290", message=message, help=help)], self.spec.texts())
+
+    def _break(self, error: Error, mode: str) -> Error:
+        """Let no step follow before a restore; return the error, which says so."""
+        self._broken = mode
+        self._intakes.clear()  # what is asked for anew is refused
+        if not isinstance(error, StepError):
+            error.add_note(BROKEN)
+            return error
+        error.diagnostics = tuple(replace(each, notes=(*each.notes, BROKEN)) for each in error.diagnostics)
+        return error
 
     def _dated(self, error: StepError, mode: str) -> StepError:
         """Return an error with the step it happened in."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from compiler.checks.context import Scene
-from compiler.checks.counts import check_counts
+from compiler.checks.counts import check_counts, check_summed
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
+from compiler.checks.missing_terms import check_datasets, check_lazy
 from compiler.checks.ownership import check_average_targets, check_buffer_policy, check_frozen_train, check_overlap
+from compiler.checks.recomputed import check_recomputed
 from compiler.checks.swaps import check_swaps
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
 from compiler.ir import StepGraph
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
+
+__all__ = ["GRAPH_CHECKS", "OWNERSHIP_CHECKS", "SCENE_CHECKS", "check_recomputed"]
 
 OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_overlap,
@@ -32,6 +36,9 @@ SCENE_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_targets,
     check_bootstrap,
     check_no_effect,
+    check_summed,
+    check_lazy,
+    check_datasets,
 )
 """Checks of a whole mode, before it is known which ops fire together."""
 

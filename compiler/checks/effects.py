@@ -60,7 +60,8 @@ def check_interval(scene: Scene) -> Iterator[Diagnostic]:
                 message=f"how often '{op.ema}' is written between two firings of '{name}' is not a constant number",
                 span=span_of(scene.spec, name, "every"),
                 label="so the decay per firing has no one value",
-                help="write `decay:` or `tau:`, which hold per firing, or `interval_correction: none`",
+                help="write `decay:` or `tau:`, which hold per firing, `interval_correction: none`, or a number, as "
+                "in `every: 2`, which counts the updates that took place",
             )
 
 

@@ -18,7 +18,6 @@ from graphspec.ops import UpdateOp
 
 REGRESSIONS = frozenset({"mse", "l1", "huber"})
 """Losses whose second operand is a target."""
-SUMS = ADDITIVE | {"sum"}
 
 
 def check_terms(scene: Scene) -> Iterator[Diagnostic]:
@@ -29,13 +28,18 @@ def check_terms(scene: Scene) -> Iterator[Diagnostic]:
         users.setdefault(derivative.loss, []).append(node.id)
     for loss, names in users.items():
         reached = frozenset[str]().union(*(paths[name].nodes for name in names))
-        if not reached:
-            continue  # told of the targets instead
+        if not reached or any(_is_weighted(scene.nodes[name]) for name in names):
+            continue  # the targets are checked instead; what has `grad_outputs` is no sum of terms
         targets = sorted({model for name in names for model in _target_names(scene.nodes[name])})
         for term in find_terms(scene, loss, frozenset(targets)):
             producer = scene.producers.get(term)
             if producer not in reached:
                 yield _no_gradient(scene, names[0], loss, term, targets)
+
+
+def _is_weighted(node: Node) -> bool:
+    """Return whether a gradient is one of values that `grad_outputs` multiply."""
+    return isinstance(node.instruction, Gradient) and bool(node.instruction.grad_outputs)
 
 
 def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: list[str]) -> Diagnostic:
@@ -53,9 +57,11 @@ def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: lis
 
 
 def check_targets(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield E-NO-GRADIENT for a target of a gradient that its loss does not depend on."""
+    """Yield E-NO-GRADIENT for a target of a gradient that its loss does not depend on, unless it says what then."""
     paths = scene.paths
     for node, derivative, shares in _group_shares(scene):
+        if _takes_gaps(node):
+            continue
         cells, values = _find_reached(scene, [paths[each] for each in shares])
         for model in derivative.models:
             if not cells.intersection(scene.models[model].cells):
@@ -154,7 +160,7 @@ def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, .
 
 
 def _find_parts(scene: Scene, value: str) -> tuple[str, ...]:
-    """Return the values a sum or a multiple is made of; none for other values."""
+    """Return the values that `add`, `sub` or a multiple is made of; none for other values."""
     producer = scene.producers.get(value)
     instruction = None if producer is None else scene.nodes[producer].instruction
     if not isinstance(instruction, Evaluate) or not instruction.function.builtin or instruction.family != "call":
@@ -162,7 +168,7 @@ def _find_parts(scene: Scene, value: str) -> tuple[str, ...]:
     operands = [argument.operand for argument in instruction.arguments]
     values = tuple(operand.name for operand in operands if isinstance(operand, Ref))
     name = instruction.function.name
-    return values if name in SUMS or (name in SCALING and len(values) == 1) else ()
+    return values if name in ADDITIVE or (name in SCALING and len(values) == 1) else ()
 
 
 def check_bootstrap(scene: Scene) -> Iterator[Diagnostic]:

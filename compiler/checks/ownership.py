@@ -117,23 +117,18 @@ def check_average_targets(scene: Scene) -> Iterator[Diagnostic]:
 
 
 def check_buffer_policy(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield E-BUFFERS where an average does not say what happens to buffers, or says what cannot be."""
+    """Yield E-BUFFERS where an average does not say what happens to buffers, or says what cannot be.
+
+    It is a warning as long as a class is only assumed to have buffers: `build` looks at the class, and decides.
+    """
     for name, op in scene.spec.ops.items():
         if not isinstance(op, EmaOp):
             continue
         source, target = scene.models[op.ema], scene.models[op.target(name)]
         policy = op.buffers or target.policy or source.policy
         trained = _trained_forward(scene, target.name)
-        assumed = " (assumed: its class declares no `traits`)" if "buffers" in source.assumed else ""
         if source.buffers and policy is None:
-            yield Diagnostic(
-                code="E-BUFFERS",
-                message=f"'{name}' averages '{op.ema}', which has buffers{assumed}, and says nothing of them",
-                span=span_of(scene.spec, name, "ema"),
-                label="this model has buffers",
-                help="write `buffers: copy`, `average` or `ignore`"
-                + (", or `traits: {buffers: false}` on the model" if assumed else ""),
-            )
+            yield _unsaid(scene, name, op.ema)
         elif source.buffers and policy == "ignore" and op.use.eval == "swap":
             yield Diagnostic(
                 code="E-BUFFERS",
@@ -150,6 +145,23 @@ def check_buffer_policy(scene: Scene) -> Iterator[Diagnostic]:
                 label=f"policy {policy}",
                 help=f"write `buffers: ignore` on '{name}', or take `train: true` from '{trained}'",
             )
+
+
+def _unsaid(scene: Scene, name: str, source: str) -> Diagnostic:
+    """Return the diagnostic of an average without a policy: an error where the model is known to have buffers."""
+    span, help = span_of(scene.spec, name, "ema"), "write `buffers: copy`, `average` or `ignore`"
+    if "buffers" not in scene.models[source].assumed:
+        message = f"'{name}' averages '{source}', which has buffers, and says nothing of them"
+        return Diagnostic(code="E-BUFFERS", message=message, span=span, label="this model has buffers", help=help)
+    return Diagnostic(
+        code="E-BUFFERS",
+        severity="warning",
+        message=f"'{name}' averages '{source}' and says nothing of buffers, which the model is assumed to have: its "
+        "class declares no `traits`",
+        span=span,
+        label="an error when the step is built, if it has buffers",
+        help=f"{help}, or `traits: {{buffers: false}}` on the model",
+    )
 
 
 def _trained_forward(scene: Scene, model: str) -> str | None:

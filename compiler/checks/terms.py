@@ -71,5 +71,5 @@ def find_idle(spec: GraphSpec) -> Iterator[str]:
     judged = find_judged(spec)
     updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp) and name not in judged)
     for name, op in updates:
-        if op.accumulate is not None and "on_nonfinite" in op.accumulate.model_fields_set:
+        if op.accumulate is not None and op.accumulate.on_nonfinite != "drop":  # the default says nothing
             yield f"nothing looks at the gradients of '{name}' (`on_overflow`): `on_nonfinite` is of no effect"

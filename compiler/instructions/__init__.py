@@ -10,7 +10,7 @@ from compiler.instructions.copies import Assign, Blend
 from compiler.instructions.ends import Emit, Release
 from compiler.instructions.evaluate import CONSTANT_CALLS, Counted, Evaluate
 from compiler.instructions.forward import Forward
-from compiler.instructions.gradient import Gradient
+from compiler.instructions.gradient import Gradient, Recomputed
 from compiler.instructions.random import Random
 from compiler.instructions.schedule import Schedule
 from compiler.instructions.store import Store
@@ -63,6 +63,7 @@ __all__ = [
     "InstructionBase",
     "Judge",
     "Random",
+    "Recomputed",
     "Release",
     "Resting",
     "Schedule",

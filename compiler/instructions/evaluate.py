@@ -38,6 +38,8 @@ class Evaluate(InstructionBase):
     """Its batches are combined over several steps by their rows: a loss with a count of its own does not fit."""
     counted: Counted = ""
     """``outputs`` are its sum and its count; of ``asked`` a tensor with as many elements as it returns pieces."""
+    open: bool = False
+    """Of a loss: only the step can tell that the shapes of its operands fit."""
     graph: bool = False
     reset: Literal["epoch", "never", "step"] | int = "step"
     """When the running value of a metric starts anew, or after how many steps; ``step``: it is no running value.

@@ -12,6 +12,18 @@ from compiler.published import FLAG, NAMES, TEXT, Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """A model whose forwards run again when a gradient is taken through them: in training or not.
+
+    ``kept``: they write its buffers then, which already have what the forwards wrote the first time.
+    """
+
+    model: str
+    train: bool
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient(InstructionBase):
     """Differentiate ``loss`` with respect to all parameters of ``models`` and to ``values``.
 
@@ -34,6 +46,8 @@ class Gradient(InstructionBase):
     """No gradient is taken for these parameters, which are frozen for now."""
     asleep: tuple[str, ...] = ()
     """Models that are frozen whole for now: the gradient runs back to none of them."""
+    recomputed: tuple[Recomputed, ...] = ()
+    """The models of which it runs forwards again."""
     term: str = ""
     """Of a loss whose terms count differently: the one that it is about."""
 

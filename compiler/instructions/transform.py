@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from compiler.instructions.base import InstructionBase, Resting
+from compiler.instructions.base import Commit, InstructionBase, Resting
 from compiler.instructions.wording import tell_options
 from compiler.operands import FunctionRef, Setting
 from compiler.penalty import Penalty
@@ -33,6 +33,8 @@ class Transform(InstructionBase):
     """Of ``share``, which adds to the first of its sets what the others have for the same parameters: their models."""
     penalties: tuple[Penalty, ...] = ()
     """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
+    unless: Commit = ()
+    """``regularize`` adds nothing where this holds: an earlier update of the model is applied, and adds them."""
     resting: Resting = ()
     """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
 
@@ -45,8 +47,8 @@ class Transform(InstructionBase):
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Return the sets that it is made of."""
-        return self.inputs
+        """Return the sets that it is made of, and the verdicts on which it depends."""
+        return (*self.inputs, *dict.fromkeys(verdict for way in self.unless for verdict in way))
 
     @property
     def recorded(self) -> bool:
@@ -77,6 +79,11 @@ class Transform(InstructionBase):
         name = self.function.name.split(":")[-1]
         used = ", ".join((*self.inputs, *map(tell_penalty, self.penalties)))
         return f"{self.output} = {name}({used}{tell_options(self.options)})"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return where it adds nothing."""
+        return (f"unless {' or '.join(' and '.join(way) for way in self.unless)}",) if self.unless else ()
 
     @property
     def title(self) -> str:

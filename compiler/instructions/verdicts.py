@@ -13,14 +13,22 @@ from compiler.published import COMMITS, FLAG, NAMES, TEXT, Object, listing, reco
 class Judge(InstructionBase):
     """Look whether the gradient sets of an update are finite: ``output`` is true where all their elements are.
 
-    ``spans``: the models of each of the sets.
+    ``spans``: the models of each of the sets. An update may have several verdicts: over what its window takes in, over
+    what comes out, over what it shares with others.
     """
 
     gradients: tuple[str, ...]
     spans: tuple[tuple[str, ...], ...]
     output: str
+    filled: str = ""
+    """The value that says whether the window holds something: one that is empty is no overflow."""
 
     FIELDS: ClassVar[Object] = {"inputs": NAMES, "outputs": NAMES}
+
+    @property
+    def key(self) -> str:
+        """Return what tells it from other verdicts: the update, or ``step.window``."""
+        return self.output.removesuffix(".finite")
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -29,8 +37,8 @@ class Judge(InstructionBase):
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Return the sets that it looks at."""
-        return self.gradients
+        """Return the sets that it checks, and whether there is something in them."""
+        return (*self.gradients, self.filled) if self.filled else self.gradients
 
     @property
     def recorded(self) -> bool:
@@ -84,5 +92,5 @@ class Settle(Effect):
             "inputs": list(self.verdicts),
             "held": [{"op": op, "commits": export_commit(commit)} for op, commit in self.held],
             "scaled": self.scaled,
-            "fatal": [op for op, _ in self.fatal],
+            "fatal": list(dict.fromkeys(op for op, _ in self.fatal)),
         }

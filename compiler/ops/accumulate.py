@@ -12,7 +12,7 @@ from typing import Literal
 
 from compiler.cells import drop_of, window_of
 from compiler.gaps import find_open
-from compiler.gathering import are_sums
+from compiler.gathering import are_added
 from compiler.instructions import Collect, Drop, Gather, Guard, Transform
 from compiler.ir import Node, Overflow, Read, Use, Write
 from compiler.operands import Operand
@@ -33,7 +33,7 @@ from compiler.ops.shares import (
     spare,
 )
 from compiler.ops.transform import lower_transform, transform_node
-from compiler.ops.verdict import bind, find_overflow, guard_of, verdict_of
+from compiler.ops.verdict import FILLED, bind, find_overflow, guard_of, verdict_of
 from graphspec.ops import CallOp, GradientOp, TransformOp, UpdateOp
 
 Reduce = Literal["mean", "sum", "steps"]
@@ -221,7 +221,7 @@ class Windows:
 
     def _collect(self, window: str, models: tuple[str, ...], gaps: bool) -> Node:
         cell, place, output = window_of(window), self.context.place(self.name), f"{window}.collected"
-        filled = "" if self.guard == "none" else f"{window}.filled"
+        filled = "" if self.guard == "none" else f"{window}{FILLED}"
         self.filled += [filled] if filled else []
         collect = Collect(
             op=self.name, place=place, window=window, models=models, output=output, filled=filled, gaps=gaps
@@ -268,7 +268,7 @@ def find_reduce(windows: Windows, taken: str) -> Reduce:
     reduce: Reduce = "mean" if op.accumulate is None else op.accumulate.reduce
     if reduce != "mean":
         return reduce
-    if taken in context.totals or True in are_sums(context.gathering[windows.name], context.spec):
+    if taken in context.totals or are_added(context.gathering[windows.name], context.sums, context.whole):
         return "sum"
     has_rows = any(entry.shape is None or entry.shape for entry in context.spec.inputs.values())
     return "mean" if has_rows else "steps"

@@ -10,6 +10,8 @@ from compiler.instructions import Assign, Blend
 from compiler.ir import Node, Read, Write
 from compiler.operands import Scheduled
 from compiler.ops.context import Lowering
+from compiler.ops.verdict import find_holdable
+from compiler.schedules import UNKNOWN
 from graphspec.graph import GraphSpec
 from graphspec.ops import CopyOp, EmaOp, Op, UpdateOp
 from graphspec.schedules import ScheduleSpec
@@ -41,6 +43,8 @@ def _find_decay(name: str, op: EmaOp, context: Lowering) -> float | Scheduled:
     for field, written in (("decay", op.decay), ("tau", op.tau)):
         if isinstance(written, ScheduleSpec):
             return context.number(written, name, field)
+    if op.half_life is not None and op.half_life.unit != "updates":  # it cannot be counted
+        return Scheduled(name=f"{name}.half_life", schedule=UNKNOWN, complement=True)
     return find_decay(context.spec, op)
 
 
@@ -67,21 +71,28 @@ def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
     """Return how many writes of its source lie between two firings of an average; None where that is not constant.
 
     `every: 4` counts such writes itself. `every: step_pi` fires with that update, between whose steps a source with
-    other updates is written in each step.
+    other updates is written in each step. If either update can be held by gradients that are not finite, the number of
+    writes is not known.
     """
     if not isinstance(op.every, str):
         return op.every or 1
     named = spec.ops[op.every]
-    writers = [other for other in spec.ops.values() if isinstance(other, UpdateOp) and op.ema in other.update]
-    if named in writers:
-        return 1 if len(writers) == 1 else None
-    steady = len(writers) == 1 and _is_steady(writers[0]) and writers[0].every in (None, 1) and _is_steady(named)
-    return (named.every or 1) if steady and not isinstance(named.every, str) else None
+    writing = [name for name, other in spec.ops.items() if isinstance(other, UpdateOp) and op.ema in other.update]
+    if op.every in writing:
+        return 1 if len(writing) == 1 else None
+    if not find_holdable(spec).isdisjoint((*writing, op.every)):
+        return None
+    writers = [each for name in writing if isinstance(each := spec.ops[name], UpdateOp)]
+    steady = len(writers) == 1 and writers[0].window == 1 and writers[0].every in (None, 1)
+    if not steady or not _is_steady(writers[0]) or not _is_steady(named) or isinstance(named.every, str):
+        return None
+    return (named.every or 1) * (named.window if isinstance(named, UpdateOp) else 1)
 
 
 def _is_steady(op: Op) -> bool:
-    """Return whether an op keeps its pace from the first step to the last."""
-    return op.start is None and op.until is None and not (isinstance(op, UpdateOp) and op.window > 1)
+    """Return whether an op keeps its pace from the first step to the last; windows that epochs end do not."""
+    is_cut = isinstance(op, UpdateOp) and op.window > 1 and op.at_epoch_end != "carry"
+    return op.start is None and op.until is None and not is_cut
 
 
 def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal["copy", "average", "ignore"]:

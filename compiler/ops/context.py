@@ -18,7 +18,9 @@ from graphspec.graph import GraphSpec
 from graphspec.inputs import Inputs
 from graphspec.inputs import Operand as Written
 from graphspec.modes import Reach
+from graphspec.options import find_defaults
 from graphspec.schedules import ScheduleSpec
+from graphspec.signatures import find_options
 from graphspec.source import Plain as Read
 
 
@@ -42,8 +44,12 @@ class Lowering:
     """The terms of what an update gathers over several steps."""
     counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
     """The losses whose sum and count are kept apart, and how they count."""
+    open: frozenset[str] = frozenset()
+    """The losses of which only the step can tell that the shapes of their operands fit."""
     parted: bool = False
     """The steps of this mode are split into micro-batches."""
+    sums: frozenset[str] = frozenset()
+    """The values that are sums over a batch."""
     totals: frozenset[str] = frozenset()
     """The gradients that are sums over a batch, being those of values with rows."""
     whole: frozenset[str] = frozenset()
@@ -70,11 +76,19 @@ class Lowering:
         return self.scheduled[place] if isinstance(operand, ScheduleSpec) else lower_operand(operand)
 
     def settings(self, args: Mapping[str, Read | ScheduleSpec], op: str) -> Mapping[str, Setting]:
-        """Return the arguments of an op's function with every list made a tuple."""
-        return {
+        """Return the arguments of an op's function with every list made a tuple.
+
+        Of a function of the library, in the order of its options and without those that are their defaults: however a
+        spec writes them, the program is the same.
+        """
+        found: dict[str, Setting] = {
             key: self.scheduled[op, "args", key] if isinstance(value, ScheduleSpec) else freeze(value)
             for key, value in args.items()
         }
+        known = find_options(self.spec.ops[op])
+        given = {each.name: found[each.name] for each in known if each.name in found} if known else found
+        defaults = find_defaults(known)
+        return {key: value for key, value in given.items() if key not in defaults or value != defaults[key]}
 
     def place(self, op: str) -> str:
         """Return where an op is declared, ``file:line:column``, or nothing for specs built in Python."""

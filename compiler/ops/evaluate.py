@@ -63,7 +63,7 @@ def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Node, ...]:
     assert isinstance(weighted.instruction, Evaluate)
     here = [terms for each, terms in context.gathering.items() if context.mode in context.reaches[each].modes]
     gathered = any(name in terms for terms in here)
-    whole = replace(weighted.instruction, times=op.times, gathered=gathered)
+    whole = replace(weighted.instruction, times=op.times, gathered=gathered, open=name in context.open)
     if name not in context.counted:
         return (replace(weighted, instruction=whole),)
     outputs = sum_of(name), count_of(name)

@@ -14,7 +14,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
     """Return the one node of a forward: it reads weights and buffers, and in train mode writes the buffers."""
     owner = context.models[op.forward]
     train = _is_training(name, op, owner, context)
-    model = owner if train else context.models[context.averages.get(op.forward, op.forward)]
+    model = context.models[context.averages.get(op.forward, op.forward)]
     arguments = lower_inputs(name, op.inputs, context)
     instruction = Forward(
         op=name,
@@ -25,7 +25,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         taps=tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None),
         method=op.method,
         train=train,
-        snapshot="all" if op.snapshot else "none",
+        snapshot="all" if op.snapshot and not model.recomputes else "none",
         draws=model.rng and (train or context.spec.models[model.root].class_ is not None),
         stop=op.stop,
         compute=model.compute,
@@ -37,7 +37,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         label=f"forward {name}",
         uses=uses_of(arguments),
         defines=op.defines(name),
-        reads=_reads(model, train=train, kept=not op.snapshot),
+        reads=_reads(model, train=train, kept=model.recomputes or not op.snapshot),
         writes=(Write(cell=buffers_of(model.name), statistics=True),) if train and model.buffers else (),
         model=model.name,
         differentiable=not op.stop,
@@ -57,8 +57,12 @@ def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: Lowering)
 
 
 def _reads(model: ModelFacts, *, train: bool, kept: bool) -> tuple[Read, ...]:
-    """Return the cells a call reads; autograd keeps them unless the call runs on clones."""
-    parameters = tuple(Read(cell=cell, saved=kept) for cell in model.cells)
+    """Return the cells a call reads; autograd keeps them unless the call runs on clones.
+
+    A recomputed call reads the model itself again, not clones.
+    """
+    again = model.recomputes
+    parameters = tuple(Read(cell=cell, saved=kept, again=again) for cell in model.cells)
     if not model.buffers:
         return parameters
-    return (*parameters, Read(cell=buffers_of(model.name), saved=kept, streaming=train))
+    return (*parameters, Read(cell=buffers_of(model.name), saved=kept, again=again, streaming=train))

@@ -1,4 +1,4 @@
-"""Projections of an update: the constraints of its own, or those of its models."""
+"""Projections of an update: its own constraints, or those of its models; then those that the models bring along."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from graphspec.ops import UpdateOp
 def find_projections(name: str, op: UpdateOp, models: Collection[str], context: Lowering) -> Iterator[Projection]:
     """Yield what the parameters of those models that an update steps are made to satisfy then, in order."""
     for model in (each for each in op.update if each in models):
-        for index, each in enumerate(op.constraint or context.spec.models[model].constraint or ()):
+        written = op.constraint or context.spec.models[model].constraint or ()
+        for index, each in enumerate((*written, *context.models[model].terms.constraints)):
             yield _project(model, each, context, (name, model, "constraint", index))
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from compiler.gaps import find_open
 from compiler.graph import Causality
-from compiler.instructions import Apply, Transform
-from compiler.ir import Node, Read
+from compiler.instructions import Apply, Commit, Judge, Transform
+from compiler.ir import Node, Read, Use
 from compiler.ops.context import Lowering
 from compiler.ops.transform import transform_node
+from compiler.passes.commits import assume, either
 from compiler.penalty import Penalty
 from compiler.sharing import is_kept
 from graphspec.ops import UpdateOp
@@ -22,7 +23,7 @@ def regularize(
 ) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
     """Return what adds penalties to the gradient sets of an update, model by model, and the sets that it uses then."""
     kept = (model for model in op.update if is_kept(context.spec, name, model))
-    penalized = [model for model in kept if context.spec.models[model].regularizer]
+    penalized = [model for model in kept if _find_terms(model, context)]
     nodes: list[Node] = []
     found = dict(sets)
     for model in penalized:
@@ -54,8 +55,13 @@ def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str,
 
 def _penalties(op: str, model: str, context: Lowering) -> Iterator[Penalty]:
     """Yield the penalties of a model in one of its updates."""
-    for index, each in enumerate(context.spec.models[model].regularizer or ()):
+    for index, each in enumerate(_find_terms(model, context)):
         yield _penalty(model, each, context, (op, model, "regularizer", index))
+
+
+def _find_terms(model: str, context: Lowering) -> tuple[RegularizerSpec, ...]:
+    """Return the regularizers of a model: those of the spec, then those that it brings along."""
+    return (*(context.spec.models[model].regularizer or ()), *context.models[model].terms.regularizers)
 
 
 def _penalty(model: str, declared: RegularizerSpec, context: Lowering, place: tuple[str | int, ...]) -> Penalty:
@@ -69,17 +75,38 @@ def _penalty(model: str, declared: RegularizerSpec, context: Lowering, place: tu
     )
 
 
-def penalize_once(nodes: Mapping[str, Node], causality: Causality) -> Mapping[str, Node]:
-    """Return the nodes that fire together, with each model's penalties in the first of its updates alone.
+def penalize_once(
+    nodes: Mapping[str, Node], causality: Causality, find_commit: Callable[[str], Commit]
+) -> Mapping[str, Node]:
+    """Return the nodes that fire together, with each model's penalties in the first of its updates that is applied.
 
-    Updates of one model have an order: that of their writes. Where a node goes, its input takes the place of its value.
+    Updates of one model have an order: that of their writes. An update whose predecessors may all be held adds the
+    penalties where they are (``find_commit``: the verdicts under which an update is applied); one that is never applied
+    without one of them does not have them. Where such a node goes, its input takes the place of its value.
     """
     holders = [node for node in nodes.values() if node.penalizes is not None]
-    first: dict[str | None, str] = {}
+    earlier: dict[str | None, Commit] = {}
+    gone: dict[str, str] = {}
+    found = dict(nodes)
     for node in sorted(holders, key=lambda each: len(causality.past(each.op, nodes))):
-        first.setdefault(node.penalizes, node.id)
-    gone = {node.id: node.uses[0].value for node in holders if first[node.penalizes] != node.id}
-    return {name: _replace_values(node, gone) for name, node in nodes.items() if name not in gone} if gone else nodes
+        commit = find_commit(node.op)
+        before = earlier.get(node.penalizes)
+        if before is not None:
+            open_ways = assume(before, commit)
+            if not all(open_ways):
+                gone[node.id] = node.uses[0].value
+                continue
+            found[node.id] = _add_unless(node, open_ways)
+        earlier[node.penalizes] = commit if before is None else either([before, commit])
+    return {name: _replace_values(node, gone) for name, node in found.items() if name not in gone} if gone else found
+
+
+def _add_unless(node: Node, commit: Commit) -> Node:
+    """Return a node that adds penalties only where earlier updates of the model are not applied."""
+    assert isinstance(node.instruction, Transform)
+    verdicts = dict.fromkeys(verdict for way in commit for verdict in way)
+    uses = (*node.uses, *(Use(value=each, differentiable=False) for each in verdicts))
+    return replace(node, instruction=replace(node.instruction, unless=commit), uses=uses)
 
 
 def _replace_values(node: Node, others: Mapping[str, str]) -> Node:
@@ -96,6 +123,8 @@ def _replace_values(node: Node, others: Mapping[str, str]) -> Node:
     match instruction:
         case Transform():
             instruction = replace(instruction, inputs=tuple(map(find, instruction.inputs)))
+        case Judge():
+            instruction = replace(instruction, gradients=tuple(map(find, instruction.gradients)))
         case Apply():
             parts = (replace(part, gradients=find(part.gradients)) for part in instruction.parts)
             instruction = replace(instruction, parts=tuple(parts))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compiler.cells import optimizer_cell, window_of
 from compiler.gaps import find_open
-from compiler.instructions import Apply, ApplyPart, Judge, Transform
+from compiler.instructions import Apply, ApplyPart, Transform
 from compiler.ir import Node, Read, Use, Write
 from compiler.operands import Scheduled, Setting
 from compiler.ops.accumulate import Windows
@@ -16,7 +16,15 @@ from compiler.ops.projecting import find_projections
 from compiler.ops.regularization import regularize
 from compiler.ops.shares import Share, is_counted, lower_counted, lower_gradient_of, lower_parts, lower_shares
 from compiler.ops.transform import transform_node
-from compiler.ops.verdict import bind_update, find_verdicts, judge
+from compiler.ops.verdict import (
+    bind_update,
+    find_verdicts,
+    judge,
+    judge_final,
+    shared_verdict_of,
+    verdict_of,
+    window_verdict_of,
+)
 from compiler.sharing import find_beside, find_givers, find_held, find_kept, is_kept
 from graphspec.ops import UpdateOp
 from graphspec.ops.update import ClipSpec
@@ -27,11 +35,14 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]
     chain, sets = _lower_gradients(name, op, context)
     gaps = find_open(chain) | context.gaps
     givers, verdicts = find_givers(context.spec, name), find_verdicts(chain)
+    others: tuple[str, ...] = ()
     if givers:
         shared, sets, others = _share(name, sets, givers, context, gaps)
-        chain, gaps = (*chain, shared), gaps | find_open((shared,))
-        verdicts = (*verdicts, *others) if verdicts else ()
-    return (*chain, bind_update(_lower_apply(name, op, sets, context, gaps), op, verdicts, context.spec))
+        judges = judge_final(name, op, sets, (), context, shared_verdict_of(name))
+        chain, gaps = (*chain, shared, *judges), gaps | find_open((shared,))
+        verdicts = (*verdicts, *find_verdicts(judges))
+    write = _lower_apply(name, op, sets, context, gaps)
+    return (*chain, bind_update(write, op, verdicts, others, context.spec))
 
 
 def _lower_gradients(
@@ -45,13 +56,11 @@ def _lower_gradients(
         sets = {windows.gather(value): models for value, models in sets.items()}
         taken = [*chain, *windows.taken, *judge(name, op, context, windows.shared)]
         chain = [replace(each, gate=window_of(name)) if each.op == name else each for each in taken] + windows.nodes
-    else:
-        chain += judge(name, op, context)
     closed, sets = _close(name, op, sets, context, find_open(chain) | context.gaps)
     chain += closed
     penalties, sets = regularize(name, op, sets, context, find_open(chain) | context.gaps)
     chain += penalties
-    is_given = op.loss is None and all(isinstance(each.instruction, Judge) for each in chain)
+    is_given = op.loss is None and not chain
     whole = op.optimizer is not None or op.clip is not None or _is_sharing(name, context)
     if (len(sets) > 1 and whole) or (is_given and op.clip is None and _is_sharing(name, context)):
         chain.append(_join(name, sets, context, find_open(chain) | context.gaps))
@@ -60,7 +69,8 @@ def _lower_gradients(
         (value, models), *_ = sets.items()
         chain.append(_clip(name, op.clip, value, models, context, value in find_open(chain) | context.gaps))
         sets = {f"{name}.clipped": models}
-    return tuple(chain), sets
+    verdict = window_verdict_of(name) if op.window > 1 else verdict_of(name)
+    return (*chain, *judge_final(name, op, sets, chain, context, verdict)), sets
 
 
 def _is_sharing(name: str, context: Lowering) -> bool:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from compiler.cells import window_of
-from compiler.instructions import Collect, Guard, Judge
+from compiler.instructions import Collect, Gradient, Guard, Judge, Transform
 from compiler.ir import TOGETHER, Node, Overflow, Use
 from compiler.ops.context import Lowering
 from compiler.program import Mode
 from graphspec.graph import GraphSpec
 from graphspec.modes import Reach
 from graphspec.ops import CallOp, TransformOp, UpdateOp
+
+Made: TypeAlias = Mapping[str | None, Transform | Gradient | Collect]
+"""What makes the sets of an update that are no op's, by name."""
+KEEPING = frozenset({"clip_norm", "clip_value", "join", "fill", "require", "gathered"})
+"""Transforms that give finite gradients where they are given finite ones."""
+SHOWING = frozenset(
+    {"add", "sub", "add_sets", "sub_sets", "regularize", "clip_norm", "join", "fill", "require", "gathered"}
+)
+"""Transforms that never give finite gradients where they are given others."""
+FILLED = ".filled"
+"""How the values end that say whether a window holds something."""
 
 
 def find_judged(spec: GraphSpec) -> frozenset[str]:
@@ -25,6 +37,12 @@ def find_judged(spec: GraphSpec) -> frozenset[str]:
     if spec.loss_scale is not None or not written.isdisjoint(TOGETHER):
         return frozenset(updates)
     return frozenset(name for name, op in updates.items() if op.on_overflow not in (None, "apply"))
+
+
+def find_holdable(spec: GraphSpec) -> frozenset[str]:
+    """Return the updates that do not take place in steps whose gradients are not finite, while the run goes on."""
+    policies = {name: op.on_overflow for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
+    return frozenset(name for name in find_judged(spec) if policies[name] not in ("apply", "error"))
 
 
 def is_scaled(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> bool:
@@ -41,32 +59,110 @@ def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
 def judge(
     name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, Mapping[str, bool]] | None = None
 ) -> tuple[Node, ...]:
-    """Return the node that looks at the gradients of an update as they were taken, if there is to be a verdict.
+    """Return the node that checks the gradients that a window takes in as they were taken, if there is a verdict.
 
     ``shared``: set -> those that its windows take in its place, of terms that count differently, and whether these are
     absent from some steps.
     """
     if name not in context.judged:
         return ()
-    taken = (name,) if op.loss is not None else tuple(dict.fromkeys(_find_sources(op.gradients or (), context)))
+    taken = (name,) if op.loss is not None else _find_raw(op.gradients or (), {}, context)
     spans = {each: op.update if each == name else context.sets.get(each, ()) for each in taken}
     found = [(each, *pair) for each in taken for pair in (shared or {}).get(each, {each: False}).items()]
-    sets = tuple(value for _, value, _ in found)
-    output = verdict_of(name)
-    covered = tuple(spans[each] for each, _, _ in found)
-    instruction = Judge(op=name, place=context.place(name), gradients=sets, spans=covered, output=output)
-    node = Node(
-        id=output,
+    node = _judge(name, op, verdict_of(name), {value: spans[each] for each, value, _ in found}, context)
+    uses = tuple(replace(use, optional=is_lazy) for use, (_, _, is_lazy) in zip(node.uses, found, strict=True))
+    return (replace(node, uses=uses, gate=window_of(name)),)
+
+
+def judge_final(
+    name: str,
+    op: UpdateOp,
+    sets: Mapping[str, tuple[str, ...]],
+    chain: Sequence[Node],
+    context: Lowering,
+    verdict: str,
+) -> tuple[Node, ...]:
+    """Return the node that checks what an optimizer is given, if there is to be a verdict.
+
+    It covers all that the final ``sets`` are made of, from the gradients as they were taken on; what can neither hide
+    an infinity nor make one needs no check of its own.
+    """
+    if name not in context.judged:
+        return ()
+    instructions = (node.instruction for node in chain)
+    made = {each.output: each for each in instructions if isinstance(each, Transform | Gradient | Collect)}
+    spans = {value: each.models for value, each in made.items()} | dict(sets)
+    looked = dict.fromkeys(each for value in sets for each in _find_looked(value, made, context))
+    covered = {each: spans.get(each) or context.sets.get(each, ()) for each in looked}
+    return (_judge(name, op, verdict, covered, context, *find_filled(chain)),)
+
+
+def _judge(
+    name: str, op: UpdateOp, verdict: str, spans: Mapping[str, tuple[str, ...]], context: Lowering, filled: str = ""
+) -> Node:
+    """Return the node that gives the verdict over some sets; ``spans``: the models of each."""
+    instruction = Judge(
+        op=name,
+        place=context.place(name),
+        gradients=tuple(spans),
+        spans=tuple(spans.values()),
+        output=verdict,
+        filled=filled,
+    )
+    return Node(
+        id=verdict,
         op=name,
         instruction=instruction,
-        label=f"verdict {name}",
-        uses=tuple(Use(value=value, differentiable=False, optional=is_lazy) for _, value, is_lazy in found),
-        defines=(output,),
+        label=f"verdict {instruction.key}",
+        uses=tuple(Use(value=value, differentiable=False) for value in instruction.operands),
+        defines=(verdict,),
         differentiable=False,
         place=instruction.place,
-        gate=window_of(name) if op.window > 1 else "",
+        overflow=find_overflow(op, context.spec),
     )
-    return (node,)
+
+
+def _find_looked(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
+    """Return the sets to check so that a set is finite, and all that it is made of."""
+    step = _step_of(value, made, context)
+    if step is None:
+        return (value,)
+    function, inputs = step
+    if function in KEEPING:
+        return tuple(each for one in inputs for each in _find_looked(one, made, context))
+    return (*_find_hidden(value, made, context), value)
+
+
+def _find_hidden(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
+    """Return the sets to check of which one may be infinite although the set that is made of them is finite."""
+    step = _step_of(value, made, context)
+    if step is None:
+        return ()
+    function, inputs = step
+    find = _find_hidden if function in SHOWING else _find_looked
+    return tuple(each for one in inputs for each in find(one, made, context))
+
+
+def _find_raw(sets: Iterable[str], made: Made, context: Lowering) -> tuple[str, ...]:
+    """Return the gradients that sets are made of, as they were taken."""
+    steps = ((value, _step_of(value, made, context)) for value in sets)
+    found = ((value,) if step is None else _find_raw(step[1], made, context) for value, step in steps)
+    return tuple(dict.fromkeys(each for one in found for each in one))
+
+
+def _step_of(value: str, made: Made, context: Lowering) -> tuple[str, tuple[str, ...]] | None:
+    """Return the function that makes a set, and the sets it is given; None for gradients as they were taken."""
+    owner = next((op for name, op in context.spec.ops.items() if value in (name, *op.defines(name))), None)
+    match owner or made.get(value):
+        case Transform() as each:
+            return each.function.name, tuple(one for one in each.inputs if one in made or one in context.sets)
+        case TransformOp() as op:
+            return op.transform.name(context.backend), op.inputs
+        case CallOp() as op:
+            inputs = (reference.name for reference in op.operands())
+            return op.call.name(context.backend), tuple(each for each in inputs if each in context.sets)
+        case _:
+            return None
 
 
 def verdict_of(update: str) -> str:
@@ -74,16 +170,14 @@ def verdict_of(update: str) -> str:
     return f"{update}.finite"
 
 
-def _find_sources(sets: tuple[str, ...], context: Lowering) -> Iterator[str]:
-    """Yield the gradients that sets are made from: what was clipped tells nothing any more."""
-    owners = {value: op for name, op in context.spec.ops.items() for value in op.defines(name)}
-    for value in sets:
-        op = owners[value]
-        if isinstance(op, TransformOp | CallOp):
-            inputs = tuple(reference.name for reference in op.operands() if reference.name in context.sets)
-            yield from _find_sources(inputs, context)
-        else:
-            yield value
+def window_verdict_of(update: str) -> str:
+    """Return the value that says whether what an update makes of its windows is finite."""
+    return f"{window_of(update)}.finite"
+
+
+def shared_verdict_of(update: str) -> str:
+    """Return the value that says whether the sum of what updates share is finite."""
+    return f"{update}.shared.finite"
 
 
 def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> Guard:
@@ -99,22 +193,34 @@ def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> 
 
 
 def find_verdicts(nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Return the verdict over what the nodes of an update give: that of its windows, where it has some.
+    """Return the verdicts over what the nodes of an update give: whether its windows hold something, and the last one.
 
     All windows of an update are filled together.
     """
-    filled = [each.filled for node in nodes if isinstance(each := node.instruction, Collect)]
     judged = [each.output for node in nodes if isinstance(each := node.instruction, Judge)]
-    return tuple(filter(None, (filled or judged)[:1]))
+    return (*find_filled(nodes), *judged[-1:])
 
 
-def bind_update(write: Node, op: UpdateOp, verdicts: tuple[str, ...], spec: GraphSpec) -> Node:
-    """Return the write of an update under its verdict, the first, and those over what it shares with others."""
-    if not verdicts:
+def find_filled(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the value that says whether the windows of an update hold something, where that is found out."""
+    filled = [each.filled for node in nodes if isinstance(each := node.instruction, Collect)]
+    return tuple(filter(None, filled[:1]))
+
+
+def bind_update(write: Node, op: UpdateOp, own: tuple[str, ...], others: tuple[str, ...], spec: GraphSpec) -> Node:
+    """Return the write of an update under its own verdicts, and those over what it shares with others.
+
+    The first of its own is the one by which it is in a group. One from a window that takes whatever there is goes by
+    no more than that its window holds something.
+    """
+    overflow = find_overflow(op, spec)
+    write = replace(write, uses=(*write.uses, *(Use(value=each, differentiable=False) for each in own)))
+    if op.window > 1 and overflow == "apply":
+        own, others = tuple(each for each in own if each.endswith(FILLED)), ()
+    if not own:
         return write
-    first, *others = verdicts
-    bound = bind(write, first, find_overflow(op, spec) if op.window == 1 else "own")
-    return replace(bound, others=tuple(others))
+    bound = overflow if op.window == 1 else "own"
+    return replace(write, verdict=own[0], overflow=bound, others=(*own[1:], *others))
 
 
 def bind(write: Node, verdict: str, overflow: Overflow) -> Node:

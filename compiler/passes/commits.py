@@ -7,13 +7,13 @@ models.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler.causality import find_producers
 from compiler.cells import window_of
 from compiler.chains import is_update
-from compiler.instructions import Commit
+from compiler.instructions import Commit, Judge, Transform
 from compiler.ir import TOGETHER, Node, StepGraph
 
 ALWAYS: Commit = ()
@@ -25,6 +25,11 @@ def find_commits(graph: StepGraph) -> StepGraph:
     finder = _Finder(graph=graph, own=find_own(graph))
     found = {name: finder.find(name) for name, node in graph.nodes.items() if node.eager}
     return replace(graph, commits={name: commit for name, commit in found.items() if commit})
+
+
+def commit_finder(graph: StepGraph) -> Callable[[str], Commit]:
+    """Return what finds the condition of an update."""
+    return _Finder(graph=graph, own=find_own(graph)).find
 
 
 def find_own(graph: StepGraph) -> Mapping[str, Commit]:
@@ -52,7 +57,7 @@ def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:
     sharing = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("", *TOGETHER)]
     if any(node.overflow == "all" for node in sharing):
         return (tuple(sharing),)
-    updates = dict.fromkeys(node.op for node in graph.nodes.values() if _takes_part(node))
+    updates = dict.fromkeys(node.op for node in graph.nodes.values() if takes_part(node))
     groups: dict[frozenset[str], list[Node]] = {}
     for node in sharing:
         before = {
@@ -62,16 +67,25 @@ def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:
     return tuple(tuple(group) for group in groups.values())
 
 
-def _takes_part(node: Node) -> bool:
+def takes_part(node: Node) -> bool:
     """Return whether a node is what an update does with its gradients: it is applied, or its window gathers."""
     return is_update(node) or (node.eager and node.admission == window_of(node.op))
 
 
 def find_gradients(graph: StepGraph, write: Node) -> tuple[str, ...]:
-    """Return the gradients that the verdict of a write is about."""
+    """Return the gradients, as they were taken, that the verdict of a write is about."""
     producers = find_producers(graph.nodes.values())
-    judge = graph.nodes[producers[write.verdict]]
-    return tuple(producers[use.value] for use in judge.uses)
+    pending, found = [producers[write.verdict]], dict[str, None]()
+    while pending:
+        node = graph.nodes[pending.pop()]
+        match node.instruction:
+            case Judge(gradients=sets) | Transform(inputs=sets):
+                pending += [producers[value] for value in sets if value in producers]
+            case _ if node.derivative is not None:
+                found[node.id] = None
+            case _:
+                pass
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +117,12 @@ def both(one: Commit, other: Commit) -> Commit:
         return one or other
     ways = (tuple(dict.fromkeys((*first, *second))) for first in one for second in other)
     return tuple(dict.fromkeys(ways))
+
+
+def assume(one: Commit, other: Commit) -> Commit:
+    """Return what is left of a condition where another holds; a way without verdicts, or no way: it holds too."""
+    known = set[str]().union(*other).intersection(*other) if other else set[str]()
+    return tuple(tuple(verdict for verdict in way if verdict not in known) for way in one) or ((),)
 
 
 def either(conditions: list[Commit]) -> Commit:

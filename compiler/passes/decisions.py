@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from compiler.chains import Chain, find_chains
 from compiler.ir import Because, Decision, Edge, StepGraph
-from compiler.passes.flags import path_masks
+from compiler.passes.flags import is_recomputed, path_masks
 from compiler.passes.hazards import place_of
 
 MOST = 4
 """How many reasons of one kind a sentence tells."""
-ALIKE = ("NO_GRAD", "FREEZE", "DETACH", "CREATE_GRAPH")
+ALIKE = ("NO_GRAD", "FREEZE", "DETACH", "CREATE_GRAPH", "RECOMPUTE")
 """Decisions that are the same for every micro-batch, and told of the first."""
 
 
@@ -108,6 +108,18 @@ def _first_names(mask: int, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _find_recompute(view: View, name: str) -> Iterator[Decision]:
+    """Yield RECOMPUTE for a gradient that runs forwards again."""
+    graph = view.graph
+    path = graph.paths[name].nodes if name in graph.paths else frozenset[str]()
+    forwards = [graph.nodes[each] for each in graph.sequence if each in path and is_recomputed(graph.nodes[each])]
+    if forwards:
+        told = ", ".join(dict.fromkeys(node.op for node in forwards))
+        because = tuple(Because(edge="graph", op=node.op, place=node.place) for node in forwards)
+        text = f"{graph.nodes[name].label} recomputes parts of {told}, which read their models again"
+        yield Decision(code="RECOMPUTE", subject=graph.nodes[name].op, text=text, because=because, node=name)
+
+
 def _find_create(view: View, name: str) -> Iterator[Decision]:
     """Yield CREATE_GRAPH for a gradient that is differentiated again."""
     graph = view.graph
@@ -145,7 +157,7 @@ def _find_detach(view: View, name: str) -> Iterator[Decision]:
             yield Decision(code="DETACH", subject=graph.nodes[name].op, text=text, node=name)
 
 
-DECISIONS = (_find_deferral, _find_retain, _find_create, _find_forward, _find_detach)
+DECISIONS = (_find_deferral, _find_retain, _find_recompute, _find_create, _find_forward, _find_detach)
 
 
 def _because(graph: StepGraph, edges: tuple[Edge, ...]) -> tuple[Because, ...]:

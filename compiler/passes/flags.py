@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.causality import find_producers
-from compiler.ir import GraphFlags, StepGraph
+from compiler.ir import GraphFlags, Node, StepGraph
 
 
 def infer_flags(graph: StepGraph) -> StepGraph:
@@ -25,14 +25,23 @@ def infer_flags(graph: StepGraph) -> StepGraph:
 
 
 def find_frozen(graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
-    """Return the recorded forwards of whose own weights no gradient on their paths is taken."""
+    """Return the recorded forwards of whose own weights no gradient on their paths is taken.
+
+    One that is recomputed must run both times in the same way, and nothing freezes its weights the second time.
+    """
     wanted = {
         name
         for gradient, path in graph.paths.items()
         for name in path.nodes
         if _reads_any(graph, name, _targets(graph, gradient))
     }
-    return frozenset(name for name in recorded if graph.nodes[name].model is not None and name not in wanted)
+    forwards = (graph.nodes[name] for name in recorded if graph.nodes[name].model is not None and name not in wanted)
+    return frozenset(node.id for node in forwards if not is_recomputed(node))
+
+
+def is_recomputed(node: Node) -> bool:
+    """Return whether parts of a node run again when a gradient is taken through it."""
+    return any(read.again for read in node.reads)
 
 
 def find_detached(graph: StepGraph, recorded: frozenset[str]) -> frozenset[tuple[str, str]]:

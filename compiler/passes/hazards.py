@@ -11,15 +11,13 @@ from compiler.cells import is_buffers
 from compiler.diagnose import cycle_problem
 from compiler.graph import find_cycles
 from compiler.ir import Access, Edge, Hazard, StepGraph
-from compiler.operands import CellVersion
 from graphspec.graph import GraphSpec
 
 
 def find_hazards(graph: StepGraph, table: HazardTable) -> StepGraph:
     """Return the graph with every hazard edge of the backend's table."""
     edges = [*_find_cell_hazards(graph), *_find_order_hazards(graph), *_find_verdict_hazards(graph)]
-    if table.keeps_cells:
-        edges.extend(_find_backward_hazards(graph))
+    edges.extend(_find_backward_hazards(graph, table))
     return replace(graph, hazards=tuple(edges))
 
 
@@ -107,46 +105,53 @@ def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
         node = graph.nodes[name]
         for verdict in dict.fromkeys(each for way in commit for each in way if each != node.verdict):
             judge = graph.nodes[producers[verdict]]
+            if judge.op == node.op:
+                continue  # what it uses anyway
             why = f"{node.label} takes place only if the gradients of {judge.op} are finite"
             yield Edge(before=judge.id, after=name, hazard=Hazard.VERDICT, why=why)
 
 
-def _find_backward_hazards(graph: StepGraph) -> Iterator[Edge]:
-    """Yield, for every gradient, an edge to the next writer of each cell that autograd keeps on its path."""
+def _find_backward_hazards(graph: StepGraph, table: HazardTable) -> Iterator[Edge]:
+    """Yield, for every gradient, an edge to the next writer of each cell that it still reads on its path."""
     for gradient, path in graph.paths.items():
-        through: dict[tuple[str, CellVersion], list[str]] = {}
+        through: dict[tuple[str, Access], list[str]] = {}
         for name in (node for node in graph.nodes if node in path.nodes):
-            for writer, at in _find_endangering(graph, name):
-                through.setdefault((writer, at), []).append(name)
-        for (writer, at), forwards in through.items():
-            yield _backward_edge(graph, gradient, writer, at, tuple(forwards))
+            for writer, access in _find_endangering(graph, name, table):
+                through.setdefault((writer, access), []).append(name)
+        for (writer, access), forwards in through.items():
+            yield _backward_edge(graph, gradient, writer, access, tuple(forwards))
 
 
-def _find_endangering(graph: StepGraph, name: str) -> Iterator[tuple[str, CellVersion]]:
-    """Yield (writer, version read) for the next write of every cell that is kept for the node's backward.
+def _find_endangering(graph: StepGraph, name: str, table: HazardTable) -> Iterator[tuple[str, Access]]:
+    """Yield (writer, read) for the next write of every cell that the node's backward reads.
 
     A train-mode forward normalises with the batch's own statistics: later train-mode forwards do not disturb it, other
     writers of the buffers do.
     """
     streaming = {read.cell for read in graph.nodes[name].reads if read.streaming}
     for access in graph.accesses[name]:
-        if not access.saved:
+        if not (access.again or (access.saved and table.keeps_cells)):
             continue
         for writer in graph.writers.get(access.at.cell, ())[access.at.version :]:
             if access.at.cell not in streaming or graph.nodes[writer].eager:
-                yield writer, access.at
+                yield writer, access
                 break
 
 
-def _backward_edge(graph: StepGraph, gradient: str, writer: str, at: CellVersion, forwards: tuple[str, ...]) -> Edge:
-    """Return the edge from a gradient to a writer of what it still reads."""
+def _backward_edge(graph: StepGraph, gradient: str, writer: str, access: Access, forwards: tuple[str, ...]) -> Edge:
+    """Return the edge from a gradient to a writer of what it still reads.
+
+    A forward that is recomputed reads the model itself, so that clones of its buffers do not help.
+    """
+    at = access.at
+    reads = "recomputes with" if access.again else "reads"
     places = ", ".join(_with_place(graph, name) for name in forwards)
     return Edge(
         before=gradient,
         after=writer,
-        hazard=Hazard.BUFFER_WAR if is_buffers(at.cell) else Hazard.BACKWARD_WAR,
+        hazard=Hazard.BUFFER_WAR if is_buffers(at.cell) and not access.again else Hazard.BACKWARD_WAR,
         cell=at,
-        why=f"{graph.nodes[gradient].label} still reads {at} through {places}",
+        why=f"{graph.nodes[gradient].label} still {reads} {at} through {places}",
         through=forwards,
     )
 

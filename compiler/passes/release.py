@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from compiler.instructions import Judge
 from compiler.ir import StepGraph
 
 
@@ -14,7 +15,9 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
         node = graph.nodes[name]
         last.update((value, name) for value in node.defines)
         last.update((use.value, name) for use in node.uses if use.value in last)
+    judges = (node for node in graph.nodes.values() if isinstance(node.instruction, Judge))
     verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
+    verdicts |= {value for node in judges for value in node.defines}
     released: dict[str, list[str]] = {}
     for value, name in last.items():
         if value not in graph.outputs and value not in graph.writers and value not in verdicts:  # a cell is no value

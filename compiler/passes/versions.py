@@ -28,15 +28,32 @@ def assign_versions(graph: StepGraph) -> StepGraph:
 def order_statistics(nodes: Mapping[str, Node], causality: Causality) -> tuple[str, ...]:
     """Return all train-mode forwards of models with buffers in the one order in which they run.
 
-    Repeatedly the first listed whose happens-before predecessors among them are done.
+    Repeatedly the first listed op whose happens-before predecessors among them are done. Under micro-batches, ops run
+    part by part together until one needs a later part of another, as behind an update: it begins a new stretch.
     """
-    pending = [name for name, node in nodes.items() if any(write.statistics for write in node.writes)]
-    ordered: list[str] = []
+    runs: dict[str, tuple[str, ...]] = {}
+    for name, node in nodes.items():
+        if any(write.statistics for write in node.writes):
+            runs[node.op] = (*runs.get(node.op, ()), name)
+    pending, stretches = dict(runs), list[list[str]]()
     while pending:
-        first = next(name for name in pending if not causality.past(name, pending))
-        ordered.append(first)
-        pending.remove(first)
-    return tuple(ordered)
+        op = next(op for op in pending if not _find_needed(op, pending, causality))
+        names = pending.pop(op)
+        if not stretches or any(_needs_later(name, stretches[-1], nodes, causality) for name in names):
+            stretches.append([])
+        stretches[-1].extend(names)
+    return tuple(name for stretch in stretches for name in sorted(stretch, key=lambda name: nodes[name].part))
+
+
+def _find_needed(op: str, runs: Mapping[str, tuple[str, ...]], causality: Causality) -> tuple[str, ...]:
+    """Return the runs of other ops that come before one of the runs of an op."""
+    others = [name for other, names in runs.items() if other != op for name in names]
+    return tuple(needed for name in runs[op] for needed in causality.past(name, others))
+
+
+def _needs_later(name: str, stretch: list[str], nodes: Mapping[str, Node], causality: Causality) -> bool:
+    """Return whether a run comes after one of a later micro-batch."""
+    return any(nodes[other].part > nodes[name].part for other in causality.past(name, stretch))
 
 
 def order_writers(names: tuple[str, ...], graph: StepGraph, statistics: tuple[str, ...]) -> tuple[str, ...]:
@@ -61,7 +78,7 @@ def _find_accesses(
     """Yield the versioned accesses of one node."""
     for read in node.reads:
         version = _read_version(node, read, writers.get(read.cell, ()), positions.get(read.cell, {}), causality)
-        yield Access(at=CellVersion(cell=read.cell, version=version), mode="read", saved=read.saved)
+        yield Access(at=CellVersion(cell=read.cell, version=version), mode="read", saved=read.saved, again=read.again)
     for write in node.writes:
         version = positions[write.cell][node.id] + 1
         yield Access(at=CellVersion(cell=write.cell, version=version), mode="write")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compiler.operands import Dimension, Shape
 from compiler.shapes.dimension import is_surely_incompatible, is_surely_unequal, maximum
-from compiler.shapes.dtype import promote
+from compiler.shapes.dtype import agree, promote
 from compiler.shapes.function_use import FunctionUse
 from compiler.shapes.reshaping import fill_reshape
 from compiler.shapes.tensor_type import TensorType, format_shape
@@ -85,7 +85,7 @@ def matmul(use: FunctionUse) -> tuple[TensorType, ...]:
 
 def _check_same_dtype(use: FunctionUse, left: TensorType, right: TensorType) -> None:
     """Refuse factors of different dtypes: no framework multiplies them."""
-    if left.dtype is not None and right.dtype is not None and left.dtype != right.dtype:
+    if left.dtype is not None and right.dtype is not None and not agree(right.dtype, left.dtype):
         raise use.wrong_input(1, f"dtype {right.dtype}", f"dtype {left.dtype}, as the first factor of `matmul` has")
 
 

@@ -15,6 +15,8 @@ from compiler.shapes.tensor_type import TensorType
 FLOATING = frozenset({"float16", "bfloat16", "float32", "float64"})
 INTEGER = frozenset({"uint8", "int32", "int64"})
 DEFAULT = "float32"
+STEP_TYPES = frozenset({"float32", "float64"})
+"""Types that become the type of the step, whichever is declared or was seen."""
 
 Argument: TypeAlias = TensorType | Constant
 
@@ -29,6 +31,11 @@ def is_floating(dtype: str | None) -> bool:
 def is_not_floating(dtype: str | None) -> bool:
     """Return whether a dtype is known to be none of the floating ones."""
     return dtype is not None and dtype not in FLOATING
+
+
+def agree(found: str, expected: str) -> bool:
+    """Return whether two dtypes are one in a step."""
+    return found == expected or {found, expected} <= STEP_TYPES
 
 
 def literal_dtype(value: bool | int | float) -> str:

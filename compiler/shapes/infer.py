@@ -78,11 +78,22 @@ def infer_call(
     ``options`` are the op's ``args``, without defaults; ``reduction`` that of a loss. Unknown operands give unknown
     results. Raises :class:`ShapeProblem`, with a path below the op, only for what is certainly wrong.
     """
-    signature = _SIGNATURES[name]
-    _check_count(signature, len(inputs))
-    defaults = find_defaults(signature.options)
+    _check_count(_SIGNATURES[name], len(inputs))
+    return RULES[name](_use(name, inputs, options, reduction))
+
+
+def is_open(name: str, inputs: Sequence[Argument], options: Mapping[str, object]) -> bool:
+    """Return whether only the step can tell that the operands of a built-in loss fit each other."""
+    return loss.is_open(_use(name, inputs, options))
+
+
+def _use(
+    name: str, inputs: Sequence[Argument], options: Mapping[str, object], reduction: str | None = None
+) -> FunctionUse:
+    """Return an evaluation of a built-in function."""
+    defaults = find_defaults(_SIGNATURES[name].options)
     reader = Options(values=options, place=("args",), defaults=defaults)
-    return RULES[name](FunctionUse(name=name, inputs=tuple(inputs), options=reader, reduction=reduction))
+    return FunctionUse(name=name, inputs=tuple(inputs), options=reader, reduction=reduction)
 
 
 def _check_count(signature: Signature, count: int) -> None:

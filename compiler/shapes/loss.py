@@ -1,4 +1,8 @@
-"""Shapes of losses: a scalar, or one element per sample with ``reduction: none``; and what fits what."""
+"""Shapes of losses: a scalar, or one element per sample with ``reduction: none``; and what fits what.
+
+What is not known before is looked at by the step, under the same rule: ``matched`` and ``matched_classes`` of a
+backend's library.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,21 @@ from compiler.shapes.dtype import INTEGER, is_floating, is_not_floating, promote
 from compiler.shapes.function_use import FunctionUse
 from compiler.shapes.tensor_type import TensorType, format_shape
 
+OF_CLASSES = frozenset({"cross_entropy", "nll"})
+"""Losses that compare scores with class numbers."""
+
 
 def elementwise(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type mse, l1: two equal shapes (or a literal), one of them floating."""
-    _require_equal(use)
+    """Type mse, l1: two equal shapes, or one of them a single number; one of them floating."""
+    if not any(_is_number(use, index) for index in (0, 1)):
+        _require_equal(use, ", or a number,")
     if all(is_not_floating(tensor.dtype) for tensor in use.tensors()):
         use.require_floating(0)
     return _result(use, _either(use), promote(*use.inputs))
 
 
 def floating_elementwise(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type huber, bce, bce_with_logits, hinge: two equal shapes (or a literal), both floating."""
+    """Type huber, bce, bce_with_logits, hinge: as mse, both floating."""
     for index in range(len(use.inputs)):
         use.require_floating(index)
     return elementwise(use)
@@ -90,29 +98,51 @@ def _result(use: FunctionUse, elements: Shape | None, dtype: str | None) -> tupl
     return (TensorType(elements if use.reduction == "none" else (), dtype),)
 
 
+def is_open(use: FunctionUse) -> bool:
+    """Return whether only the step can tell that the operands of a loss fit: some size or type of theirs is unknown."""
+    if len(use.inputs) < 2:
+        return False
+    left, right = use.tensors()
+    if use.name in OF_CLASSES:
+        if left.shape is None or right.shape is None or right.dtype is None:
+            return True
+        classes = _without(left.shape, use.axis(left.shape) if use.options.has("axis") else 1)
+        return right.shape != (classes if right.dtype in INTEGER else left.shape)
+    if use.is_literal(0) or use.is_literal(1):
+        return False
+    return None in (left.shape, right.shape) or left.shape != right.shape
+
+
+def _is_number(use: FunctionUse, index: int) -> bool:
+    """Return whether an operand is a single number: a literal, or a value that is known to have no axes."""
+    return use.is_literal(index) or use.tensor(index).shape == ()
+
+
 def _floating_pair(use: FunctionUse) -> Shape | None:
     """Return the shape of two equal floating tensors."""
     for index in (0, 1):
         use.require_floating(index)
-    _require_equal(use)
+        if use.is_literal(index):
+            raise use.wrong_input(index, "a number", f"two equal shapes for `{use.name}`")
+    _require_equal(use, "")
     return _either(use)
 
 
 def _either(use: FunctionUse) -> Shape | None:
-    """Return the shape of the first operand with a known one that is no literal."""
-    shapes = [use.tensor(index).shape for index in range(len(use.inputs)) if not use.is_literal(index)]
+    """Return the shape of the first operand with a known one that is no single number."""
+    shapes = [use.tensor(index).shape for index in range(len(use.inputs)) if not _is_number(use, index)]
     return next((shape for shape in shapes if shape is not None), None if shapes else ())
 
 
-def _require_equal(use: FunctionUse) -> None:
+def _require_equal(use: FunctionUse, other: str) -> None:
     """Refuse shapes that only broadcasting would make equal: the loss would compare everything with everything."""
     left, right = use.tensors()
-    if use.is_literal(0) or use.is_literal(1) or left.shape is None or right.shape is None:
+    if left.shape is None or right.shape is None:
         return
     if len(left.shape) != len(right.shape) or any(map(_is_unequal, left.shape, right.shape)):
         found = f"shapes {format_shape(left.shape)} and {format_shape(right.shape)}"
         help = "`reshape` one of them; broadcasting would pair elements that do not belong together"
-        raise use.wrong_input(1, found, f"two equal shapes, or a number, for `{use.name}`", help)
+        raise use.wrong_input(1, found, f"two equal shapes{other} for `{use.name}`", help)
 
 
 def _is_unequal(left: int | str, right: int | str) -> bool:
@@ -131,6 +161,12 @@ def _require_classes(use: FunctionUse, target: TensorType, scores: Shape, classe
         return
     expected = f"class numbers of shape {format_shape(classes)} and dtype int64{other}"
     help = "`reshape` the target, or declare its input with dtype int64"
+    if (
+        use.options.has("axis")
+        and len(target.shape) == len(scores) - 1
+        and not any(map(_is_unequal, target.shape, scores[:-1]))
+    ):
+        help = "its classes seem to be on the last axis: write `args: {axis: -1}`"
     raise use.wrong_input(1, f"a target {target} for scores {format_shape(scores)}", expected, help)
 
 

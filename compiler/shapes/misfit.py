@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compiler.operands import Dimension, Shape
+from compiler.shapes.dtype import agree
 from compiler.shapes.tensor_type import TensorType, format_shape
-
-STEP_TYPES = frozenset({"float32", "float64"})
-"""Types that become the type of the step, whichever is declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +30,7 @@ def find_misfits(state: TensorType, value: TensorType) -> Iterator[Misfit]:
         elif _surely_differs(value.shape, state.shape):
             help = f"declare the state with `shape: {found}`, or give the value its shape"
             yield Misfit(what="shape", found=found, expected=expected, help=help)
-    if state.dtype is not None and value.dtype is not None and not _agree(value.dtype, state.dtype):
+    if state.dtype is not None and value.dtype is not None and not agree(value.dtype, state.dtype):
         help = f"declare the state with `dtype: {value.dtype}`"
         yield Misfit(what="dtype", found=value.dtype, expected=state.dtype, help=help)
 
@@ -47,8 +45,3 @@ def _surely_differs(found: Shape, fixed: Shape) -> bool:
 def _is_open(size: Dimension) -> bool:
     """Return whether a size is an expression that may come to the same for every batch: ``max(batch, 8)``."""
     return isinstance(size, str) and any(mark in size for mark in ("(", "[", "//"))
-
-
-def _agree(found: str, expected: str) -> bool:
-    """Return whether two types are one in a step."""
-    return found == expected or {found, expected} <= STEP_TYPES

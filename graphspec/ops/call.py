@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from pydantic import model_validator
+
 from graphspec.fields import Names
-from graphspec.functions import FunctionName
+from graphspec.functions import FunctionName, read_options
 from graphspec.inputs import Inputs
 from graphspec.ops.base import OpBase, Reference
 from graphspec.scheduled import ScheduledArgs
@@ -23,6 +25,12 @@ class CallOp(OpBase):
     """Names of its results, where it has several; these are the values then."""
     args: ScheduledArgs = {}
     """Constants it takes by keyword, such as `axis`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_options(cls, value: object) -> object:
+        """Read the options of a function of the library under the names that PyTorch gives them, too."""
+        return read_options(value, "call")
 
     @property
     def kind(self) -> Literal["call"]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, cast
 
-from pydantic import BeforeValidator, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Strict, WithJsonSchema, model_validator
 
 from graphspec.declaration import Declaration, NotBuilt, problem
 from graphspec.fields import at_least_one
 from graphspec.inputs import Inputs
+from graphspec.names import NAME_PATTERN, is_name
 from graphspec.ops.base import OpBase, Reference
 from graphspec.words import describe
 
@@ -50,6 +51,14 @@ def _listed(value: object) -> object:
 _FORMS = "write a name, or `{h: {tap: layer4}}` for what an inner layer gives"
 
 
+def _check_method(name: str) -> str:
+    if is_name(name):
+        return name
+    raise problem("GS044", f"expected the name of a method, found {describe(name)}", help="write it as in `encode`")
+
+
+MethodName = Annotated[str, AfterValidator(_check_method), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
+
 Outputs = Annotated[
     tuple[Output, ...],
     Strict(False),
@@ -69,12 +78,12 @@ class ForwardOp(OpBase):
     """Names of its results, where it has several or inner layers are tapped; these are the values then."""
     train: bool | None = None
     """Whether the model runs as in training. Default: in train mode, if some update owns the model."""
-    method: str | None = None
+    method: MethodName | None = None
     """The method that is called in place of the model itself."""
     stop: bool = False
     """Whether the results are constants for every gradient."""
     snapshot: bool = False
-    """Whether it reads clones of weights and buffers, so that no later write waits for it."""
+    """Whether it reads clones of weights and buffers, so that later writes wait for no gradient through it."""
     checkpoint: NotBuilt = None
 
     @property

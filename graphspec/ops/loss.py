@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from graphspec.declaration import below, problem
-from graphspec.functions import FunctionName
+from graphspec.functions import FunctionName, read_options
 from graphspec.inputs import Inputs
 from graphspec.ops.base import OpBase, Reference
 from graphspec.scheduled import ScheduledArgs, ScheduledNumber
@@ -29,6 +29,12 @@ class LossOp(OpBase):
     """A factor."""
     lazy: Literal["scale", "none"] = "scale"
     """Whether a loss that runs at every n-th step counts n times there, so that it weighs as much as in every step."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_options(cls, value: object) -> object:
+        """Read the options of a loss of the library under the names that PyTorch gives them, too."""
+        return read_options(value, "loss")
 
     @model_validator(mode="after")
     def _check_every(self) -> LossOp:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from graphspec.data import DataSource, TrainingSets
 from graphspec.evaluation import find_goal, find_role
 from graphspec.graph import GraphSpec
-from graphspec.library import FUNCTIONS
 from graphspec.modes import Reach, find_reaches
 from graphspec.ops import (
     MODES,
@@ -25,6 +24,7 @@ from graphspec.ops import (
 )
 from graphspec.options import find_defaults
 from graphspec.run import RunSpec
+from graphspec.signatures import find_options
 
 
 def resolve(spec: GraphSpec) -> GraphSpec:
@@ -70,18 +70,11 @@ def _find_defaults(name: str, op: Op, context: _Context) -> dict[str, object]:
 def _find_args(op: Op) -> dict[str, object]:
     """Return the arguments of a function of the library with their defaults, in the order of its table."""
     match op:
-        case (
-            CallOp(call=function) | LossOp(loss=function) | MetricOp(metric=function) | TransformOp(transform=function)
-        ):
-            known = function.name("torch") if function.is_builtin else None
-        case RandomOp():
-            known = op.random
+        case CallOp() | LossOp() | MetricOp() | TransformOp() | RandomOp():
+            defaults = {key: value for key, value in find_defaults(find_options(op)).items() if value is not None}
+            return {"args": {**defaults, **op.args}} if defaults else {}
         case _:
             return {}
-    if known is None:
-        return {}
-    defaults = find_defaults(FUNCTIONS[op.kind][known].options)
-    return {"args": {**{key: value for key, value in defaults.items() if value is not None}, **op.args}}
 
 
 def _resolve_source(role: str, source: DataSource | TrainingSets) -> DataSource | TrainingSets:

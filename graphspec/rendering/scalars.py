@@ -12,8 +12,11 @@ _PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][A-Za-z0-9_./%+-]*(?::[A-Za-z0-9_./%
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
 """What some version of YAML, or some reader, takes for more than a text."""
 
-# libyaml refuses these as they are; JSON's escapes do not cover them.
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+# libyaml refuses some of these as they are, and the others change the direction of a text or are not seen; JSON's
+# escapes do not cover them.
+_UNPRINTABLE = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff]"
+)
 
 
 def spell_scalar(value: None | bool | int | float | str) -> str:

@@ -43,6 +43,7 @@ def check_functions(scope: Scope) -> Iterator[Diagnostic]:
     for name, op in scope.sound_ops():
         use = _find_use(name, op)
         if use is None:
+            yield from _check_twice(scope, name, op)
             continue
         signature = FUNCTIONS[use.family].get(use.name)
         if signature is None:
@@ -51,6 +52,24 @@ def check_functions(scope: Scope) -> Iterator[Diagnostic]:
             yield from _check_inputs(scope, use, signature)
             options = adapt_options(signature.options, find_defaults(scope.spec.compat, use.family, use.name))
             yield from check_options(scope, use.title, options, use.args, ("ops", name, "args"))
+
+
+def _check_twice(scope: Scope, name: str, op: Op) -> Iterator[Diagnostic]:
+    """Refuse what a user's function is passed twice by one name; a metric may be a class, which is made with `args`."""
+    if not isinstance(op, CallOp | LossOp):
+        return
+    fields = {**dict.fromkeys(op.inputs.keyword, "inputs"), **({"reduction": "reduction"} if _is_reduced(op) else {})}
+    for key in op.args:
+        if key in fields:
+            message = f"the argument {key!r} is passed twice: by `{fields[key]}` and by `args`"
+            yield scope.report("GS059", message, ("ops", name, "args", key), key=True, help="remove one of them")
+    if _is_reduced(op) and "reduction" in op.inputs.keyword:
+        message = "the argument 'reduction' is passed twice: by `inputs` and by `reduction`"
+        yield scope.report("GS059", message, ("ops", name, "inputs", "reduction"), key=True, help="remove one of them")
+
+
+def _is_reduced(op: Op) -> bool:
+    return isinstance(op, LossOp) and op.reduction is not None
 
 
 def _find_use(name: str, op: Op) -> Use | None:

@@ -31,6 +31,8 @@ def _find_lists(name: str, op: Op) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _check(scope: Scope, field: str, path: Path, names: tuple[str, ...]) -> Iterator[Diagnostic]:
+    seen: set[str] = set()
     for index, name in enumerate(names):
-        if name in names[:index]:
+        if name in seen:
             yield scope.report("GS109", f"{field} lists '{name}' twice", (*path, index), help="write it once")
+        seen.add(name)

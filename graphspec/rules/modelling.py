@@ -20,7 +20,7 @@ def check_likeness(scope: Scope) -> Iterator[Diagnostic]:
         path: Path = ("models", name, "like")
         reference = Reference(path=path, name=model.like, role="model")
         yield from check_reference(scope, f"`like` of model '{name}'", path, reference)
-        circle = () if name in seen else _find_circle(scope, name)
+        circle = () if name in seen or name in scope.kinds else _find_circle(scope, name)
         seen.update(circle)
         if circle:
             way = f" by way of {', '.join(repr(other) for other in circle[1:])}" if len(circle) > 1 else ""

@@ -8,6 +8,7 @@ from typing import cast
 
 from graphspec.diagnostics import Diagnostic
 from graphspec.options import Option, accepts, describe_option, find_option
+from graphspec.scheduled import find_values
 from graphspec.schedules import ScheduleSpec
 from graphspec.scope import Scope
 from graphspec.source import Path
@@ -81,15 +82,13 @@ def _check_schedule(
     scope: Scope, owner: str, option: Option, schedule: ScheduleSpec, path: Path
 ) -> Iterator[Diagnostic]:
     """Compare the values that a schedule begins with, ends with or takes with what the option takes."""
-    parts = ((part, (*path, "parts", index)) for index, part in enumerate(schedule.parts or ()))
-    for curve, place in ((schedule, path), *parts):
-        named = {"value": curve.value, "from": curve.from_, "to": curve.to}
-        values = {(name,): value for name, value in named.items() if value is not None}
-        values |= {("at", key): value for key, value in (curve.at or {}).items()}
-        for where, value in values.items():
-            if not accepts(option, value):
-                message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {describe(value)}"
-                yield scope.report("GS113", message, (*place, *where), help=f"`{option.name}`: {option.meaning}")
+    for value in find_values(schedule):
+        if not accepts(option, value.number):
+            found = describe(value.number)
+            message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {found}"
+            help = f"`{option.name}`: {option.meaning}"
+            help = f"{value.origin}: write it; {help}" if value.left_out else help
+            yield scope.report("GS113", message, (*path, *value.place), help=help)
 
 
 def _describe(value: object) -> str:

@@ -12,6 +12,7 @@ from graphspec.diagnostics import Span
 from graphspec.graph import GraphSpec
 from runtime.building.loaded import Loaded
 from runtime.effects import find_functions, find_uses
+from runtime.emission.scope import is_write
 
 Call = Forward | Evaluate | Transform
 """The instructions that may call a user's code."""
@@ -65,6 +66,33 @@ def find_arguments(frame: FrameType, op: str, loaded: Loaded[object]) -> Iterato
                 yield instruction, name, frame.f_locals.get(names.value(name))
 
 
+def has_begun(error: BaseException, loaded: Loaded[object], mode: str, *, traced: bool) -> bool:
+    """Return whether a step that raised had begun to change what outlives it.
+
+    The line of the emitted module at which it stopped tells. Where functions are ``traced``, an error inside one comes
+    from making a graph, which changes nothing; a graph that runs counts as one write.
+    """
+    functions = loaded.program.mode(mode).functions
+    if not any(is_write(each) for function in functions for each in function.instructions):
+        return False
+    stops = list(find_stops(error, loaded))
+    if not stops:
+        return True  # interrupted between the step and who called it
+    frame, line = stops[-1]
+    if traced and frame.f_code.co_name in {loaded.emitted.names.function(each.name) for each in functions}:
+        return False
+    return any(frame.f_code.co_firstlineno < each <= line for each in loaded.emitted.writes)
+
+
+def find_stops(error: BaseException, loaded: Loaded[object]) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames of the emitted module that an error went through, each with the line at which it did."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == loaded.file:
+            yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
 def find_instructions(program: Program) -> Iterator[Instruction]:
     """Yield the instructions of all functions."""
     for function in find_functions(program):
@@ -73,8 +101,4 @@ def find_instructions(program: Program) -> Iterator[Instruction]:
 
 def find_frames(error: BaseException, loaded: Loaded[object]) -> Iterator[FrameType]:
     """Yield the frames of the emitted module that an error went through."""
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == loaded.file:
-            yield trace.tb_frame
-        trace = trace.tb_next
+    yield from (frame for frame, _ in find_stops(error, loaded))

@@ -10,7 +10,9 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from compiler.instructions import Gather, Gradient, Transform
 from graphspec.diagnostics import Diagnostic
+from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
+from graphspec.ops import CallOp
 from runtime.building.attribution import (
     find_arguments,
     find_frames,
@@ -116,7 +118,7 @@ class _Failure:
         raised = self.framework.raised_in(self.error)
         if raised:
             message = f"{subject} raised {self.framework.quote(self.error)}"
-            help = help or "the error comes from your code: the last line under `raised in`"
+            help = self._name_sets() or help or "the error comes from your code: the last line under `raised in`"
             return Diagnostic(
                 code="GS210", message=message, span=span, notes=(*self._name_arguments(), *raised), help=help
             )
@@ -126,6 +128,16 @@ class _Failure:
         unused = self._name_unused()
         code, message = "GS212" if unused else "GS211", f"{subject} failed: {message}"
         return Diagnostic(code=code, message=message, span=span, notes=unused or notes, help=help)
+
+    def _name_sets(self) -> str:
+        """Return what a function of the user's gets in place of a tensor; empty where all it gets are tensors."""
+        op = self.spec.ops.get(self.op)
+        sets = find_gradient_sets(self.spec.ops, self.spec.models)
+        given = [each.name for each in (op.operands() if isinstance(op, CallOp) else ()) if each.name in sets]
+        if not given:
+            return ""
+        what = "a tuple with a tensor for each parameter, or None where there is no gradient"
+        return f"'{given[0]}' is a gradient set: your function gets {what}"
 
     def _find_misused(self) -> str | None:
         """Return the class of a model whose constructor does not take what the spec gives it."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from compiler.program import Program
 from runtime.backend import Engine
+from runtime.holding.counts import align_counts
 from runtime.support.clocks import Clock, Gates
 
 
@@ -26,6 +27,19 @@ class Executed(Protocol):
     def program(self) -> Program:
         """Return the program."""
         ...
+
+    @property
+    def names(self) -> Mapping[str, object]:
+        """Return its globals."""
+        ...
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """What keeps something of one step until the next."""
+
+    def begin(self) -> None:
+        """Forget the step before."""
 
 
 class Counting(Protocol):
@@ -57,10 +71,21 @@ class ModuleEngine(Engine, Generic[M]):
     counts: bool
     """The engine is to count the steps: nothing in the module depends on their number."""
 
+    def forget(self) -> None:
+        """Forget what the last step found out about its gradients."""
+        verdicts = self.loaded.names.get("verdicts")
+        if isinstance(verdicts, Forgetful):
+            verdicts.begin()
+
     def count(self, mode: str) -> None:
         """Count a step that came to its end."""
         steps = self.module.clock.steps
         steps[mode] = steps.get(mode, 0) + 1
+
+    def align(self) -> None:
+        """Make what gates have counted, as a state has it, fit the clocks of the program."""
+        if self.module.gates is not None:
+            align_counts(self.loaded.program, self.module.clock.steps, self.module.gates)
 
     def told(self, dataset: str | None) -> tuple[str | None, ...]:
         """Return the data set as a further argument of ``step``, where the module takes one."""

@@ -34,10 +34,15 @@ def _find_forwards(function: Function, program: Program, known: frozenset[str], 
             isinstance(instruction, Forward) and instruction.model in known
         )
         if is_known and defined.issuperset(find_uses(instruction)):
-            kept += (instruction, *_ask(instruction, asked))
+            kept += (_unchecked(instruction), *_ask(instruction, asked))
             defined.update(instruction.defines)
     values = tuple(value for each in kept for value in each.defines)
     return replace(function, gated=(), instructions=(*kept, Emit(op="", values=values)))
+
+
+def _unchecked(instruction: Instruction) -> Instruction:
+    """Return a loss without the check of its shapes: they are read off, and the compiler tells which do not fit."""
+    return replace(instruction, open=False) if isinstance(instruction, Evaluate) else instruction
 
 
 def _ask(instruction: Instruction, asked: frozenset[str]) -> Iterator[Evaluate]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeVar
 
-from compiler import Observations, Observed, Plan, compile_step
+from compiler import NO_TERMS, Observations, Observed, OwnTerms, Plan, compile_step
 from compiler.facts import find_root
 from compiler.instructions import Forward
 from compiler.program import ModelDecl, Program
@@ -16,20 +16,32 @@ from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.models import Traits
 from runtime.building.attribution import find_instructions, find_span
 from runtime.building.forwards import asked_of, find_assumed, find_forwards, find_known
+from runtime.building.recomputed import find_redrawing
 
-Trait = Literal["buffers", "rng", "batch_coupled"]
-TRAITS: tuple[Trait, ...] = ("buffers", "rng", "batch_coupled")
-WORDS: Mapping[Trait, str] = {"buffers": "buffers", "rng": "random draws", "batch_coupled": "coupled samples"}
+Trait = Literal["buffers", "rng", "batch_coupled", "recomputes"]
+TRAITS: tuple[Trait, ...] = ("buffers", "rng", "batch_coupled", "recomputes")
+WORDS: Mapping[Trait, str] = {
+    "buffers": "buffers",
+    "rng": "random draws",
+    "batch_coupled": "coupled samples",
+    "recomputes": "recomputed forwards",
+}
 M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What was seen of a run: types of values, and which models (``net``, or ``net.method``) ran and drew numbers."""
+    """What was seen of a run: types of values, and which models (``net``, or ``net.method``) ran and drew numbers.
+
+    ``recomputing``: models that run in part once more when a gradient is taken; ``redrawing``: those among them that
+    draw other numbers then.
+    """
 
     types: Mapping[str, TensorType]
     ran: frozenset[str]
     drawing: frozenset[str]
+    recomputing: frozenset[str] = frozenset()
+    redrawing: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -51,6 +63,10 @@ class Observer(ABC, Generic[M]):
     @abstractmethod
     def is_coupled(self, model: M) -> bool:
         """Return whether a model normalises over the batch in training."""
+
+    def find_terms(self, model: M) -> OwnTerms:
+        """Return the penalties and constraints that a model brings along; only layers of Keras do."""
+        return NO_TERMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +124,7 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> 
             buffers=observer.has_buffers(models[name]),
             rng=not alike.isdisjoint(sight.drawing),
             batch_coupled=observer.is_coupled(models[name]),
+            recomputes=not alike.isdisjoint(sight.recomputing),
         )
         for name, alike in kin.items()
     }
@@ -116,8 +133,12 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> 
     if false:
         raise SpecError(false, plan.spec.texts())
     counts = {**_find_counts(learned.plan, sight), **({} if learned.observed is None else learned.observed.counts)}
-    observed = Observations(models=traits, outputs=dict(sight.types), counts=counts)
+    terms = {name: found for name in models if (found := observer.find_terms(models[name])) != NO_TERMS}
+    observed = Observations(models=traits, outputs=dict(sight.types), counts=counts, terms=terms)
     again = _compile_again(learned.plan, observed)
+    redrawing = tuple(find_redrawing(sight.redrawing, again))
+    if redrawing:
+        raise SpecError(redrawing, plan.spec.texts())
     return Learned(plan=again, models=models, traits=traits, seen=seen, notes=sight.notes, observed=observed)
 
 
@@ -154,6 +175,7 @@ def _complete(plan: Plan, name: str, kin: frozenset[str], sight: Sight, seen: Ob
         buffers=seen.buffers or declared.buffers is True,
         rng=seen.rng or declared.rng is True or (unwatched and declared.rng is None),
         batch_coupled=seen.batch_coupled or declared.batch_coupled is True,
+        recomputes=seen.recomputes or declared.recomputes is True,
     )
 
 
@@ -167,13 +189,23 @@ def _find_called(program: Program, models: frozenset[str]) -> frozenset[str]:
 
 def _has(observed: Observed, trait: Trait) -> bool:
     """Return whether a trait was seen."""
-    return {"buffers": observed.buffers, "rng": observed.rng, "batch_coupled": observed.batch_coupled}[trait]
+    return {
+        "buffers": observed.buffers,
+        "rng": observed.rng,
+        "batch_coupled": observed.batch_coupled,
+        "recomputes": observed.recomputes,
+    }[trait]
 
 
 def _declares(plan: Plan, name: str, trait: Trait) -> bool | None:
     """Return what a model declares of a trait; None where it says nothing."""
     traits = plan.spec.models[name].traits or Traits()
-    return {"buffers": traits.buffers, "rng": traits.rng, "batch_coupled": traits.batch_coupled}[trait]
+    return {
+        "buffers": traits.buffers,
+        "rng": traits.rng,
+        "batch_coupled": traits.batch_coupled,
+        "recomputes": traits.recomputes,
+    }[trait]
 
 
 def _find_false_traits(plan: Plan, name: str, seen: Observed) -> Iterator[Diagnostic]:
@@ -197,12 +229,25 @@ def _tell(before: Plan, learned: Learned[M]) -> Iterator[str]:
     """Yield a sentence per class and per loss about what was seen, and whether that changed the plan."""
     for name in learned.traits:
         yield f"observed of '{name}': {', '.join(_tell_trait(learned, name, trait) for trait in TRAITS)}"
-    counts = (learned.observed or Observations()).counts
+    observed = learned.observed or Observations()
+    yield from _tell_terms(learned.plan.program, observed)
+    counts = observed.counts
     for name, is_counted in counts.items():
         yield f"observed of '{name}': it returns {'(sum, count)' if is_counted else 'one number, whose rows count'}"
     if learned.traits or counts:
         same = before.program.modes == learned.plan.program.modes
         yield "the plan stays as it was" if same else "the plan was compiled again with what was observed, and changed"
+
+
+def _tell_terms(program: Program, observed: Observations) -> Iterator[str]:
+    """Yield a sentence for every trained model whose own penalties and constraints act in its updates."""
+    for model in (each for each in program.models if each.trained and each.name in observed.terms):
+        terms = observed.terms[model.name]
+        found = ", ".join(
+            f"{each.model_dump(exclude_none=True, exclude={'match'})} on {each.match}"
+            for each in (*terms.regularizers, *terms.constraints)
+        )
+        yield f"'{model.name}' brings penalties and constraints of its own, which act in its updates: {found}"
 
 
 def _tell_trait(learned: Learned[M], name: str, trait: Trait) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
@@ -11,6 +10,7 @@ from compiler.program import Program
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.graph import GraphSpec
 from graphspec.groups import GroupSpec
+from graphspec.matching import is_found
 from runtime.building.attribution import find_span
 
 Parameters = Mapping[str, object]
@@ -31,7 +31,7 @@ def check_parameters(models: Mapping[str, Parameters], program: Program, spec: G
 
 def _find_group(model: str, name: str, spec: GraphSpec) -> GroupSpec | None:
     """Return what is different for a parameter of a model, whatever the pattern; None where it is in no group."""
-    found = next((group for group in spec.models[model].groups if re.search(group.match, name)), None)
+    found = next((group for group in spec.models[model].groups if is_found(group.match, name)), None)
     scale = 1.0 if found is None or found.lr_scale is None else found.lr_scale
     return None if found is None else found.model_copy(update={"match": "", "lr_scale": scale})
 

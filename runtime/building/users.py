@@ -79,8 +79,10 @@ def check_given(
             message = f"a model {name!r} is given, but the spec has {', '.join(known)}{meant}"
             problems.append(Diagnostic(code="GS208", message=message))
         elif not isinstance(model, kinds):
-            message = f"model '{name}' is given as {type(model).__name__}, expected {expected}"
-            problems.append(Diagnostic(code="GS208", message=message, span=find_span(spec, name)))
+            found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+            message = f"model '{name}' is given as {found}, expected {expected}"
+            help = f"give an object of it: `{model.__name__}(...)`" if isinstance(model, type) else ""
+            problems.append(Diagnostic(code="GS208", message=message, span=find_span(spec, name), help=help))
         else:
             models[name] = model
     if problems:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+
+_UNFINISHED = re.compile(r"\..+-[0-9a-f]{8}\.new")
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP)
 """What file systems answer that have nothing to write down for a folder."""
@@ -31,6 +34,13 @@ def replace_file(path: Path, content: bytes) -> None:
         making.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def remove_hidden(folder: Path) -> None:
+    """Remove the files in a folder that :func:`replace_file` had not moved to their places when it was killed."""
+    for path in folder.iterdir():
+        if _UNFINISHED.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            path.unlink()
 
 
 def replace_folder(place: Path, files: Mapping[str, bytes]) -> None:

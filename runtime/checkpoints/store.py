@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,13 +45,17 @@ class Store:
         steps = self.steps()
         return self.path(steps[-1]) if steps else None
 
-    def prune(self, best: int | None = None) -> None:
-        """Remove all checkpoints but the newest `keep` and the one of the step `best`.
+    def prune(self, best: int | None = None, counted: Collection[int] | None = None) -> None:
+        """Remove all checkpoints but `keep` of them and the one of the step `best`.
 
-        Raises SpecError: GS234 where one cannot be removed.
+        The newest always stays; of those before it only the steps in `counted` may, all where it is None. Raises
+        SpecError: GS234 where one cannot be removed.
         """
-        for step in self.steps()[: -self.keep]:
-            if step != best:
+        steps = self.steps()
+        before = [step for step in steps[:-1] if counted is None or step in counted]
+        kept = {*before[max(0, len(before) - self.keep + 1) :], *steps[-1:], best}
+        for step in steps:
+            if step not in kept:
                 self._remove(self.path(step))
 
     def _remove(self, path: Path) -> None:

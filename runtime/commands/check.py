@@ -38,12 +38,13 @@ def _check_one(path: Path, overrides: Sequence[str], backend: Backend, order: Or
 
     try:
         spec = load(path, overrides)
-        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path))
+        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path), pending=True)
     except SpecError as error:
         show_error(error)
         return False
-    show(plan.warnings, spec.texts())
-    say(f"{path}: ok, {counted(len(plan.warnings), 'warning')} ({_describe(spec)})")
+    show((*plan.warnings, *plan.pending), spec.texts())
+    notes = f", {counted(len(plan.pending), 'note')}" if plan.pending else ""
+    say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({_describe(spec)})")
     return True
 
 

@@ -34,6 +34,12 @@ class Format(StrEnum):
 OldSpec: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC_A", help="A graph spec: what was.")]
 NewSpec: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC_B", help="A graph spec: what is.")]
 FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", help="The form of the difference.")]
+NewOverrides: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-s", "--set", metavar="KEY=VALUE", help="Override a value of SPEC_B: -s vars.lr=1e-3. May be repeated."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,7 @@ class _Side:
 def diff(
     old: OldSpec,
     new: NewSpec,
+    overrides: NewOverrides = None,
     backend: BackendOption = Backend.torch,
     order: OrderOption = Order.fewest,
     form: FormatOption = Format.text,
@@ -56,7 +63,8 @@ def diff(
     """Show what changes from one spec to another: declarations, schedule, versions and reasons."""
     from compiler.difference import compare_plans, export_difference, tell_difference
 
-    sides = [side for path in (old, new) if (side := _open(path, backend, order)) is not None]
+    opened = [_open(old, (), backend, order), _open(new, overrides or (), backend, order)]
+    sides = [side for side in opened if side is not None]
     if len(sides) < 2:
         raise typer.Exit(1)
     before, after = sides
@@ -71,19 +79,19 @@ def diff(
         deliver(_export(sides, export_difference(difference), backend, order), output)
 
 
-def _open(path: Path, backend: Backend, order: Order) -> _Side | None:
+def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order) -> _Side | None:
     """Return a spec and its plan after printing what is wrong with it; None where it cannot be read."""
     from compiler import compile_step
     from graphspec.load import load
     from runtime.pacing import find_pace
 
     try:
-        spec = load(path)
+        spec = load(path, overrides)
     except SpecError as error:
         show_error(error)
         return None
     try:
-        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path))
+        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path), pending=True)
     except SpecError as error:
         show_error(error)
         return _Side(path=path, spec=spec, plan=None)

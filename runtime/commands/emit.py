@@ -17,4 +17,4 @@ def emit(
     """Write the step as a Python file that needs the framework alone."""
     from runtime import api
 
-    deliver(api.emit(make_plan(spec, overrides, backend, order)), output)
+    deliver(api.emit(make_plan(spec, overrides, backend, order, pending=False)), output)

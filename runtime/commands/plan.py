@@ -59,12 +59,17 @@ def plan(
     deliver(_print(made, mode, form), output)
 
 
+def _spell_controls(text: str) -> str:
+    """Return JSON with characters that a terminal would act on as escapes; line breaks are those of the layout."""
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each).strip('"') for each in text)
+
+
 def _print(made: Plan, mode: Mode, form: Format) -> str:
     match form:
         case Format.text:
             return made.text(mode.value)
         case Format.json:
-            return json.dumps(made.to_json(mode.value), indent=2, ensure_ascii=False)
+            return _spell_controls(json.dumps(made.to_json(mode.value), indent=2, ensure_ascii=False))
         case Format.mermaid:
             return made.mermaid(mode.value)
         case Format.dot:

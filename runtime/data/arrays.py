@@ -11,6 +11,7 @@ import numpy.typing as npt
 from graphspec.data import Columns
 from graphspec.datasets import find_inputs
 from graphspec.diagnostics import SpecError
+from graphspec.evaluation import find_role_modes
 from graphspec.graph import GraphSpec
 from graphspec.inputs import InputSpec
 from graphspec.suggestions import closest
@@ -108,7 +109,7 @@ def as_mapping(value: object, place: Place) -> Mapping[str, object]:
 
 
 def column_names(place: Place) -> Mapping[str, Columns]:
-    """Return, for every input the spec declares, the source's name for it."""
+    """Return, for every input that the batches must have, the source's name for it."""
     spec = place.spec
     columns = place.declared.columns
     for name in columns:
@@ -118,7 +119,8 @@ def column_names(place: Place) -> Mapping[str, Columns]:
             raise place.problem(
                 "GS223", f"`columns` names the input {name!r}, which is not declared{meant}", "columns", name
             )
-    return {name: columns.get(name, name) for name in find_inputs(spec, place.dataset)}
+    needed = find_inputs(spec, place.dataset, find_role_modes(spec, place.role))
+    return {name: columns.get(name, name) for name in needed}
 
 
 def _missing_column(place: Place, name: str, column: str, offered: Iterable[str]) -> SpecError:

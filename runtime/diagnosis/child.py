@@ -44,13 +44,16 @@ def _probe(name: str) -> Mapping[str, object]:
 def _build(path: Path, backend: str, allow: Sequence[str]) -> Mapping[str, object]:
     """Build a spec on the device that is taken by itself; what is wrong with it is a finding too."""
     from compiler import compile_step
+    from compiler.pace import assume_pace
     from graphspec.load import load
     from runtime import api
     from runtime.imports import importable
     from runtime.pacing import find_pace
 
     spec = load(path)
-    plan = compile_step(spec, backend=backend, pace=find_pace(spec, path))
+    plan = compile_step(spec, backend=backend, pace=find_pace(spec, path), pending=True)
+    if plan.pending:  # whether a step can be built does not depend on the lengths
+        plan = compile_step(spec, backend=backend, pace=assume_pace(plan.pace))
     try:
         with importable(path.parent):
             step = api.build(plan, allow=allow)

@@ -65,11 +65,11 @@ def _global_lines(assigned: tuple[Global, ...]) -> Iterator[Line]:
     line: list[str] = []
     for name in (each.name for each in assigned):
         if line and len(", ".join((*line, name))) > WIDEST:
-            yield Line(statement=ast.Global(names=line))
+            yield Line(statement=syntax.share(line))
             line = []
         line = [*line, name]
     if line:
-        yield Line(statement=ast.Global(names=line))
+        yield Line(statement=syntax.share(line))
 
 
 def _assignment(entry: Global) -> Line:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 from compiler.instructions import Evaluate
 from compiler.operands import Setting
 from compiler.program import LayerDecl
+from compiler.shapes.loss import OF_CLASSES
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect
 from runtime.emission.scope import Scope, setting
@@ -15,11 +17,26 @@ from runtime.emission.scope import Scope, setting
 def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> ast.expr:
     """Return the call of a built-in function on its operands."""
     call = scope.dialect.call(instruction, scope)
+    operands = _checked(instruction, operands, scope) if instruction.open else operands
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
     between = [setting(value, scope) for value in call.first]
     after = [setting(value, scope) for value in call.positional]
     keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
     return syntax.call(call.path, first, *between, *rest, *after, **keywords)
+
+
+AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent": (2, 2)}
+"""How many axes the operands of a loss have, at least and at most; the others also take a number."""
+
+
+def _checked(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> list[ast.expr]:
+    """Return the operands of a loss behind what looks at their shapes: ``*matched(out, y)``."""
+    name = instruction.function.name
+    if name in OF_CLASSES:
+        axis = {"axis": setting(instruction.options["axis"], scope)} if "axis" in instruction.options else {}
+        shares = {} if name == "cross_entropy" else {"shares": syntax.constant(False)}
+        return [syntax.spread(syntax.call("matched_classes", *operands, **axis, **shares))]
+    return [syntax.spread(syntax.call("matched", *operands, *map(syntax.constant, AXES.get(name, ()))))]
 
 
 def options_of(instruction: Evaluate) -> dict[str, Setting]:

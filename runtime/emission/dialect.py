@@ -115,6 +115,10 @@ class Dialect(ABC):
         """Return a value that passes no gradient back."""
 
     @abstractmethod
+    def present(self, gradients: ast.expr) -> ast.expr:
+        """Return a gradient set with gaps in which every gradient that there may be is a tensor."""
+
+    @abstractmethod
     def shape(self, value: ast.expr) -> ast.expr:
         """Return the sizes of a value."""
 

@@ -48,9 +48,9 @@ def _call_lines(needs: Needs, draft: Draft, told: Sequence[ast.expr]) -> Iterato
     called = syntax.call(function, syntax.name("batch"), *draft.dialect.step_arguments(needs))
     after = (*check_lines(draft), *hold_lines(draft), *(_counting() if needs.clock else ()))
     if not after:
-        yield Line(statement=syntax.give(called))
+        yield Line(statement=syntax.give(called), writes=True)
         return
-    yield Line(statement=syntax.assign("outputs", called))
+    yield Line(statement=syntax.assign("outputs", called), writes=True)
     yield from after
     yield Line(statement=syntax.give(syntax.name("outputs")))
 

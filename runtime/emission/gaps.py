@@ -11,6 +11,7 @@ from runtime.effects import find_functions
 from runtime.emission import syntax
 from runtime.emission.scope import Scope, parameter_list, setting
 from runtime.emission.terms import has_groups
+from runtime.emission.verdicts import commit_value
 
 
 def is_set(value: str, scope: Scope) -> bool:
@@ -47,7 +48,13 @@ def regularize_present(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``regularize_present(slopes, step_penalties)``."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
     penalties = syntax.name(scope.names.penalties(instruction.output))
-    return syntax.call("regularize_present", gradients, penalties, *resting_places(instruction, scope))
+    resting = resting_places(instruction, scope)
+    return syntax.call("regularize_present", gradients, penalties, *resting, **unless_applied(instruction, scope))
+
+
+def unless_applied(instruction: Transform, scope: Scope) -> dict[str, ast.expr]:
+    """Return ``unless=step_d_finite``, where another update adds the penalties if it is applied."""
+    return {"unless": commit_value(instruction.unless, scope)} if instruction.unless else {}
 
 
 def noise_present(instruction: Transform, scope: Scope) -> ast.expr:

@@ -6,7 +6,10 @@ import ast
 
 from compiler.instructions import Gradient
 from runtime.emission import syntax
-from runtime.emission.scope import Scope, parameter_list
+from runtime.emission.scope import Scope, line_of, parameter_list
+from runtime.emission.text import Block, Code, Line
+
+AGAIN = "parts of forwards run again, whose statistics are written already"
 
 
 def find_targets(instruction: Gradient, scope: Scope) -> ast.expr:
@@ -26,9 +29,16 @@ def receive(instruction: Gradient, gradients: ast.expr, scope: Scope) -> ast.stm
     output = scope.names.value(instruction.output)
     if not values:
         return syntax.assign(output, gradients)
-    rest = ast.Starred(value=ast.Name(id=output, ctx=ast.Store()), ctx=ast.Store())
-    targets: list[ast.expr] = [rest, *(ast.Name(id=value, ctx=ast.Store()) for value in values)]
-    return ast.Assign(targets=[ast.Tuple(elts=targets, ctx=ast.Store())], value=gradients)
+    return syntax.unpack(output, values, gradients)
+
+
+def recomputing(instruction: Gradient, line: Line, scope: Scope) -> tuple[Code, ...]:
+    """Return the line of a gradient, in a block that keeps the buffers of models whose forwards run again in it."""
+    kept = dict.fromkeys(each.model for each in instruction.recomputed if each.kept)
+    if not kept:
+        return (line,)
+    context = syntax.call("kept_buffers", *(syntax.name(scope.names.model(model)) for model in kept))
+    return (Block(header=line_of(instruction, syntax.within(context), comment=AGAIN), body=(line,)),)
 
 
 def _unpack(values: list[str], gradients: ast.expr) -> ast.stmt:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from compiler.program import ModelDecl, Program
 from runtime.effects import find_functions
+from runtime.emission import syntax
 from runtime.emission.dialect import Dialect
 from runtime.emission.names import Names
 from runtime.emission.support import Imported, Support
@@ -26,14 +27,14 @@ def import_lines(used: Iterable[str], support: Support, users: Iterable[Imported
 
 def unite(imports: Iterable[Imported]) -> Iterator[ast.stmt]:
     """Yield import statements in alphabetical order, plain ones first; what comes from one module is united."""
-    members: dict[str, list[ast.alias]] = {}
+    members: dict[str, list[tuple[str, str | None]]] = {}
     for module, member, alias in sorted(imports, key=_order):
         if member is None:
-            yield ast.Import(names=[ast.alias(name=module, asname=alias)])
+            yield syntax.bring(module, alias)
         else:
-            members.setdefault(module, []).append(ast.alias(name=member, asname=alias))
+            members.setdefault(module, []).append((member, alias))
     for module, aliases in members.items():
-        yield ast.ImportFrom(module=module, names=aliases, level=0)
+        yield syntax.bring_from(module, aliases)
 
 
 def _order(imported: Imported) -> tuple[bool, str, str, str]:

@@ -25,15 +25,8 @@ def end_epoch(mode="train"):
 def register_lines(program: Program) -> Iterator[Line]:
     """Yield the dictionary that ``build`` fills, by mode and op, where something is measured."""
     if find_metrics(program):
-        kind = syntax.item(syntax.name("dict"), _pair("str", "object"))
-        annotation = syntax.item(syntax.name("dict"), ast.Tuple(elts=[syntax.name("str"), kind]))
-        target = ast.Name(id=REGISTER, ctx=ast.Store())
-        yield Line(statement=ast.AnnAssign(target=target, annotation=annotation, value=syntax.dictionary({}), simple=1))
-
-
-def _pair(first: str, second: str) -> ast.expr:
-    """Return two names as a tuple."""
-    return ast.Tuple(elts=[syntax.name(first), syntax.name(second)])
+        kind = syntax.item(syntax.name("dict"), syntax.sequence([syntax.name("str"), syntax.name("object")]))
+        yield Line(statement=syntax.register(REGISTER, syntax.name("str"), kind))
 
 
 def construct_metric(mode: str, instruction: Evaluate, draft: Draft) -> ast.expr:

@@ -20,6 +20,7 @@ from runtime.emission.needs import find_needs
 from runtime.emission.states import register_lines as state_register
 from runtime.emission.support import Support, select_support
 from runtime.emission.text import Block, Code, Line, Source, plain, print_code
+from runtime.emission.verification import verify_text
 from runtime.emission.windows import register_lines as window_register
 
 GAP = Source(text="\n")
@@ -31,13 +32,14 @@ class Emitted:
     """An emitted module: its code, the names in it, and for each line of an op the op and its place in the spec.
 
     ``own`` is what it has of the program, ``support`` the code behind that, which other modules have as well, ``alone``
-    that code as a module by itself.
+    that code as a module by itself. ``writes`` are the lines of its functions that change what outlives a step.
     """
 
     own: str
     support: str
     alone: str
     places: Mapping[int, tuple[str, str]]
+    writes: frozenset[int]
     names: Names
 
     @property
@@ -58,17 +60,19 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
     support = select_support(sorted(used), library)
     draft = _draft(program, dialect, (each.name for each in support.definitions), extras)
     parts = parts if draft.names == careful.names else tuple(_emit_parts(draft, given))
-    page = print_code(
-        (
-            Source(text=_docstring(draft, given)),
-            *import_lines(used, support, user_imports(program, draft.names, given), dialect),
-            Source(text=""),
-            *parts,
-        )
+    whole = (
+        Source(text=_docstring(draft, given)),
+        *import_lines(used, support, user_imports(program, draft.names, given), dialect),
+        Source(text=""),
+        *parts,
     )
+    page = print_code(whole)
+    verify_text(page.text, whole)
     code = "".join(_support_code(support, dialect))
     imports = print_code((*import_lines((), support, (), dialect),)).text
-    return Emitted(own=page.text, support=code, alone=imports + code, places=page.places, names=draft.names)
+    return Emitted(
+        own=page.text, support=code, alone=imports + code, places=page.places, writes=page.writes, names=draft.names
+    )
 
 
 def _draft(program: Program, dialect: Dialect, taken: Iterable[str], extras: Extras) -> Draft:
@@ -96,9 +100,7 @@ def _registers(dialect: Dialect) -> Iterator[Line]:
     """Yield the dictionaries that ``build`` fills."""
     others = ((name, "object", "object") for name in dialect.registers())
     for name, key, kind in (("MODELS", "str", dialect.model_type), ("OPTIMIZERS", "str", "object"), *others):
-        annotation = syntax.item(syntax.name("dict"), ast.Tuple(elts=[syntax.name(key), syntax.dotted(kind)]))
-        target = ast.Name(id=name, ctx=ast.Store())
-        yield Line(statement=ast.AnnAssign(target=target, annotation=annotation, value=syntax.dictionary({}), simple=1))
+        yield Line(statement=syntax.register(name, syntax.name(key), syntax.dotted(kind)))
 
 
 def _find_names(code: Code) -> Iterator[str]:

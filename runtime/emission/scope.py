@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from compiler.instructions import InstructionBase
+from compiler.instructions import InstructionBase, Settle
 from compiler.operands import Argument, Operand, Ref, Scheduled, Setting
 from compiler.program import Function, Program
 from runtime.emission import syntax
@@ -55,11 +55,23 @@ class Lowered:
     graph: Graph = "with"
 
 
+def is_write(instruction: InstructionBase) -> bool:
+    """Return whether an instruction changes what outlives the step."""
+    return bool(instruction.writes) or isinstance(instruction, Settle)
+
+
 def line_of(
     instruction: InstructionBase, statement: ast.stmt, *, comment: str = "", above: tuple[str, ...] = ()
 ) -> Line:
     """Return a statement of an instruction, with the place it comes from."""
-    return Line(statement=statement, comment=comment, above=above, op=instruction.op, place=instruction.place)
+    return Line(
+        statement=statement,
+        comment=comment,
+        above=above,
+        op=instruction.op,
+        place=instruction.place,
+        writes=is_write(instruction),
+    )
 
 
 def with_notes(instruction: InstructionBase, lines: Sequence[Line]) -> tuple[Line, ...]:

@@ -23,10 +23,7 @@ STEP_TYPES = frozenset({"float32", "float64"})
 def register_lines(program: Program, dialect: Dialect) -> Iterator[Line]:
     """Yield the dictionary of the states, where there are any."""
     if find_states(program):
-        kinds = syntax.sequence([syntax.name("str"), syntax.dotted(dialect.held)])
-        annotation = syntax.item(syntax.name("dict"), kinds)
-        target = ast.Name(id=REGISTER, ctx=ast.Store())
-        yield Line(statement=ast.AnnAssign(target=target, annotation=annotation, value=syntax.dictionary({}), simple=1))
+        yield Line(statement=syntax.register(REGISTER, syntax.name("str"), syntax.dotted(dialect.held)))
 
 
 def initial_lines(program: Program, dialect: Dialect) -> Iterator[Line]:

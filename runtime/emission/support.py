@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import symtable
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,13 +54,19 @@ class Support:
 
 @functools.cache
 def read_library(package: str, root: Path = ROOT) -> Library:
-    """Return a library and what is shared by all, read from their source files, without importing them."""
+    """Return a library and what is shared by all, read from their source files, without importing them.
+
+    Raises ValueError where two modules define one name: emitted files have all definitions side by side.
+    """
     folders = [root.joinpath(*each.split(".")) for each in (package, SHARED)]
     paths = sorted((path for folder in folders for path in folder.glob("*.py")), key=lambda path: path.stem)
     trees = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     modules = {stem: (text, ast.parse(text)) for stem, text in trees.items() if stem not in EXCLUDED}
     ordered = _sort_modules({stem: tree for stem, (_, tree) in modules.items()})
     found = [each for stem in ordered for each in _definitions(stem, *modules[stem])]
+    twice = sorted(name for name, count in Counter(each.name for each in found).items() if count > 1)
+    if twice:
+        raise ValueError(f"the library {package} defines more than once: {', '.join(twice)}")
     definitions = {
         each.name: Definition(name=each.name, module=each.module, source=each.source, uses=each.uses, order=position)
         for position, each in enumerate(found)

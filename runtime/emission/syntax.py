@@ -1,16 +1,36 @@
-"""Constructors of syntax trees: emitted code is built from these and never pasted together from strings."""
+"""Constructors of syntax trees: emitted code is built from these and never pasted together from strings.
+
+No other module makes a node with a name in it, so that every name of the emitted code is checked here. What reaches
+this module is checked where the spec is read; a ValueError is a mistake of ours, and the last barrier before code runs.
+"""
 
 from __future__ import annotations
 
 import ast
+import keyword
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from compiler.operands import Scheduled, Setting
 
+RESERVED = frozenset((*keyword.kwlist, "__debug__"))
 
-def name(identifier: str) -> ast.Name:
+
+def identifier(text: str) -> str:
+    """Return a text that is an identifier of Python as it is; raise ValueError for any other."""
+    if text.isascii() and text.isidentifier() and text not in RESERVED:
+        return text
+    raise ValueError(f"{text[:80]!r} is no identifier, so it has no place in emitted code")
+
+
+def name(text: str) -> ast.Name:
     """Return the use of an identifier."""
-    return ast.Name(id=identifier, ctx=ast.Load())
+    return ast.Name(id=identifier(text), ctx=ast.Load())
+
+
+def store(text: str) -> ast.Name:
+    """Return an identifier that something is assigned to."""
+    return ast.Name(id=identifier(text), ctx=ast.Store())
 
 
 def dotted(path: str) -> ast.expr:
@@ -24,19 +44,19 @@ def dotted(path: str) -> ast.expr:
 
 def attribute(value: ast.expr, field: str) -> ast.Attribute:
     """Return ``value.field``."""
-    return ast.Attribute(value=value, attr=field, ctx=ast.Load())
+    return ast.Attribute(value=value, attr=identifier(field), ctx=ast.Load())
 
 
-def call(function: ast.expr | str, *arguments: ast.expr, **keywords: ast.expr) -> ast.Call:
+def call(function: ast.expr | str, /, *arguments: ast.expr, **keywords: ast.expr) -> ast.Call:
     """Return a call; a string is the dotted path of the function."""
     callee = dotted(function) if isinstance(function, str) else function
-    named = [ast.keyword(arg=key, value=value) for key, value in keywords.items()]
+    named = [ast.keyword(arg=identifier(key), value=value) for key, value in keywords.items()]
     return ast.Call(func=callee, args=list(arguments), keywords=named)
 
 
-def method(value: ast.expr, field: str, *arguments: ast.expr) -> ast.Call:
-    """Return ``value.field(*arguments)``."""
-    return call(attribute(value, field), *arguments)
+def method(value: ast.expr, field: str, /, *arguments: ast.expr, **keywords: ast.expr) -> ast.Call:
+    """Return ``value.field(*arguments, **keywords)``."""
+    return call(attribute(value, field), *arguments, **keywords)
 
 
 def item(value: ast.expr, index: ast.expr) -> ast.Subscript:
@@ -53,7 +73,7 @@ def constant(value: bool | int | float | str | None) -> ast.expr:
     """Return a literal; non-finite floats become ``float("inf")``, which no literal can spell."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return call("float", ast.Constant(value=repr(value)))
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.copysign(1, value) < 0:
         return ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=-value))
     return ast.Constant(value=value)
 
@@ -103,10 +123,21 @@ def binary(left: ast.expr, operator: ast.operator, right: ast.expr) -> ast.BinOp
 def assign(targets: str | Sequence[str], value: ast.expr) -> ast.Assign:
     """Return ``target = value``, or ``a, b = value`` for several targets."""
     if isinstance(targets, str):
-        target: ast.expr = ast.Name(id=targets, ctx=ast.Store())
-    else:
-        target = ast.Tuple(elts=[ast.Name(id=each, ctx=ast.Store()) for each in targets], ctx=ast.Store())
+        return ast.Assign(targets=[store(targets)], value=value)
+    return ast.Assign(targets=[ast.Tuple(elts=[store(each) for each in targets], ctx=ast.Store())], value=value)
+
+
+def unpack(rest: str, targets: Sequence[str], value: ast.expr) -> ast.Assign:
+    """Return ``*rest, a, b = value``."""
+    starred = ast.Starred(value=store(rest), ctx=ast.Store())
+    target = ast.Tuple(elts=[starred, *(store(each) for each in targets)], ctx=ast.Store())
     return ast.Assign(targets=[target], value=value)
+
+
+def register(text: str, *kinds: ast.expr) -> ast.AnnAssign:
+    """Return ``text: dict[kind, kind] = {}``."""
+    annotation = item(name("dict"), sequence(kinds))
+    return ast.AnnAssign(target=store(text), annotation=annotation, value=dictionary({}), simple=1)
 
 
 def assign_item(container: str, key: str, value: ast.expr) -> ast.Assign:
@@ -127,12 +158,19 @@ def give(value: ast.expr) -> ast.Return:
 
 def forget(names: Sequence[str]) -> ast.Delete:
     """Return ``del a, b``."""
-    return ast.Delete(targets=[ast.Name(id=each, ctx=ast.Del()) for each in names])
+    return ast.Delete(targets=[ast.Name(id=identifier(each), ctx=ast.Del()) for each in names])
 
 
 def repeat(value: ast.expr) -> ast.For:
     """Return ``for _ in value:``, its body yet to come."""
-    return ast.For(target=ast.Name(id="_", ctx=ast.Store()), iter=value, body=[], orelse=[])
+    return ast.For(target=store("_"), iter=value, body=[], orelse=[])
+
+
+def each_of(variables: Sequence[str], iterable: ast.expr, *conditions: ast.expr) -> ast.comprehension:
+    """Return ``for a, b in iterable if condition`` of a comprehension."""
+    named = [store(each) for each in variables]
+    target = named[0] if len(named) == 1 else ast.Tuple(elts=[*named], ctx=ast.Store())
+    return ast.comprehension(target=target, iter=iterable, ifs=list(conditions), is_async=0)
 
 
 def within(*contexts: ast.expr) -> ast.With:
@@ -140,25 +178,57 @@ def within(*contexts: ast.expr) -> ast.With:
     return ast.With(items=[ast.withitem(context_expr=context) for context in contexts], body=[])
 
 
+def within_named(contexts: Iterable[tuple[ast.expr, str]]) -> ast.With:
+    """Return ``with context as name, ...:``, its body left open."""
+    items = [ast.withitem(context_expr=context, optional_vars=store(text)) for context, text in contexts]
+    return ast.With(items=items, body=[])
+
+
+def share(names: Iterable[str]) -> ast.Global:
+    """Return ``global a, b``."""
+    return ast.Global(names=[identifier(each) for each in names])
+
+
+def bring(module: str, alias: str | None) -> ast.Import:
+    """Return ``import module as alias``."""
+    return ast.Import(names=[_alias(module, alias)])
+
+
+def bring_from(module: str, members: Iterable[tuple[str, str | None]]) -> ast.ImportFrom:
+    """Return ``from module import member as alias, ...``."""
+    names = [_alias(identifier(member), alias) for member, alias in members]
+    return ast.ImportFrom(module=_path(module), names=names, level=0)
+
+
+def _alias(path: str, alias: str | None) -> ast.alias:
+    """Return what an import names."""
+    return ast.alias(name=_path(path), asname=None if alias is None else identifier(alias))
+
+
+def _path(text: str) -> str:
+    """Return a dotted path as it is; raise ValueError where a part of it is no identifier."""
+    for part in text.split("."):
+        identifier(part)
+    return text
+
+
 def when(condition: ast.expr) -> ast.If:
     """Return an ``if`` statement, its body left open."""
     return ast.If(test=condition, body=[], orelse=[])
 
 
-def parameter(identifier: str, default: ast.expr | None = None) -> tuple[str, ast.expr | None]:
+def parameter(text: str, default: ast.expr | None = None) -> tuple[str, ast.expr | None]:
     """Return one parameter of a function to be, with its default."""
-    return identifier, default
+    return text, default
 
 
-def define(
-    identifier: str, *parameters: tuple[str, ast.expr | None], decorators: Sequence[ast.expr] = ()
-) -> ast.FunctionDef:
-    """Return ``def identifier(parameters):``, its body left open."""
+def define(text: str, *parameters: tuple[str, ast.expr | None], decorators: Sequence[ast.expr] = ()) -> ast.FunctionDef:
+    """Return ``def text(parameters):``, its body left open."""
     arguments = ast.arguments(
         posonlyargs=[],
-        args=[ast.arg(arg=each) for each, _ in parameters],
+        args=[ast.arg(arg=identifier(each)) for each, _ in parameters],
         kwonlyargs=[],
         kw_defaults=[],
         defaults=[default for _, default in parameters if default is not None],
     )
-    return ast.FunctionDef(name=identifier, args=arguments, body=[], decorator_list=list(decorators))
+    return ast.FunctionDef(name=identifier(text), args=arguments, body=[], decorator_list=list(decorators))

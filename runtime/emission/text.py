@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from runtime.emission.layout import INDENT, WIDTH, lay_out
@@ -24,6 +24,8 @@ class Line:
     above: tuple[str, ...] = ()
     op: str = ""
     place: str = ""
+    writes: bool = False
+    """It changes what outlives the step, or a function that does is called in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,26 +54,30 @@ class Printed:
     text: str
     comment: str = ""
     origin: tuple[str, str] | None = None
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Printed code: the text, and for each 1-based line that belongs to an op the op and its place in the spec."""
+    """Printed code: the text, for each 1-based line of an op the op and its place, and the lines that write."""
 
     text: str
     places: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+    writes: frozenset[int] = frozenset()
 
 
 def print_code(code: Sequence[Code]) -> Page:
     """Return the page of top-level code; comments are aligned within each top-level block."""
     lines: list[str] = []
     places: dict[int, tuple[str, str]] = {}
+    writes: set[int] = set()
     for entry in code:
         for line in align(tuple(_print(entry, 0))):
             lines.append(line.text)
             if line.origin is not None:
                 places[len(lines)] = line.origin
-    return Page(text="\n".join(lines) + "\n", places=places)
+            writes.update([len(lines)] if line.writes else [])
+    return Page(text="\n".join(lines) + "\n", places=places, writes=frozenset(writes))
 
 
 def align(lines: Sequence[Printed]) -> Iterator[Printed]:
@@ -83,13 +89,13 @@ def align(lines: Sequence[Printed]) -> Iterator[Printed]:
         if not line.comment:
             yield line
         elif start + len(line.comment) + GAP <= WIDTH:
-            yield Printed(text=f"{line.text:<{start}}# {line.comment}", origin=line.origin)
+            yield replace(line, text=f"{line.text:<{start}}# {line.comment}", comment="")
         elif len(line.text) + GAP + len(line.comment) + GAP <= WIDTH:
-            yield Printed(text=f"{line.text}  # {line.comment}", origin=line.origin)
+            yield replace(line, text=f"{line.text}  # {line.comment}", comment="")
         else:
             indent = len(line.text) - len(line.text.lstrip())
             yield from _comment_lines(line.comment, indent, line.origin)
-            yield Printed(text=line.text, origin=line.origin)
+            yield replace(line, comment="")
 
 
 def _print(code: Code, indent: int) -> Iterator[Printed]:
@@ -114,9 +120,9 @@ def _print_line(line: Line, indent: int) -> Iterator[Printed]:
     for note in line.above:
         yield from _comment_lines(note, indent, origin)
     first, *rest = lay_out(line.statement, indent)
-    yield Printed(text=first, comment=plain(line.comment), origin=origin)
+    yield Printed(text=first, comment=plain(line.comment), origin=origin, writes=line.writes)
     for text in rest:
-        yield Printed(text=text, origin=origin)
+        yield Printed(text=text, origin=origin, writes=line.writes)
 
 
 def _comment_lines(note: str, indent: int, origin: tuple[str, str] | None) -> Iterator[Printed]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from compiler.instructions import Transform
 from compiler.operands import Plain, Setting
 from runtime.emission import syntax
-from runtime.emission.gaps import call_present, close_gaps, noise_present, regularize_present
+from runtime.emission.gaps import call_present, close_gaps, noise_present, regularize_present, unless_applied
 from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
 from runtime.emission.sharing import add_shared
 
@@ -44,7 +44,8 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -
         case "noise":
             return syntax.call(NAMED["noise"], *sets, _noise(instruction, sets[0], scope))
         case "regularize":
-            return syntax.call("regularize", *sets, syntax.name(scope.names.penalties(instruction.output)))
+            penalties = syntax.name(scope.names.penalties(instruction.output))
+            return syntax.call("regularize", *sets, penalties, **unless_applied(instruction, scope))
         case "pcgrad":
             return syntax.call("pcgrad", syntax.listing(sets), *_turns(instruction, len(sets)))
         case _:

@@ -20,8 +20,11 @@ SCALE, VERDICTS = "loss_scale", "verdicts"
 
 def lower_judge(instruction: Judge, scope: Scope) -> Lowered:
     """Return ``step_d_finite = verdicts.look("step_d", step_d)``."""
-    sets = (syntax.name(scope.names.value(each)) for each in instruction.gradients)
-    looked = syntax.call(f"{VERDICTS}.look", syntax.constant(instruction.op), *sets)
+    opened = find_open(scope.function)
+    named = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
+    sets = (scope.dialect.present(name) if each in opened else name for each, name in named)
+    filled = {"filled": syntax.name(scope.names.value(instruction.filled))} if instruction.filled else {}
+    looked = syntax.call(f"{VERDICTS}.look", syntax.constant(instruction.key), *sets, **filled)
     statement = syntax.assign(scope.names.value(instruction.output), looked)
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 
@@ -87,8 +90,11 @@ def _construct_scale(declared: LossScaleDecl) -> ast.expr:
 def check_lines(draft: Draft) -> Iterator[Line]:
     """Yield the lines of ``step`` that end a run where a step's gradients may not be what they are."""
     program = draft.program
-    for update in dict.fromkeys(op for each in find_settles(program) for op, _ in each.fatal):
-        yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.require", syntax.constant(update))))
+    fatal: dict[str, dict[str, None]] = {}
+    for op, verdict in (pair for each in find_settles(program) for pair in each.fatal):
+        fatal.setdefault(op, {op: None})[verdict.removesuffix(".finite")] = None
+    for keys in fatal.values():
+        yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.require", *map(syntax.constant, keys))))
     if program.loss_scale is not None and program.loss_scale.most_skips is not None:
         yield Line(statement=syntax.perform(syntax.call(f"{SCALE}.check")))
 
@@ -109,9 +115,18 @@ def hold_lines(draft: Draft) -> Iterator[Line]:
     yield Line(statement=syntax.perform(syntax.call("gates.hold", held)), comment="nothing counts it")
 
 
+def find_open(function: Function) -> frozenset[str]:
+    """Return the gradient sets of which it may depend on earlier steps, or on verdicts, what is in them."""
+    made = (each for each in function.instructions if isinstance(each, Collect | Transform) and each.gaps)
+    return frozenset(each.output for each in made)
+
+
 def find_tainted(function: Function) -> frozenset[str]:
     """Return the gradient sets of a function over which there is a verdict, and what is made of them."""
     judged = {value for each in function.instructions if isinstance(each, Judge) for value in each.gradients}
+    for instruction in reversed(function.instructions):
+        if isinstance(instruction, Transform) and instruction.output in judged:
+            judged.update(instruction.inputs)
     for instruction in function.instructions:
         match instruction:
             case Transform(inputs=inputs, output=output) if not judged.isdisjoint(inputs):

@@ -29,8 +29,7 @@ def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
         method, rows = "add", [_gathered(instruction, instruction.gradients, scope), *rows]
         named |= {"count": syntax.name(scope.names.value(instruction.count))} if instruction.count else {}
     named |= {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
-    call = syntax.method(syntax.name(scope.names.window(instruction.window)), method, *rows)
-    call.keywords.extend(ast.keyword(arg=name, value=value) for name, value in named.items())
+    call = syntax.method(syntax.name(scope.names.window(instruction.window)), method, *rows, **named)
     return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(call))]))
 
 
@@ -94,6 +93,4 @@ def window_registration(draft: Draft) -> Iterator[Line]:
 def register_lines(program: Program) -> Iterator[Line]:
     """Yield the dictionary of the windows, where there are any."""
     if find_windows(program):
-        annotation = syntax.item(syntax.name("dict"), syntax.sequence([syntax.name("str"), syntax.name("object")]))
-        target = ast.Name(id=REGISTER, ctx=ast.Store())
-        yield Line(statement=ast.AnnAssign(target=target, annotation=annotation, value=syntax.dictionary({}), simple=1))
+        yield Line(statement=syntax.register(REGISTER, syntax.name("str"), syntax.name("object")))

@@ -76,13 +76,15 @@ class Gallery:
     batch: Batch | None = None
     latest: object = None
     seen: bool = False
+    fresh: bool = False
+    """Training has returned the value since the last picture was written."""
 
     def follow(self, number: int, batch: Batch, outputs: Mapping[str, object]) -> None:
         """Note what a step was given and returned, and write a picture where one is due."""
         if self.batch is None:
             self.batch = batch
-        if self.mode == "train":
-            self.latest = outputs.get(self.value, self.latest)
+        if self.mode == "train" and self.value in outputs:
+            self.latest, self.fresh = outputs[self.value], True
         if not self.seen:
             self.seen = self._look() is not None  # a value that is no image is told at once, not at the end of the run
         if self.every is not None and number % self.every == 0:
@@ -97,8 +99,14 @@ class Gallery:
         """Write the picture of a step; raise SpecError (GS230) where the value cannot be shown as images."""
         self._write(f"{self.value}_{number}.png")
 
+    def keep(self) -> None:
+        """Write what training returned last before a checkpoint: a run that goes on may not be returned it again."""
+        if self.mode == "train" and self.fresh:
+            self.finish()
+
     def finish(self) -> Path | None:
         """Write the last picture under the value's own name; return its path, or None where nothing is there yet."""
+        self.fresh = False
         return self._write(f"{self.value}.png")
 
     def _write(self, name: str) -> Path | None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from runtime.checkpoints.content import Checkpoint
 from runtime.checkpoints.store import Store
 from runtime.problems import problem
-from runtime.runs.metrics import scalars
+from runtime.runs.metrics import read_latest
 from runtime.runs.run_state import RunState
 from runtime.state import Plain, State, Tree, find_arrays, flatten, unflatten
 
@@ -57,18 +57,29 @@ class Keeper:
     origin: Mapping[str, Plain]
     """Where the numbers come from, the same in every checkpoint of the run."""
 
-    def save(self, run: RunState) -> None:
-        """Write a checkpoint; older ones that are neither among the newest nor the best are removed."""
+    def save(self, run: RunState, *, planned: bool = True) -> None:
+        """Write a checkpoint; older ones that are neither among the newest nor the best are removed.
+
+        One that is not planned, because it saves what a signal or an error cut short, goes when the next one is there:
+        the run that goes on has the checkpoints then that it would have without the interruption.
+        """
+        if planned:
+            before = (step for step in run.planned if step < run.made)
+            run.planned = (*before, run.made)[-self.store.keep :]
         state = self.step.state()
         place, arrays = flatten(self.feed.state(), DATA)
         sections: dict[str, Plain] = {
             "origin": {**self.origin, "step": run.made},
             "counters": dict(state.counters),
             DATA: place,
-            "loop": run.to_plain(self._read(run.latest)),
+            "loop": run.to_plain(read_latest(run.latest, self.step.numpy)),
         }
         self.store.save(Checkpoint(arrays={**state.arrays, **arrays}, sections=sections), run.made)
-        self.store.prune(None if run.best is None else run.best.step)
+        self.prune(run)
+
+    def prune(self, run: RunState) -> None:
+        """Remove the checkpoints that are not kept beside the newest, which is that of the run as it is."""
+        self.store.prune(None if run.best is None else run.best.step, run.planned)
 
     def restore(self, checkpoint: Checkpoint, run: RunState) -> None:
         """Bring step, data and loop to where a checkpoint stands.
@@ -78,16 +89,13 @@ class Keeper:
         """
         self.step.restore(find_state(checkpoint))
         self.feed.restore(unflatten(checkpoint.sections.get(DATA), checkpoint.arrays))
+        loop = _section(checkpoint, "loop")
         try:
-            run.restore(_section(checkpoint, "loop"))
+            run.restore(loop)
         except (KeyError, TypeError, ValueError) as error:
             raise problem("GS241", "the checkpoint does not say how far its run was") from error
-
-    def _read(self, latest: Mapping[str, object]) -> Mapping[str, float]:
-        """Return the latest values as numbers; those that a checkpoint brought are numbers already."""
-        numbers = {name: value for name, value in latest.items() if isinstance(value, float)}
-        arrays = {name: self.step.numpy(value) for name, value in latest.items() if name not in numbers}
-        return {**numbers, **scalars(arrays)}
+        if "planned" not in loop:  # written by an older version
+            run.planned = self.store.steps()
 
 
 def find_state(checkpoint: Checkpoint) -> State:

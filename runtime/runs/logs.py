@@ -127,16 +127,23 @@ def _open(folder: Path, name: LogName, before: Sequence[Row], made: int) -> Log:
             return Events(folder, after=max(made, before[-1].step if before else 0))
 
 
-def read_rows(folder: Path, last: int) -> tuple[Row, ...]:
-    """Return the logged rows of a run up to a step, from the file that has more of them; without one, none.
+def read_rows(folder: Path, last: int, count: int | None = None) -> tuple[Row, ...]:
+    """Return the first ``count`` logged rows of a run, all where that is not known, and none behind the step ``last``.
 
-    A last line that is not whole, because the run was killed while it wrote, is not there. Raises SpecError (GS247)
-    where a line before it is no row.
+    Without a file there are none. A last line that is not whole, because the run was killed while it wrote, is not
+    there. Raises SpecError (GS247) where a line before it is no row.
     """
-    # The table comes first, so it is taken where both have as many: JSON has no infinity.
-    files = ((folder / CSV, _read_table), (folder / JSONL, _read_json_lines))
-    found = [_read(path, read, last) for path, read in files if path.exists()]
-    return max(found, key=len, default=())
+    files = ((folder / JSONL, _read_json_lines), (folder / CSV, _read_table))
+    lines, table = (_read(path, read, last)[:count] if path.exists() else () for path, read in files)
+    both = tuple(zip(lines, table, strict=False))
+    if any(line.step != cells.step or line.values.keys() != cells.values.keys() for line, cells in both):
+        return max(table, lines, key=len)
+    return (*(_merge(*pair) for pair in both), *lines[len(both) :], *table[len(both) :])
+
+
+def _merge(line: Row, cells: Row) -> Row:
+    """Return a row that is in both files: values in the order of the line, from the table, which has infinities."""
+    return Row(step=line.step, seconds=line.seconds, values={name: cells.values[name] for name in line.values})
 
 
 def _read(path: Path, read: Callable[[list[str]], Iterator[Row]], last: int) -> tuple[Row, ...]:

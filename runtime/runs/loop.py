@@ -19,7 +19,7 @@ from runtime.runs.agenda import Agenda
 from runtime.runs.evaluation import Evaluation
 from runtime.runs.gallery import Gallery
 from runtime.runs.logs import Log
-from runtime.runs.metrics import Row, not_finite, scalars
+from runtime.runs.metrics import Row, not_finite, read_latest
 from runtime.runs.progress import Display
 from runtime.runs.run_state import RunState
 
@@ -51,6 +51,11 @@ class Feeding(Protocol):
         """Return how many epochs have ended."""
         ...
 
+    @property
+    def index(self) -> int:
+        """Return how many batches were taken in the epoch under way."""
+        ...
+
     def next(self) -> Batch | None:
         """Return the next batch; None where an epoch has ended."""
         ...
@@ -59,8 +64,8 @@ class Feeding(Protocol):
 class Saver(Protocol):
     """Something that saves a run as it is now."""
 
-    def save(self, run: RunState) -> None:
-        """Write a checkpoint."""
+    def save(self, run: RunState, *, planned: bool) -> None:
+        """Write a checkpoint; one that is not planned makes room for the next."""
         ...
 
 
@@ -147,6 +152,7 @@ class Loop:
         """Do what is due next: an evaluation that was interrupted, the end of an epoch, or a step."""
         if self.state.due:
             self._evaluate()
+            self._save_where_due(at_end=self.feed.index == 0)
             return
         batch = self._take()
         if batch is None:
@@ -186,8 +192,7 @@ class Loop:
                 self._judge(values)
         if self.agenda.evaluate.is_due(step=state.made):
             self._evaluate()
-        if self.agenda.save.is_due(step=state.made):
-            self._save()
+        self._save_where_due(at_end=False)
 
     def _end_epoch(self) -> None:
         epoch = self.feed.epoch
@@ -197,8 +202,14 @@ class Loop:
             self.gallery.hang(self.state.made)
         if self.agenda.evaluate.is_due_at_end(epoch=epoch) and self.state.evaluated != self.state.made:
             self._evaluate()
-        if self.agenda.save.is_due_at_end(epoch=epoch):
-            self._save()
+        self._save_where_due(at_end=True)
+
+    def _save_where_due(self, *, at_end: bool) -> None:
+        """Save after a step, or at the end of an epoch, where that is planned; not before an evaluation is complete."""
+        save = self.agenda.save
+        is_planned = save.is_due_at_end(epoch=self.feed.epoch) if at_end else save.is_due(step=self.state.made)
+        if is_planned and not self.state.due:
+            self._save(planned=True)
 
     def _is_logged(self, number: int) -> bool:
         """Tell whether a step is logged: the first, the last, and every ``log_every``-th."""
@@ -206,26 +217,31 @@ class Loop:
 
     def _log(self) -> Mapping[str, float]:
         """Log the latest value of every output since the last row: one that did not fire now has an earlier value."""
-        latest = self.state.latest
-        known = {name: value for name, value in latest.items() if isinstance(value, float)}  # out of a checkpoint
-        values = {**known, **scalars({name: self.step.numpy(latest[name]) for name in latest if name not in known})}
+        values = read_latest(self.state.latest, self.step.numpy)
         self.state.latest = {}
         self._add(values)
         return values
 
     def _add(self, values: Mapping[str, float]) -> None:
         """Add a row to every log, and show it."""
+        row = self._tell(values)
+        for sink in self.sinks:
+            sink.add(row)
+        self.state.rows = (self.state.rows or 0) + 1
+        self.dirty = True
+
+    def _tell(self, values: Mapping[str, float]) -> Row:
+        """Show a row, and return it."""
         self.state.seconds = time.perf_counter() - self.start
         row = Row(step=self.state.made, seconds=self.state.seconds, values=values)
         self.rows.append(row)
-        for sink in self.sinks:
-            sink.add(row)
         self._show(lambda: self.display.measure(row))
         names = not_finite(row)
         if names and not self.warned:
             self.warned = True
             said = f"warning: not finite at step {row.step}: {', '.join(names)}; training goes on"
             self._show(lambda: self.display.say(f"{said} (`--debug nan` finds where it comes from)"))
+        return row
 
     def _show(self, show: Callable[[], None]) -> None:
         """Show something; where nobody reads it any more, the run ends as by Ctrl-C."""
@@ -264,25 +280,35 @@ class Loop:
         if state.best is not None:
             state.best = state.best.judge(state.made, figures)
             if state.best.step == state.made:
-                self._save()
+                self._save(planned=True)
 
-    def _save(self) -> None:
+    def _save(self, *, planned: bool = False) -> None:
         """Save the run as it is."""
         self.state.seconds = time.perf_counter() - self.start
+        if self.gallery is not None:
+            self.gallery.keep()
         if self.saver is not None:
-            self.saver.save(self.state)
+            self.saver.save(self.state, planned=planned)
         self.dirty = False
 
     def _finish(self) -> None:
-        """End a run: show the latest values, evaluate what was not evaluated yet, and save."""
-        state, kept = self.state, self.state.latest
-        if kept and not self._is_told():
-            self._log()
+        """End a run: show the latest values, evaluate what was not evaluated yet, and save.
+
+        Where it was interrupted, no row is logged: the run that goes on would not have had it.
+        """
+        state = self.state
+        is_news = bool(state.latest) and not self._is_told()
         if self.interrupt.requested:
-            state.latest = kept  # the next row of the run that goes on holds them as well
+            if is_news:
+                self._tell(read_latest(state.latest, self.step.numpy))
             state.due = state.due or (self._is_complete() and self._lacks_evaluation())
-        elif self._lacks_evaluation():
-            self._evaluate()
+        else:
+            if is_news:
+                self._log()
+            if self._lacks_evaluation():
+                self._evaluate()
+        if self.gallery is not None:
+            self.gallery.finish()
         if self.dirty:
             self._save()
 

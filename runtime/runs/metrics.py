@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,14 @@ class Row:
 def scalars(arrays: Mapping[str, npt.NDArray[np.generic]]) -> Mapping[str, float]:
     """Return the arrays that hold one number, as numbers."""
     return {name: float(array.reshape(()).item()) for name, array in arrays.items() if array.size == 1}
+
+
+def read_latest(latest: Mapping[str, object], read: Callable[[object], npt.NDArray[np.generic]]) -> Mapping[str, float]:
+    """Return the latest values of one number, in their order; those that a checkpoint brought are numbers already."""
+    found: dict[str, float] = {}
+    for name, value in latest.items():
+        found.update({name: value} if isinstance(value, float) else scalars({name: read(value)}))
+    return found
 
 
 def not_finite(row: Row) -> tuple[str, ...]:

@@ -111,6 +111,8 @@ def _judge_op(rest: Path, before: Found, after: Found) -> Kind:
             return "run"
         case (name, *_) if name in _RATES:
             return "hyper"
+        case ("mode",) if _trains(before) == _trains(after):
+            return "run"
         case ("every",):
             return _hyper_if(not _is_name(before) and not _is_name(after))
         case ("clip", *_):
@@ -123,6 +125,11 @@ def _judge_op(rest: Path, before: Found, after: Found) -> Kind:
             return _hyper_if(_is_numeric(before) and _is_numeric(after))
         case _:
             return "structure"
+
+
+def _trains(modes: Found) -> bool:
+    """Return whether a list of modes names that of training."""
+    return isinstance(modes, list) and "train" in modes
 
 
 def _hyper_if(fits: bool) -> Kind:

@@ -24,6 +24,10 @@ class RunState:
     stop: Standing | None = None
     latest: dict[str, object] = field(default_factory=dict[str, object])
     """The latest value of every output since the last logged row; numbers, or values on the device."""
+    rows: int | None = 0
+    """How many rows were logged; None in a checkpoint of an older version, which does not say."""
+    planned: tuple[int, ...] = ()
+    """The steps of the newest checkpoints that the run writes whether it is stopped on the way or not."""
 
     def to_plain(self, latest: Mapping[str, float]) -> dict[str, Plain]:
         """Return it as plain data, floats exactly; ``latest`` are the latest values as numbers."""
@@ -35,6 +39,8 @@ class RunState:
             "best": None if self.best is None else self.best.to_plain(),
             "stop": None if self.stop is None else self.stop.to_plain(),
             "latest": {name: value.hex() for name, value in latest.items()},
+            "rows": self.rows,
+            "planned": list(self.planned),
         }
 
     def restore(self, kept: Mapping[str, Plain]) -> None:
@@ -47,6 +53,8 @@ class RunState:
         self.stop = _restored(self.stop, kept["stop"])
         latest = cast("Mapping[str, str]", kept["latest"])
         self.latest = {name: float.fromhex(value) for name, value in latest.items()}
+        self.rows = cast("int | None", kept.get("rows"))
+        self.planned = tuple(cast("list[int]", kept.get("planned", ())))
 
 
 def _restored(standing: Standing | None, kept: Plain) -> Standing | None:

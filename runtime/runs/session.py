@@ -13,6 +13,7 @@ from graphspec.evaluation import find_goal
 from graphspec.graph import GraphSpec
 from graphspec.run import BestSpec, StopSpec
 from runtime.checkpoints import Store
+from runtime.checkpoints.disk import remove_hidden
 from runtime.data import AnyFeed
 from runtime.data.arrays import Batch
 from runtime.folder import CHECKPOINTS, LOCK, cannot_write
@@ -96,11 +97,10 @@ class Session:
     def train(self) -> Outcome:
         """Train, and write logs, pictures, curves and checkpoints, also when the user stopped the run."""
         with Lock(self.folder), _unused(self.folder), _blamed(self.folder):
+            remove_hidden(self.folder)
             loop = self._make_loop()
             outcome = loop.run()
             draw_curves(outcome.rows, self.folder / "curves.png", title=self.spec.name)
-            if loop.gallery is not None:
-                loop.gallery.finish()
         return outcome
 
     def _make_loop(self) -> Loop:
@@ -108,7 +108,8 @@ class Session:
         state = self._restore(keeper)
         self._write_record(state.made)  # before any log: a folder with logs alone is no run that could go on
         driven = self._watch()
-        rows = read_rows(self.folder, state.made) if state.made else ()
+        rows = read_rows(self.folder, state.made, state.rows) if state.made else ()
+        state.rows = len(rows)
         return Loop(
             step=driven,
             feed=self.feed,
@@ -155,6 +156,7 @@ class Session:
         checkpoint = find_checkpoint(keeper.store) if self.past is not None else None
         if checkpoint is not None:
             keeper.restore(checkpoint, state)
+            keeper.prune(state)  # a kill may have come between a checkpoint and that
             resumed(state.made, self.feed.notes, self.request.stream)
         return state
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
+import re
 import socket
 import struct
 import time
@@ -19,6 +21,8 @@ from runtime.runs.metrics import Row
 FOLDER = "tensorboard"
 _PACKAGE = "tensorboardX"
 _VERSION = "brain.Event:2"
+_PREFIX = "events.out.tfevents"
+_NAME = re.compile(rf"{re.escape(_PREFIX)}\.([0-9]{{20}})\.")
 
 
 class Events:
@@ -35,9 +39,12 @@ class Events:
         """
         self._proto = _import("proto.event_pb2")
         self._checksum = _import("record_writer").masked_crc32c
-        # The files are read in the order of their names.
-        self.path = folder / FOLDER / f"events.out.tfevents.{time.time_ns():020d}.{socket.gethostname()}"
-        self.path.parent.mkdir(exist_ok=True)
+        place = folder / FOLDER
+        place.mkdir(exist_ok=True)
+        # The files are read in the order of their names: also where the clock was set back, this one comes last.
+        before = [int(name[1]) for name in map(_NAME.match, os.listdir(place)) if name is not None]
+        number = max([time.time_ns(), *(each + 1 for each in before)])
+        self.path = place / f"{_PREFIX}.{number:020d}.{socket.gethostname()}"
         self._write(file_version=_VERSION)
         self._write(step=after + 1, session_log={"status": self._proto.SessionLog.START})
 

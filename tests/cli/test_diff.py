@@ -87,3 +87,13 @@ def test_both_specs_are_read_before_it_gives_up(pair, capsys):
     assert captured.out == ""
     assert "old.yaml:9:" in captured.err
     assert "new.yaml:8:" in captured.err
+
+
+def test_an_override_changes_the_second_spec_alone(pair, capsys):
+    assert pair(SPEC, SPEC, "-s", "models.net.optimizer={name: sgd, lr: 0.5}") == 0
+    assert "  models.net.optimizer.lr: 0.001 -> 0.5\n" in capsys.readouterr().out
+
+
+def test_an_unknown_override_is_an_error_of_the_second_spec(pair, capsys):
+    assert pair(SPEC, SPEC, "-s", "models.net.optimiser=adam") == 1
+    assert "optimiser" in capsys.readouterr().err

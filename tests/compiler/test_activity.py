@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from compiler import Plan
-from compiler.clocks import enumerate_patterns, find_period, fire, sort_gates
+from compiler.clocks import find_period, fire, sort_gates
+from compiler.firing_sets import enumerate_patterns
 from compiler.holdable import find_undecided
 from compiler.program import Gate
 from tests.compiler.conftest import codes, compiled, program

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from compiler.clocks import enumerate_patterns
+from compiler.firing_sets import enumerate_patterns
 from compiler.program import Gate
 from graphspec import SpecError, load
 from runtime.support import clocks

@@ -40,7 +40,8 @@ def test_the_text_tells_warnings_and_assumptions():
 """
     text = str(compiled(ops, prelude=prelude))
     assert "warnings\n  W-DEAD nobody uses 'no': it never runs\n" in text
-    assert "notes\n  assumed of 'a', whose class declares no such traits: buffers, rng, batch_coupled\n" in text
+    traits = "buffers, rng, batch_coupled, no recomputed forwards"
+    assert f"notes\n  assumed of 'a', whose class declares no such traits: {traits}\n" in text
 
 
 def test_an_explanation_gives_place_versions_and_every_reason():

@@ -194,10 +194,13 @@ def test_a_target_that_runs_in_train_mode_keeps_its_own_statistics():
 
 def test_of_a_class_without_traits_the_worst_is_assumed_and_said():
     found = problems(STEP_A + "  follow: {ema: a, into: slow_a, decay: 0.9}\n", prelude=UNSEEN)
-    assert [one.code for one in found] == ["E-BUFFERS"]
+    assert [(one.code, one.severity) for one in found] == [("E-BUFFERS", "warning")]
     assert "assumed" in found[0].message
     notes = compiled(STEP_A, prelude=UNSEEN).notes
-    assert notes[0] == "assumed of 'a', whose class declares no such traits: buffers, rng, batch_coupled"
+    assert (
+        notes[0]
+        == "assumed of 'a', whose class declares no such traits: buffers, rng, batch_coupled, no recomputed forwards"
+    )
 
 
 def test_a_model_that_is_never_updated_does_not_drift_unnoticed():

@@ -101,7 +101,7 @@ def test_observed_buffers_are_written_by_forwards_in_train_mode():
 
 def test_declared_traits_are_not_assumed():
     declared = UNSEEN.replace('zoo:A",', 'zoo:A", traits: {buffers: false, rng: true},')
-    assert compiled(STEP_A, prelude=declared).notes[0].endswith("traits: batch_coupled")
+    assert compiled(STEP_A, prelude=declared).notes[0].endswith("traits: batch_coupled, no recomputed forwards")
 
 
 def test_layers_are_known_exactly():

@@ -25,7 +25,7 @@ ops:
   {more}
 """
 WEIGHED = "fit: {loss: mse, inputs: [out, x], weight: {schedule: linear, from: 1, over: 2 epochs}}"
-CLIP = ", clip: {norm: {schedule: linear, from: 1, over: 2 epochs}}"
+CLIP = ", clip: {norm: {schedule: linear, from: 1, to: 0.5, over: 2 epochs}}"
 
 
 def plan_of(loss: str = WEIGHED, clip: str = "", more: str = "", *, pace: Pace | None = None) -> Plan:
@@ -38,8 +38,8 @@ def plan_of(loss: str = WEIGHED, clip: str = "", more: str = "", *, pace: Pace |
     ("clip", "line"),
     [
         ("", "fit.weight: linear from 1 to 0 over 44 steps (counts train steps)"),
-        (CLIP, "step.clip.norm: linear from 1 to 0 over 44 updates (counts updates applied by the optimizer of net)"),
-        (f"{CLIP}, every: 2", "step.clip.norm: linear from 1 to 0 over 22 updates"),
+        (CLIP, "step.clip.norm: linear from 1 to 0.5 over 44 updates (counts updates applied by the optimizer of net)"),
+        (f"{CLIP}, every: 2", "step.clip.norm: linear from 1 to 0.5 over 22 updates"),
     ],
 )
 def test_lengths_are_counted_by_the_clock_of_the_place(clip: str, line: str) -> None:

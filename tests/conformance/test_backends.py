@@ -12,6 +12,9 @@ from tests.conformance.training import train
 
 pytestmark = pytest.mark.needs("torch", "tensorflow")
 SCENARIOS = (*examples(), *specs(), *catalogue(), *programs())
+DIGIT = 10
+"""How much of PyTorch's rounding error TensorFlow's may be: the kernels of a CPU choose in which order they add up, and
+of two kinds of CPU one gave up to twice PyTorch's error, the other up to six times."""
 FLOOR = 1e-6
 """Eight units in the last place of a float32 of size 1: sums are added up in another order, a few at a time."""
 
@@ -36,10 +39,10 @@ def test_twenty_steps_in_float64_are_the_same_on_both_backends(scenario: Scenari
 
 
 @each([one for one in (*examples(), *specs()) if not one.models])
-def test_float32_on_tensorflow_is_as_near_to_float64_as_on_pytorch(scenario: Scenario) -> None:
+def test_float32_on_tensorflow_is_within_a_digit_as_near_to_float64_as_on_pytorch(scenario: Scenario) -> None:
     exact = train(scenario, "torch")
     theirs, ours = (max(distances(exact, train(scenario, name, "float32")).values()) for name in BACKENDS)
-    assert ours <= max(4 * theirs, FLOOR)
+    assert ours <= max(DIGIT * theirs, FLOOR)
 
 
 @each([one for one in (*examples(), *specs()) if not one.models and rules(one.plan("torch").spec) <= {"sgd"}])

@@ -8,6 +8,7 @@ from tests.conformance.scenarios import specs
 
 ELSEWHERE = {
     "ModelSpec.weights": "a file beside the spec: tests/features/test_a17.py",
+    "Traits.recomputes": "a class that runs its forward again: tests/backends/test_recomputed.py",
     **{f"UpdateOp.on_overflow = {one}": "tests/features/test_b10.py" for one in ("group", "all")},
     "UpdateOp.on_overflow = error": "it ends the run: tests/features/test_b2.py",
     "UpdateOp.missing = zero": "tests/features/test_c7.py",

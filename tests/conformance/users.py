@@ -70,9 +70,12 @@ class Idler(Model):
         return tf.tanh(tf.matmul(x, self.weight, transpose_b=True))
 
 
-CLASSES: Mapping[str, type[Model | Mirror]] = {
-    f"{__name__}:{one.__name__}": one for one in (Coder, Reader, Mirror, Idler)
-}
+class Recoder(Coder):
+    """A coder that only says that it is recomputed: `tf.recompute_grad` has no second derivatives, which specs take."""
+
+
+USED = (Coder, Reader, Mirror, Idler, Recoder)
+CLASSES: Mapping[str, type[Model | Mirror]] = {f"{__name__}:{one.__name__}": one for one in USED}
 
 
 def bend(x: tf.Tensor, strength: float = 1.0) -> tf.Tensor:

@@ -25,3 +25,15 @@ def make_lazy_keras(width):
     import keras
 
     return keras.Sequential([keras.layers.Dense(width)])
+
+
+def make_normed_torch(width):
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(4, width), nn.BatchNorm1d(width))
+
+
+def make_normed_keras(width):
+    import keras
+
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(width), keras.layers.BatchNormalization()])

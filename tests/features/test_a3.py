@@ -30,8 +30,17 @@ outputs: [always, training, judging, apart]
         ("train", {"always", "training", "apart"}),
         ("eval", {"always", "judging"}),
         ("test", {"always", "judging", "apart"}),
+        ("infer", {"always", "apart"}),
     ],
 )
 def test_a_mode_returns_what_runs_in_it(mode: str, expected: set[str], backend: str) -> None:
     step = build_step(SPEC, backend)
     assert set(step({"x": np.ones((3, 2))}, mode)) == expected
+
+
+@pytest.mark.parametrize("word", ["!eval", "!infer", "!train"])
+def test_all_but_one_mode_names_every_mode(word: str, backend: str) -> None:
+    spec = SPEC.replace("judging: {call: max, inputs: y, mode: [eval, test]}", "judging: {call: max, inputs: y}")
+    step = build_step(spec.replace('mode: "!eval"', f'mode: "{word}"'), backend)
+    for mode in ("train", "eval", "test", "infer"):
+        assert ("apart" in step({"x": np.ones((3, 2))}, mode)) == (mode != word[1:])

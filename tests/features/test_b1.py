@@ -69,6 +69,63 @@ def test_the_names_of_torch_and_tensorflow_say_the_same(written: str, backend: s
     assert trace(backend, f"precision.loss_scale={written}", "11101") == [8, 8, 32, 8, 8]
 
 
+def test_the_multiplier_of_tensorflow_grows_and_divides(backend: str) -> None:
+    written = "precision.loss_scale={initial_loss_scale: 4, increment_period: 2, multiplier: 3}"
+    assert trace(backend, written, "11011") == [4, 12, 4, 4, 12]
+
+
+WINDOW = 4
+STEPS = 16
+
+
+def windows(backend: str, growth_steps: int) -> list[float | None]:
+    """Return the scales of 16 steps in windows of 4, without an overflow, from 128 on."""
+    step = made(
+        backend, [f"precision.loss_scale={{initial: 128, growth_steps: {growth_steps}}}", "ops.step.accumulate=4"]
+    )
+    found = []
+    for _ in range(STEPS):
+        give(step, 1.0)
+        found.append(step.report.scale_after)
+    return found
+
+
+@pytest.mark.needs("torch")
+def test_an_interval_times_the_window_is_what_torch_counts(backend: str) -> None:
+    import torch
+
+    scaler = torch.amp.GradScaler("cpu", init_scale=128.0, growth_interval=2)
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    found = []
+    for number in range(1, STEPS + 1):
+        scaler.scale(parameter.sum() / WINDOW).backward()
+        if number % WINDOW == 0:
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        found.append(scaler.get_scale())
+    assert found[-1] == 512
+    assert windows(backend, 2 * WINDOW) == found
+
+
+@pytest.mark.needs("tensorflow")
+def test_steps_of_a_window_count_as_those_of_keras_do(backend: str) -> None:
+    import keras
+    import tensorflow as tf
+
+    inner = keras.optimizers.SGD(1.0, gradient_accumulation_steps=WINDOW)
+    optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=128.0, dynamic_growth_steps=2)
+    variable = keras.Variable([1.0, 2.0])
+    optimizer.build([variable])
+    found = []
+    for _ in range(STEPS):
+        optimizer.apply([tf.ones(2) * optimizer.dynamic_scale], [variable])
+        found.append(float(optimizer.dynamic_scale))
+    assert found[-1] == 32768
+    assert windows(backend, 2) == found
+
+
 def test_too_many_steps_in_a_row_end_the_run(backend: str) -> None:
     step = made(backend, ["precision.loss_scale={max_consecutive_skips: 2}"])
     for slope in (INF, INF, 1.0, INF, INF):

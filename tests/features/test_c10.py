@@ -64,3 +64,38 @@ def test_the_state_of_one_rule_with_a_rate_set_by_hand_is_that_of_any_other(back
     first({})
     second({})
     assert first.state().counters == second.state().counters
+
+
+SETTINGS = """
+graphspec: 1
+name: settings
+inputs: {x: {shape: [batch, 2]}}
+models:
+  net: {layers: [{linear: 2}], optimizer: sgd, groups: [{match: bias, lr_scale: 2.0}], regularizer: {l2: 0.1}}
+  slow: {like: net}
+ops:
+  out: {forward: net, inputs: x}
+  cost: {loss: mse, inputs: [out, x]}
+  step: {update: net, loss: cost, clip: {norm: 1.0}, constraint: {max_norm: 2.0}}
+  average: {ema: net, into: slow, decay: 0.9}
+precision: {loss_scale: {initial: 8.0, growth_steps: 5}}
+"""
+OTHERWISE = {
+    "models.net.groups.0.lr_scale=3.0": "`models.net.groups.0.lr_scale` was 2.0, and is 3.0",
+    "models.net.groups.0.weight_decay=0.5": "`models.net.groups.0.weight_decay` was nothing, and is 0.5",
+    "models.net.regularizer.l2=0.2": "`models.net.regularizer.0.l2` was 0.1, and is 0.2",
+    "ops.step.constraint.max_norm=1.0": "`ops.step.constraint.0.max_norm` was 2.0, and is 1.0",
+    "ops.step.clip.norm=0.5": "`ops.step.clip.norm` was 1.0, and is 0.5",
+    "ops.average.decay=0.8": "`ops.average.decay` was 0.9, and is 0.8",
+    "precision.loss_scale.growth_steps=6": "`precision.loss_scale.growth_steps` was 5, and is 6",
+}
+
+
+@pytest.mark.parametrize("changed", OTHERWISE)
+def test_what_stands_beside_the_optimizers_is_the_specs_too_and_a_difference_is_told(
+    changed: str, backend: str, tmp_path: Path
+) -> None:
+    build_step(SETTINGS, backend).save(tmp_path / "saved")
+    with pytest.warns(UserWarning, match="load restores") as told:
+        build_step(SETTINGS, backend, [changed]).load(tmp_path / "saved")
+    assert [str(one.message) for one in told] == [f"load restores no hyper-parameters: {OTHERWISE[changed]}"]

@@ -1,4 +1,4 @@
-"""`missing` says what becomes of a parameter without a gradient: an error before anything is written, skip, or zero."""
+"""`missing` says what becomes of a parameter without a gradient: an error before its update, skip, or zero."""
 
 from __future__ import annotations
 

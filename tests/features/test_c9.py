@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,3 +64,21 @@ def test_a_step_taken_back_takes_the_schedule_back(backend: str, steps: int) -> 
     first = [step({"x": np.zeros(2)}) and float(weights(step)["m.value"]) for _ in range(steps)]
     step.restore(before)
     assert [step({"x": np.zeros(2)}) and float(weights(step)["m.value"]) for _ in range(steps)] == first
+
+
+GROWING = """
+graphspec: 1
+name: grow
+ops:
+  smooth: {schedule: exponential, from: 0.5, rate: 2.0}
+  stairs: {schedule: step, from: 0.5, factor: 2.0, every: 1}
+outputs: [smooth, stairs]
+"""
+
+
+def test_a_schedule_that_leaves_float64_is_infinite(backend: str) -> None:
+    step = build_step(GROWING, backend)
+    for count, expected in ((1023, 2.0**1022), (1024, math.inf), (5000, math.inf)):
+        state = step.state()
+        step.restore(replace(state, counters={**state.counters, "steps": {"train": count, "eval": 0}}))
+        assert [float(step.numpy(value)) for value in step({}, mode="eval").values()] == [expected] * 2

@@ -10,8 +10,12 @@ import pytest
 from graphspec import load
 
 ROOT = Path(__file__).parents[2]
+LATER = ("GS133", "GS134", "GS135")
+"""Codes of the compiler and of builds among the numbers of the rules."""
 PAGES = sorted(
-    path for path in (ROOT / "docs" / "errors").glob("GS*.md") if re.fullmatch(r"GS(05|1[0-9])[0-9]", path.stem)
+    path
+    for path in (ROOT / "docs" / "errors").glob("GS*.md")
+    if re.fullmatch(r"GS(05|1[0-9])[0-9]", path.stem) and path.stem not in LATER
 )
 SOURCES = sorted((ROOT / "graphspec").rglob("*.py"))
 

@@ -59,7 +59,8 @@ def test_a_changed_spec_loads_or_is_explained(data):
         assert not any(f"<{kind}>" in diagnostic.message for kind in KINDS), diagnostic
 
 
-def test_a_thousand_wrong_ops_are_all_explained(small):
+def test_of_a_thousand_wrong_ops_the_first_hundred_are_told(small):
     lines = "\n".join(f"a{index}: {{forward: net{index}, inputs: [x{index}]}}" for index in range(1000))
-    with pytest.raises(SpecError, match="2000 errors, 0 warnings"):
+    with pytest.raises(SpecError, match="and 1 or more of the kind\n\nat least 101 errors, 0 warnings") as raised:
         load(small(ops=lines))
+    assert str(raised.value).count("\nerror[") == 99

@@ -81,8 +81,10 @@ def test_an_average_computes_as_its_source() -> None:
         ("{initial_scale: 4, dynamic_growth_steps: 3}", {"initial": 4.0, "growth_steps": 3}),
         (
             "{initial_loss_scale: 4, increment_period: 3, multiplier: 3.0}",
-            {"initial": 4.0, "growth_steps": 3, "growth_factor": 3.0},
+            {"initial": 4.0, "growth_steps": 3, "growth_factor": 3.0, "backoff_factor": 1 / 3},
         ),
+        ("{multiplier: 4, backoff_factor: 0.5}", {"growth_factor": 4.0, "backoff_factor": 0.5}),
+        ("{growth_factor: 4}", {"growth_factor": 4.0, "backoff_factor": 0.5}),
         ("{kind: fixed, initial: 128, max_consecutive_skips: 5}", {"kind": "fixed", "max_consecutive_skips": 5}),
     ],
 )

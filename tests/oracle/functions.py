@@ -291,11 +291,20 @@ def counted(n: Numbers, name: str, operands: Sequence[Array], options: Mapping[s
     return n.sum(elements * n.lift(keep[None].astype(np.float64)), all_axes(elements)), int(keep.sum())
 
 
+def require_equal(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Raise ValueError for operands of a loss that would broadcast; what has no axes is a number."""
+    if len({shape for shape in shapes if shape}) > 1:
+        raise ValueError(f"{name} compares {shapes[0]} with {shapes[1]}")
+
+
 def loss(n: Numbers, name: str, operands: Sequence[Array], reduction: str, options: Mapping[str, object]) -> Array:
     """Return a loss of operands; a number among them stands for a tensor filled with it. kl_div's mean is over rows."""
     if name in users.LOSSES:
         return users.LOSSES[name](n, *operands, **options)
-    elements = LOSSES[name](n, *n.align(*operands) if name not in ("cross_entropy", "nll") else operands, **options)
+    if name not in ("cross_entropy", "nll"):
+        require_equal(name, [each.shape[1:] for each in operands])
+        operands = n.align(*operands)
+    elements = LOSSES[name](n, *operands, **options)
     if reduction == "none":
         return elements
     whole = n.sum(elements, all_axes(elements))

@@ -222,7 +222,7 @@ class Meaning:
 
     def _sources(self, value: str) -> list[str]:
         """Return the gradient sets of which a set is made."""
-        op = self.ops[self.owner[value]]
+        op = self.ops.get(self.owner.get(value, ""))  # an input is a number that sets are multiplied with
         match op:
             case GradientOp():
                 return [value]
@@ -288,12 +288,33 @@ class Versions:
         self.ordered: dict[str, list[str]] = {}
 
     def _order_training(self) -> list[str]:
-        """Return the train-mode forwards: repeatedly the first listed of which all before it are done."""
-        pending, ordered = [name for name in self.runs if op_of(name) in self.meaning.training], []
+        """Return the train-mode forwards: repeatedly the first listed op of which all before it is done.
+
+        Neighbours run part by part, all first parts and then all second ones, up to the first that must wait for more
+        than the same part of those before it.
+        """
+        training = [name for name in self.runs if op_of(name) in self.meaning.training]
+        pending, ordered = list(dict.fromkeys(map(op_of, training))), []
         while pending:
-            ordered.append(next(name for name in pending if not self.past[name] & set(pending)))
+            open_ = {
+                name: {other for other in training if op_of(other) in pending and op_of(other) != name}
+                for name in pending
+            }
+            ready = (
+                name
+                for name in pending
+                if not any(self.past[run] & open_[name] for run in training if op_of(run) == name)
+            )
+            ordered.append(next(ready))
             pending.remove(ordered[-1])
-        return ordered
+        found: list[str] = []
+        together: list[str] = []
+        for name in ordered:
+            mine = [run for run in training if op_of(run) == name]
+            if any(part_of(other) > part_of(run) for run in mine for other in self.past[run] & set(together)):
+                found, together = found + sorted(together, key=part_of), []
+            together += mine
+        return found + sorted(together, key=part_of)
 
     def writers(self, cell: str) -> list[str]:
         """Return the writers of a cell in order: of buffers, train-mode forwards first."""
@@ -310,6 +331,11 @@ class Versions:
         """Return the version of a cell that an op sees: that of the newest write in its causal past."""
         writers = self.writers(cell)
         return max((writers.index(writer) + 1 for writer in writers if writer in self.past[name]), default=0)
+
+
+def part_of(run: str) -> int:
+    """Return the micro-batch of a run of an op, from 1; 0 for what runs once."""
+    return int(run.partition("#")[2] or 0)
 
 
 def op_of(run: str) -> str:

@@ -77,7 +77,9 @@ class Oracle:
         meaning = self.meanings.setdefault(place, Meaning(self.spec, *place))
         firing = meaning.firing(self.clocks.admit(meaning), self.clocks.gathering)
         step = self.last = StepValues(
-            settle(meaning, self._count_finished(mode), self.clocks.pace),
+            settle(
+                meaning, self._count_finished(mode), self.clocks.pace, self._find_standins() if mode != "train" else {}
+            ),
             firing,
             gathering=self.clocks.gathering,
             batch=batch,
@@ -85,7 +87,6 @@ class Oracle:
             optimizers=Optimizers(self.spec, self.cells, self._count_finished(mode) // self.clocks.pace.epoch + 1),
             draws=self.draws,
             number=self.clocks.steps[mode],
-            standins=self._find_standins() if mode != "train" else {},
             states=self.states,
             windows=Windows(self.spec, self.gathered, self.clocks.gathering, self._ends_epoch(mode)),
         )
@@ -99,7 +100,7 @@ class Oracle:
         self.gathered = step.windows.final(step, firing)
         self.cells = step.optimizers.final(step)
         self.is_vague |= step.optimizers.is_vague
-        if step.verdicts.groups.taking:
+        if step.verdicts.are_found():
             self.scale.follow(finite=step.verdicts.are_finite())
         self.clocks.note(meaning, firing, step.verdicts.find_held())
         return outputs

@@ -33,7 +33,7 @@ class Order:
         self.gradients = [*derived, *taken]
         self.groups = Groups(self.meaning, versions.firing, versions.gathering)
         self.hard = self._happens_before() | self._reads() | self._writes() | self._kept_parameters() | self._judged()
-        self.hard |= self._gathered() | self._shared()
+        self.hard |= self._gathered() | self._shared() | self._penalized()
         self.soft = self._kept_buffers()
 
     def constraints(self, cloned: frozenset[str] = frozenset()) -> Pairs:
@@ -153,6 +153,21 @@ class Order:
                 values = [self.meaning.owner[value] for value in self.ops[other].gradients or ()]
                 windows = [f"{other}.gather"] if other in self.versions.gathering else []
                 pairs |= {(before, name) for before in (*self._find_gradients(other), *values, *windows)}
+        return pairs
+
+    def _penalized(self) -> Pairs:
+        """Return what an update keeps waiting whose penalties are of the weights with which the step begins.
+
+        They are its own unless an earlier update of the model is applied for certain where it is.
+        """
+        pairs: Pairs = set()
+        for name in (one for one in self.updates if one in self.taking and self.ops[one].loss is not None):
+            for model in (one for one in self.ops[name].update if self.meaning.spec.models[one].regularizer):
+                writers = self.versions.writers(f"{model}.params")
+                earlier = writers[: writers.index(name)] if name in writers else []
+                updates = [one for one in earlier if one in self.updates]
+                if not any(set(self.groups.judges(one)) <= set(self.groups.judges(name)) for one in updates):
+                    pairs |= {(f"{name}.gradient", one) for one in earlier}
         return pairs
 
     def _held(self, name: str) -> set[str]:

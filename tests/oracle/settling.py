@@ -7,6 +7,7 @@ from copy import copy
 
 from graphspec.declaration import Declaration
 from graphspec.models import ModelSpec
+from graphspec.ops import ForwardOp
 from graphspec.optimizers import OptimizerSpec
 from graphspec.schedules import ScheduleSpec
 from tests.oracle.clocks import Pace, last_step
@@ -14,15 +15,23 @@ from tests.oracle.meaning import Meaning
 from tests.oracle.schedules import read
 
 
-def settle(meaning: Meaning, steps: int, pace: Pace) -> Meaning:
-    """Return a mode in a step behind some train steps; what counts an optimizer's updates is left as it is."""
+def settle(meaning: Meaning, steps: int, pace: Pace, standins: Mapping[str, str]) -> Meaning:
+    """Return a mode in a step behind some train steps; what counts an optimizer's updates is left as it is.
+
+    ``standins``: averages that every forward of their models calls, whether as in training or not.
+    """
     found = copy(meaning)
     counts = {"steps": steps, "samples": steps * pace.rows, "epochs": steps // pace.epoch}
-    found.ops = {name: _settle(op, counts) for name, op in meaning.ops.items()}
+    found.ops = {name: _call(_settle(op, counts), standins) for name, op in meaning.ops.items()}
     spec = meaning.spec
     models = {name: _settle(_settle_groups(model, steps + 1, pace), counts) for name, model in spec.models.items()}
     found.whole, found.spec = spec, spec.model_copy(update={"models": models})
     return found
+
+
+def _call(op: object, standins: Mapping[str, str]) -> object:
+    """Return an op with the average that it calls."""
+    return op.model_copy(update={"forward": standins.get(op.forward, op.forward)}) if isinstance(op, ForwardOp) else op
 
 
 def _settle_groups(model: ModelSpec, step: int, pace: Pace) -> ModelSpec:

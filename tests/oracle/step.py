@@ -51,14 +51,13 @@ class StepValues:
         optimizers: Optimizers,
         draws: Draws,
         number: int,
-        standins: Mapping[str, str],
         states: State,
         windows: Windows,
     ) -> None:
         self.meaning, self.parts = meaning, Parts(meaning)
         self.versions = Versions(meaning, firing, runs=self.parts.listed(firing), past=self.parts.past)
         self.batch, self.start, self.optimizers = batch, start, optimizers
-        self.draws, self.number, self.standins = draws, number, standins
+        self.draws, self.number = draws, number
         self.states, self.windows = states, windows
         self.verdicts = Verdicts(self, firing, gathering)
         self.base = World(self, Reals(), {})
@@ -66,6 +65,8 @@ class StepValues:
         self.made: dict[tuple[str, int], State] = {}
         self.stepped: dict[str, Mapping[str, State]] = {}
         self.finals: dict[str, Gradients] = {}
+        self.ways: dict[str, list[Gradients]] = {}
+        """By update: all that its final gradients are made of, behind the gradients as they were taken."""
         self.sets: dict[str, Gradients] = {}
         self.measured: dict[str, tuple[float, int]] = {}
 
@@ -242,34 +243,53 @@ class StepValues:
         """Return the parameters of all models of an update after it, by holder."""
         if name not in self.stepped:
             op = self.meaning.ops[name]
-            found = dict(self.final_gradients(name, op))
-            for giver in self.meaning.sharing[name]:
-                if giver in self.versions.firing:
-                    given = self.final_gradients(giver, self.meaning.ops[giver])
-                    held = self.meaning.storages.all_holders(op.update)
-                    found |= {key: g + found.get(key, 0.0) for key, g in given.items() if key[0] in held}
+            found = self.shared_gradients(name, op)
             found = {key: g for key, g in found.items() if f"{key[0]}.params" in self.meaning.writes(name)}
             made = self.optimizers.step(self, name, op, found)
             self.stepped[name] = constrain(self, name, op, made, found)
         return self.stepped[name]
 
+    def shared_gradients(self, name: str, op: UpdateOp) -> Gradients:
+        """Return the final gradients of an update with those that others give it."""
+        found = dict(self.final_gradients(name, op))
+        for giver in self.meaning.sharing[name]:
+            if giver in self.versions.firing:
+                given = self.final_gradients(giver, self.meaning.ops[giver])
+                held = self.meaning.storages.all_holders(op.update)
+                found |= {key: g + found.get(key, 0.0) for key, g in given.items() if key[0] in held}
+        return found
+
     def final_gradients(self, name: str, op: UpdateOp) -> Gradients:
         """Return the gradients of an update as it applies them, or gives them to another."""
         if name not in self.finals:
             found: Gradients
+            way: list[Gradients] = []
             if op.window > 1:
-                found = self.windows.whole(self, name, op)
+                found = self.windows.whole(self, name, op, way)
             elif op.loss is not None:
                 found = self.own_gradients(op)
             else:
                 found = {key: g for value in op.gradients for key, g in self.gradients(value).items()}
+                way += [self.gradients(value) for value in self.find_made(op.gradients)]
             found = {key: g for key, g in found.items() if key[0] in self.meaning.storages.all_holders(op.update)}
             if op.missing == "zero":
                 found = {key: np.zeros(shape) for key, shape in self.targets(op.update).items()} | found
             found = add_penalties(self, name, op, found)
+            self.ways[name] = [*way, found]
             found = clip(self, name, self._settle_clip(name, op), found) if op.clip is not None else found
             self.finals[name] = found
+            self.ways[name].append(found)
         return self.finals[name]
+
+    def find_made(self, values: Iterable[str]) -> list[str]:
+        """Return the gradient sets that some are, or are made of, but for gradients as they were taken."""
+        found: list[str] = []
+        for value in values:
+            op = self.meaning.ops.get(self.meaning.owner.get(value, ""))
+            if isinstance(op, TransformOp | CallOp) and self._is_set(value):
+                named = op.inputs if isinstance(op, TransformOp) else [one for _, one in op.inputs.references()]
+                found += [value, *self.find_made(named)]
+        return found
 
     def own_gradients(self, op: UpdateOp) -> Gradients:
         """Return the gradients of an update's own loss."""
@@ -304,10 +324,6 @@ class StepValues:
         return settle_updates(op.clip, self.optimizers.applied(self, name, op))
 
     # ------------------------------------------------------------ calls of models, draws, metrics
-
-    def standing_in(self, name: str, op: ForwardOp) -> str:
-        """Return the model a forward calls: an average in place of its source, where one stands in."""
-        return op.forward if self.meaning.is_training(name) else self.standins.get(op.forward, op.forward)
 
     def masks(self, name: str) -> Callable[[tuple[int, ...], float], np.ndarray]:
         """Return what draws the masks of one call, each with the next number of the op."""

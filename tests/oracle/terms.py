@@ -49,12 +49,14 @@ def options_of(spec: GraphSpec, model: str, name: str, options: Mapping[str, Any
 def add_penalties(step: StepValues, name: str, op: UpdateOp, gradients: Mapping) -> Mapping:
     """Return the gradients of an update with the slopes of its models' penalties.
 
-    The update that is applied first to a model has them: at the weights with which the step begins.
+    The first update of a model that is applied has them: at the weights with which the step begins.
     """
     found = dict(gradients)
     for model in op.update:
         terms = step.meaning.spec.models[model].regularizer or ()
-        if step.versions.writers(f"{model}.params")[:1] == [name]:
+        writers = step.versions.writers(f"{model}.params")
+        earlier = writers[: writers.index(name)] if name in writers else []
+        if terms and name in writers and step.verdicts.are_held_before(earlier, name):
             terms = settle_updates(terms, step.optimizers.applied(step, name, op, model)) if terms else ()
             for key, w in step.start[model].items():
                 met = [term for term in terms if term.match is None or re.search(term.match, key)]

@@ -94,7 +94,7 @@ def difference(step: StepValues, target: tuple[str, str], index: tuple[int, int]
 
 def again(step: StepValues, start: dict) -> StepValues:
     """Return the same step from other weights."""
-    rest = {"optimizers": step.optimizers, "draws": step.draws, "number": step.number, "standins": {}}
+    rest = {"optimizers": step.optimizers, "draws": step.draws, "number": step.number}
     rest |= {"states": step.states, "windows": step.windows}
     return StepValues(step.meaning, step.versions.firing, batch=step.batch, start=start, **rest)
 

@@ -40,6 +40,7 @@ CLASSES: Mapping[str, Callable[[Numbers, Tensors, Array], Array]] = {
     f"{MODULE}:Reader": reader,
     f"{MODULE}:Mirror": mirror,
     f"{MODULE}:Idler": idler,
+    f"{MODULE}:Recoder": coder,
 }
 INNER: Mapping[str, Mapping[str, str]] = {f"{MODULE}:Mirror": {"second.weight": "first.weight"}}
 """By class: what one of its parts calls by another name than the part it shares it with."""

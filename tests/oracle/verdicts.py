@@ -23,14 +23,36 @@ class Verdicts:
         self.groups = Groups(step.meaning, self.firing, gathering)
         self.found: dict[str, bool] = {}
         self.held: dict[str, bool] = {}
+        self.assumed: set[str] = set()
+        """Updates whose gradients are taken to be finite while something is found out that matters only then."""
 
     def is_finite(self, name: str) -> bool:
-        """Return whether all gradients that an update is made from are finite, as they were taken."""
+        """Return whether all gradients of an update are finite: as they were taken, and as its optimizer gets them.
+
+        What comes out of a window is looked at when it is taken.
+        """
+        if name in self.assumed:
+            return True
         if name not in self.found:
             op = self.step.meaning.ops[name]
             sets = self._taken(op)
-            self.found[name] = all(np.isfinite(g).all() for one in sets for g in one.values())
+            sets += [] if op.window > 1 else self._way(name)
+            self.found[name] = are_all_finite(sets)
         return self.found[name]
+
+    def is_sound(self, name: str) -> bool:
+        """Return whether what is applied in the end is finite: what comes of a window, and what others add."""
+        op, key = self.step.meaning.ops[name], f"{name} as applied"
+        if key not in self.found:
+            sets = [self.step.shared_gradients(name, op)] if self.step.meaning.sharing[name] else []
+            is_taken = op.window > 1 and self._has_something(name)
+            sets += self._way(name) if is_taken else []
+            self.found[key] = are_all_finite(sets)
+        return self.found[key]
+
+    def _has_something(self, name: str) -> bool:
+        """Return whether an update is applied on something; one that takes whatever comes always is."""
+        return not self.is_guarded(name) or self._is_filled(name)
 
     def _taken(self, op: UpdateOp) -> list[Mapping]:
         """Return the gradients that an update is made from; in a window term by term, where they count differently."""
@@ -40,9 +62,17 @@ class Verdicts:
         leaves = [] if op.loss is not None else windows.leaves(op)
         return [self.step.gradients(leaf) for leaf in leaves] or [self.step.own_gradients(op)]
 
+    def are_found(self) -> bool:
+        """Return whether a step finds out about any gradients."""
+        return bool(self.groups.taking or self._find_applied())
+
     def are_finite(self) -> bool:
-        """Return whether all gradients that were taken for updates in this step are finite."""
-        return all(self.is_finite(name) for name in self.groups.taking)
+        """Return whether all gradients that were taken for updates in this step are finite, or applied."""
+        return all(map(self.is_finite, self.groups.taking)) and all(map(self.is_sound, self._find_applied()))
+
+    def _find_applied(self) -> list[str]:
+        """Return the updates whose last gradients are looked at."""
+        return [name for name in self.groups.firing if self.groups.has_verdict(name)]
 
     def commits(self, name: str) -> bool:
         """Return whether the gradients that an update takes in this step are used: by its optimizer, or its window."""
@@ -59,6 +89,18 @@ class Verdicts:
             self.held[name] = self._is_paced_by_held(name) or self._holds(name)
         return self.held[name]
 
+    def are_held_before(self, others: Iterable[str], name: str) -> bool:
+        """Return whether some updates are held in a step in which another, behind them, is applied."""
+        op = self.step.meaning.ops[name]
+        before = self.assumed, self.found, self.held, self.step.finals, self.step.ways
+        self.assumed = self.assumed | {*(self.groups.judges(name) if op.window == 1 else ())}
+        self.found, self.held, self.step.finals = dict(self.found), dict(self.held), dict(self.step.finals)
+        self.step.ways = dict(self.step.ways)
+        try:
+            return all(self.is_held(other) for other in others)
+        finally:
+            self.assumed, self.found, self.held, self.step.finals, self.step.ways = before
+
     def find_held(self) -> set[str]:
         """Return the writes of the step that do not take place."""
         return {name for name in self.firing if isinstance(self.step.meaning.ops[name], WRITERS) and self.is_held(name)}
@@ -67,9 +109,11 @@ class Verdicts:
         op = self.step.meaning.ops[name]
         match op:
             case UpdateOp() if op.window > 1:
-                return self.is_guarded(name) and (not self._is_filled(name) or self._is_spoiled(name))
+                is_lost = not self._is_filled(name) or self._is_spoiled(name) or not self.is_sound(name)
+                return self.is_guarded(name) and is_lost
             case UpdateOp():
-                return not self.commits(name) or (bool(self.groups.judges(name)) and self._is_spoiled(name))
+                is_stopped = self._is_spoiled(name) or not self.is_sound(name)
+                return not self.commits(name) or (bool(self.groups.judges(name)) and is_stopped)
             case EmaOp() | CopyOp():
                 return self._follows_held(name, op.ema if isinstance(op, EmaOp) else op.copy_)
             case _:
@@ -82,11 +126,18 @@ class Verdicts:
     def _is_spoiled(self, name: str) -> bool:
         """Return whether others, whose gradients an update adds to its own, are left out, or not finite."""
         givers = [giver for giver in self.step.meaning.sharing[name] if giver in self.firing]
-        return not all(self._is_filled(one) if self.is_guarded(one) else self._gives(one) for one in givers)
+        return not all(self._gives(one) for one in givers)
 
     def _gives(self, name: str) -> bool:
-        """Return whether the gradients of an update are finite, and those of its group where it goes by that."""
+        """Return whether what an update gives is finite, and that of its group where it goes by that."""
+        if self.step.meaning.ops[name].window > 1:
+            return self._has_something(name) and are_all_finite(self._way(name))
         return self.is_finite(name) and all(self.is_finite(other) for other in self.groups.judges(name))
+
+    def _way(self, name: str) -> list[Mapping]:
+        """Return what an update is given in the end, and all that it is made of."""
+        self.step.final_gradients(name, self.step.meaning.ops[name])
+        return self.step.ways[name]
 
     def _follows_held(self, name: str, source: str) -> bool:
         """Return whether whatever writes a model in this step is held."""
@@ -100,3 +151,8 @@ class Verdicts:
         """Return whether an op goes by the steps of an update that is held."""
         every = self.step.meaning.ops[name].every
         return isinstance(every, str) and every in self.firing and self.is_held(every)
+
+
+def are_all_finite(sets: Iterable[Mapping]) -> bool:
+    """Return whether all gradients of some sets are finite."""
+    return all(np.isfinite(g).all() for one in sets for g in one.values())

@@ -37,16 +37,21 @@ class Windows:
         self.spec, self.held, self.gathering, self.ended = spec, dict(held), gathering, ended
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
 
-    def whole(self, step: StepValues, name: str, op: UpdateOp) -> Gradients:
-        """Return the gradient of a whole window, this step being its last, after the transforms on the way."""
+    def whole(self, step: StepValues, name: str, op: UpdateOp, way: list[Gradients]) -> Gradients:
+        """Return the gradient of a whole window, this step being its last, after the transforms on the way.
+
+        What it is made of is added to ``way``.
+        """
         found = {
             leaf: _add([self._combine(step, name, op, leaf, term) for term in self._terms(op, leaf)])
             for leaf in self.leaves(op)
         }
+        way += found.values()
         if op.loss is not None:
             return found[OWN]
         before, step.sets = step.sets, dict(found)
         whole = {key: g for value in op.gradients for key, g in step.gradients(value).items()}
+        way += [step.gradients(value) for value in step.find_made(op.gradients)]
         step.sets = before
         return whole
 
@@ -57,7 +62,7 @@ class Windows:
         )
 
     def _leaves(self, value: str) -> Iterator[str]:
-        op = self.spec.ops[self.owner[value]]
+        op = self.spec.ops.get(self.owner.get(value, ""))
         if isinstance(op, TransformOp | CallOp):
             for _, name in op.inputs.references() if isinstance(op, CallOp) else enumerate(op.inputs):
                 yield from self._leaves(name)
@@ -141,9 +146,28 @@ class Windows:
         op = self.spec.ops.get(self.owner.get(value, ""))
         if isinstance(op, CallOp):
             names = [name for _, name in op.inputs.references()]
-            apart = op.call.name("torch") in ("add", "sub") or (op.call.name("torch") in SCALING and len(names) == 1)
+            call, batched = op.call.name("torch"), [name for name in names if self._is_batched(name)]
+            if call == "sum" and op.args.get("axis") in (None, 0) and self._is_row(names[0]):
+                return True
+            apart = call in ("add", "sub") or (call in (*SCALING, "sum", "mean") and len(batched) == 1)
             return apart and any(map(self._is_sum, names))
         return isinstance(op, LossOp) and op.reduction == "sum"
+
+    def _is_batched(self, value: str) -> bool:
+        """Return whether a value depends on the batch."""
+        op = self.spec.ops.get(self.owner.get(value, ""))
+        if op is None:
+            return value in self.spec.inputs
+        return "batch" in (getattr(op, "shape", None) or ()) or any(self._is_batched(one.name) for one in op.operands())
+
+    def _is_row(self, value: str) -> bool:
+        """Return whether a value has a number, or several, for each sample."""
+        op = self.spec.ops.get(self.owner.get(value, ""))
+        if isinstance(op, LossOp):
+            return op.reduction == "none"
+        if isinstance(op, CallOp) and op.call.name("torch") in ("sum", "mean", "norm", "max", "min"):
+            return op.args.get("axis") not in (None, 0) and self._is_row(next(op.inputs.references())[1])
+        return self._is_batched(value)
 
     def final(self, step: StepValues, firing: list[str]) -> Held:
         """Return the windows after a step: those that are full begin anew, and those that an epoch ends."""

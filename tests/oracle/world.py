@@ -191,7 +191,7 @@ class World:
 
     def _forward(self, name: str, op: ForwardOp) -> Mapping[str, Array]:
         step = self.step
-        model, train = step.standing_in(name, op), step.meaning.is_training(name)
+        model, train = op.forward, step.meaning.is_training(name)
         parameters, declared = self._parameters(name, model), step.meaning.spec.models[self._root(model)]
         if declared.parameter is not None:
             return {op.defines(name)[0]: parameters["value"]}

@@ -224,7 +224,9 @@ def is_tame(oracle: Oracle, batch: Values, outputs: Values, state: State) -> boo
     numbers = [array for name, array in outputs.items() if name not in reached]
     numbers += [array for part, one in state.items() if part != "counted" for array in one.values()]
     judged = oracle.last.verdicts.found.items()
-    is_finite = all(np.isfinite(array).all() for array in numbers) and all(ok or name in reached for name, ok in judged)
+    is_finite = all(np.isfinite(array).all() for array in numbers) and all(
+        ok or name.partition(" ")[0] in reached for name, ok in judged
+    )
     return is_finite and all(map(is_small, (*numbers, *outputs.values())))
 
 

@@ -50,7 +50,7 @@ def _hurry(program: Program, function: Function, write: Apply) -> Awaiting:
     judges = {one.output: one.op for one in function.instructions if isinstance(one, Judge)}
     own = {value for one in chain for value in one.defines}
     foreign = {value for value, op in judges.items() if op != write.op}
-    wanted = judges.keys() - foreign | {value for one in chain for value in find_uses(one)} - own - foreign
+    wanted = (judges.keys() | {value for one in chain for value in find_uses(one)}) - own - foreign
     place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(one.defines))
     known = own | {value for one in rest[:place] for value in one.defines}
     awaited = {value for one in chain for way in one.commits for value in way} - known
@@ -64,9 +64,10 @@ def _hurry(program: Program, function: Function, write: Apply) -> Awaiting:
 
 
 def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instruction]:
-    """Return what is done with the gradients of an update as they were taken: windows, transforms, its write."""
-    taken = {value for one in instructions if isinstance(one, Judge) for value in one.gradients}
+    """Return what is done with gradients as they were taken: windows, transforms, checks, the write of an update."""
     makers = {value: one for one in instructions for value in one.defines}
+    judged = {value for one in instructions if isinstance(one, Judge) for value in one.gradients}
+    taken = {value for value in judged if _is_taken(value, makers[value])}
     chain: list[Instruction] = [write]
     pending = [part.gradients for part in write.parts]
     while pending:
@@ -79,7 +80,16 @@ def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instr
             pending.extend(maker.inputs)
         else:
             chain.extend(one for one in instructions if isinstance(one, Gather) and one.window == maker.window)
+    made = {value for one in chain for value in one.defines}
+    checks = [one for one in instructions if isinstance(one, Judge) and one.op == write.op]
+    chain.extend(one for one in checks if made.intersection(one.gradients))
     return [one for one in instructions if one in chain]
+
+
+def _is_taken(value: str, maker: Instruction) -> bool:
+    """Return whether a set is one of gradients as they were taken, or the sum of those of terms that count apart."""
+    is_sum = isinstance(maker, Transform) and maker.function.name == "add_sets" and value == maker.op
+    return is_sum or not isinstance(maker, Transform | Collect)
 
 
 def is_of(turn: Sequence[str | None], function: Function) -> bool:
@@ -96,10 +106,11 @@ def run_planted(execution: Execution, plan: Plan, modes: Sequence[str], awaiting
     function, look, met, steps = awaiting.function, verdicts.look, list[bool](), Steps()
     for turn, batch in zip(find_turns(plan.spec, modes), batches(plan.spec, overflows=False), strict=False):
 
-        def look_at(update: str, *sets: Sequence[Any], is_of: bool = is_of(turn, function)) -> object:
+        def look_at(key: str, *sets: Sequence[Any], is_of: bool = is_of(turn, function), **filled: Any) -> object:
             met.append(is_of and (gates is None or gates.found[1] == function.gated))
-            burst = float("inf") if met[-1] and update in awaiting.others else 1.0
-            return look(update, *(tuple(None if each is None else each * burst for each in one) for one in sets))
+            burst = float("inf") if met[-1] and key.partition(".")[0] in awaiting.others else 1.0
+            burnt = (tuple(None if each is None else each * burst for each in one) for one in sets)
+            return look(key, *burnt, **filled)
 
         verdicts.look = look_at
         steps.append((execution.step(batch, *turn), observe(execution)))

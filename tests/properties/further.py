@@ -13,6 +13,7 @@ from tests.properties.combinations import combine
 from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.epochs import end_with_epochs
+from tests.properties.graphs import evaluate_in_training, recompute
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.micro_batches import split_batch
 from tests.properties.overflow import add_overflow
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
 FURTHER: tuple[Callable[[Draft], None], ...] = (
+    recompute,
+    evaluate_in_training,
     add_lazy_terms,
     add_states,
     add_transforms,

@@ -9,6 +9,7 @@ from random import Random
 
 from graphspec.graph import GraphSpec
 from graphspec.load import load
+from tests.oracle.legality import find_circle
 from tests.oracle.meaning import Meaning, Versions
 from tests.oracle.optimizers import DegenerateError
 from tests.oracle.order import Order
@@ -19,6 +20,7 @@ from tests.properties.plans import find_sequence, plan_of
 from tests.properties.rejections import random_rejected
 from tests.properties.special import document_of
 from tests.properties.specs import base_spec
+from tests.properties.test_firing_sets import walk_clocks
 from tests.properties.test_order import deferred_in, derives_all, find_idle, find_live, orders_of
 from tests.properties.test_rejections import codes
 from tests.properties.test_retain import find_gradients, find_sharing
@@ -107,6 +109,18 @@ def accepts_right(case: int | str) -> bool:
     return is_clocked(spec) or codes(document) == ({"E-TWO-VERSIONS"} if needs_two_versions(spec) else set())
 
 
+def finds_order(case: int | str) -> bool:
+    """Look whether a spec is rejected exactly where no step of it can be put in order."""
+    document = document_of(case)
+    return codes(document) == ({"E-TWO-VERSIONS"} if find_circle(load(json.dumps(document) + "\n")) else set())
+
+
+def has_functions(case: int) -> bool:
+    """Look whether every set of ops that fires together has a function, and every function such a set."""
+    found = walk_clocks(case)
+    return found is None or not found.problem
+
+
 def is_clocked(spec: GraphSpec) -> bool:
     """Return whether some op does not fire in every step, so that there is more than one order to look at."""
     return any(op.every is not None or op.start is not None or op.until is not None for op in spec.ops.values())
@@ -136,6 +150,8 @@ PROPERTIES: Mapping[str, Callable[..., bool]] = {
     "necessity": needs_deferrals,
     "mistakes": rejects_mistakes,
     "versions": accepts_right,
+    "orders": finds_order,
+    "functions": has_functions,
 }
 TESTS: Mapping[str, str] = {
     "numbers": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle_under_every_policy",
@@ -148,5 +164,7 @@ TESTS: Mapping[str, str] = {
     "necessity": "test_necessity.test_every_deferral_is_needed",
     "mistakes": "test_rejections.test_a_mistake_in_a_random_spec_is_told_by_its_code_alone",
     "versions": "test_mutants.test_exactly_those_specs_are_rejected_that_need_two_versions_at_once",
+    "orders": "test_mutants.test_a_spec_is_rejected_exactly_where_the_oracle_finds_no_order",
+    "functions": "test_firing_sets.test_so_it_is_for_clocks_of_every_kind",
 }
 """The test that asks for each property of many specs."""

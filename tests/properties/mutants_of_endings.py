@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from compiler.ir import Node
 from compiler.program import Gate
-from graphspec.datasets import UNNAMED
+from graphspec.datasets import UNNAMED, find_datasets
+from graphspec.graph import GraphSpec
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
@@ -17,9 +18,9 @@ def carry_on(found: Iterable[Gate], *arguments: object) -> Iterator[Gate]:
     yield from (replace(gate, epoch=None, flush=False) for gate in found if gate.clock != "epochs")
 
 
-def run_everywhere(found: Mapping[str, frozenset[str]], ops: object, datasets: tuple[str, ...]) -> Mapping:
+def run_everywhere(found: Mapping[str, frozenset[str]], spec: GraphSpec) -> Mapping:
     """Let every op run on batches of every data set."""
-    return dict.fromkeys(found, frozenset((UNNAMED, *datasets)))
+    return dict.fromkeys(found, frozenset((UNNAMED, *find_datasets(spec))))
 
 
 def count_every_step(found: Iterable[Gate], *arguments: object) -> tuple[Gate, ...]:
@@ -36,7 +37,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="data-sets-unheard",
         says="Every op runs on batches of every data set.",
-        place="turns:find_places",
+        place="turns:find_all_places",
         change=to.change(run_everywhere),
         killer="numbers",
         case="counted-apart",
@@ -104,5 +105,21 @@ MUTANTS_OF_ENDINGS = (
         change=to.change(hear_own),
         killer="numbers",
         case="given-nothing",
+    ),
+    Mutant(
+        name="stretches-uncut",
+        says="Starts, ends and the ends of epochs cut no stretch of steps.",
+        place="firing_sets:_cut",
+        change=lambda original: lambda begin, end, cuts: original(begin, end, ()),
+        killer="functions",
+        case=0,
+    ),
+    Mutant(
+        name="one-epoch-walked",
+        says="The clocks are walked through one whole epoch, however many there are.",
+        place="firing_sets:_Walk._cross_epoch",
+        change=lambda original: lambda walk, begin, states: original(walk, begin, states) and states,
+        killer="functions",
+        case=12,
     ),
 )

@@ -191,6 +191,22 @@ MUTANTS_OF_GRAPHS = (
         case=14,
     ),
     Mutant(
+        name="recomputed-frozen",
+        says="A forward that is recomputed runs with frozen weights the first time.",
+        place="passes.flags:is_recomputed",
+        change=to.give(False),
+        killer="numbers",
+        case="recomputed",
+    ),
+    Mutant(
+        name="statistics-by-parts-alone",
+        says="Train-mode forwards run part by part whatever updates stand between them.",
+        place="passes.versions:_needs_later",
+        change=to.give(False),
+        killer="orders",
+        case="statistics-in-parts",
+    ),
+    Mutant(
         name="no-stand-in",
         says="An average never stands in for its model.",
         place="compilation:find_swaps",

@@ -40,9 +40,9 @@ def never_open(found: tuple[Gate, ...], *arguments: object) -> tuple[Gate, ...]:
     return tuple(replace(gate, every=1) if gate.op + ".window" in str(gate.follows) else gate for gate in found)
 
 
-def forget_order(nodes: Mapping[str, Node], causality: Causality) -> tuple[Mapping[str, Node], Causality]:
+def forget_order(nodes: Mapping[str, Node], causality: Causality, find_commit: object) -> tuple:
     """Let nothing be known of which update is applied first."""
-    return nodes, close(dict.fromkeys(causality.bits, ()))
+    return nodes, close(dict.fromkeys(causality.bits, ())), find_commit
 
 
 def count_no_updates(spec: object, pace: object, place: object, schedule: object, cells: object, path: object) -> tuple:
@@ -54,15 +54,15 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="penalties-of-every-update",
         says="Every update of a model adds its penalties.",
-        place="compilation:penalize_once",
-        change=lambda original: lambda nodes, causality: nodes,
+        place="selection:penalize_once",
+        change=lambda original: lambda nodes, causality, find_commit: nodes,
         killer="numbers",
         case="penalized",
     ),
     Mutant(
         name="penalties-as-listed",
         says="The update that is listed first adds the penalties, whichever is applied first.",
-        place="compilation:penalize_once",
+        place="selection:penalize_once",
         change=to.change_arguments(forget_order),
         killer="numbers",
         case="penalized",
@@ -202,5 +202,21 @@ MUTANTS_OF_TERMS = (
         change=lambda original: lambda node, states: node,
         killer="numbers",
         case="state",
+    ),
+    Mutant(
+        name="terms-inside-sums",
+        says="What is added up inside a sum over rows are terms of a loss.",
+        place="checks.gradients:ADDITIVE",
+        change=lambda original: original | {"sum"},
+        killer="versions",
+        case="sums-of-rows",
+    ),
+    Mutant(
+        name="unreached-refused",
+        says="A model that a loss never reaches is refused, whatever its update says of absent gradients.",
+        place="checks.gradients:_takes_gaps",
+        change=to.change(lambda found, *arguments: False),
+        killer="versions",
+        case="unreached",
     ),
 )

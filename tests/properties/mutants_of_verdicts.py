@@ -8,6 +8,7 @@ from dataclasses import replace
 from compiler.chains import is_update
 from compiler.instructions import Commit, Settle
 from compiler.ir import Hazard, Node, StepGraph
+from compiler.ops.verdict import _find_raw
 from compiler.passes.commits import both
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
@@ -144,7 +145,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="gathering-is-nothing",
         says="An update whose window only gathers does not happen before what comes after it.",
-        place="passes.commits:_takes_part",
+        place="passes.commits:takes_part",
         change=to.change(be_applied),
         killer="versions",
         case="gathered-in-turn",
@@ -167,11 +168,43 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="verdicts-behind-transforms",
-        says="A verdict looks at gradients as they are applied.",
-        place="ops.verdict:_find_sources",
-        change=lambda original: lambda sets, context: iter(sets),
+        says="A verdict covers gradients as they are applied alone.",
+        place="ops.verdict:_find_looked",
+        change=lambda original: lambda value, made, context: (value,),
         killer="numbers",
         case="clipped-first",
+    ),
+    Mutant(
+        name="verdicts-before-transforms",
+        says="A verdict covers gradients as they were taken alone.",
+        place="ops.verdict:_find_looked",
+        change=lambda original: lambda value, made, context: _find_raw((value,), made, context),
+        killer="numbers",
+        case="multiplied-by-infinity",
+    ),
+    Mutant(
+        name="steep-penalties-unseen",
+        says="The slope of a regularizer is always taken to be finite.",
+        place="ops.verdict:KEEPING",
+        change=lambda original: original | {"regularize"},
+        killer="numbers",
+        case="steep-penalty",
+    ),
+    Mutant(
+        name="penalties-of-the-first-alone",
+        says="Penalties go with the first update of a model, be it held or not.",
+        place="ops.regularization:assume",
+        change=to.give(((),)),
+        killer="numbers",
+        case="penalized-next",
+    ),
+    Mutant(
+        name="penalties-of-each",
+        says="Penalties go with every update of a model that may be applied where the first is held.",
+        place="ops.regularization:_add_unless",
+        change=lambda original: lambda node, commit: node,
+        killer="numbers",
+        case="penalized-next",
     ),
     Mutant(
         name="scale-at-rest",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from tests.properties.causality import as_list, find_predecessors
+from tests.properties.planting import STEEP
 
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
@@ -38,6 +40,10 @@ def add_overflow(draft: Draft) -> None:
         if draft.chance(0.5):
             _say_of_windows(draft, op)
     _plant(draft, updates, is_scaled=is_scaled)
+    held = [name for name in updates if _is_held(draft, name, is_scaled=is_scaled)]
+    own = Random(repr(draft.ops))  # its own numbers: what is drawn behind this stays the same
+    _plant_behind(draft, held, own)
+    _steepen(draft, [name for name in updates if name not in held], held, own)
 
 
 def _add_policies(draft: Draft, name: str, *, likely: float) -> None:
@@ -89,6 +95,40 @@ def _plant(draft: Draft, updates: list[str], *, is_scaled: bool) -> None:
         if draft.chance(0.65) and (is_safe or _is_plain(draft, source)) and _multiply(draft, source, fuse):
             planted.add(fuse)
     draft.inputs |= {fuse: {"shape": ["batch", draft.size]} for fuse in sorted(planted)}
+
+
+def _plant_behind(draft: Draft, updates: list[str], random: Random) -> None:
+    """Multiply gradient sets that some updates are given by what is not always finite."""
+    for name in updates if "micro_batches" not in draft.fields else ():
+        op = draft.ops[name]
+        is_cut = isinstance(op.get("accumulate"), dict) and "on_epoch_end" in op["accumulate"]
+        if "gradients" not in op or is_cut or "dataset" in op or random.random() < 0.4:
+            continue
+        given = as_list(op["gradients"])
+        chosen = random.choice(given)
+        draft.inputs["fuse8"] = {"shape": ["batch", draft.size]}
+        draft.ops["fuse8_mean"] = {"call": "mean", "inputs": "fuse8"}
+        draft.ops[f"{name}_steep"] = {"call": "mul", "inputs": [chosen, "fuse8_mean"]}
+        made = [f"{name}_steep" if each == chosen else each for each in given]
+        draft.ops[name] = {**op, "gradients": made[0] if len(made) == 1 else made}
+
+
+def _steepen(draft: Draft, others: list[str], updates: list[str], random: Random) -> None:
+    """Let slopes of penalties be infinite behind some updates, or add penalties to what has several updates."""
+    spared = {model for name in others for model in as_list(draft.ops[name]["update"])}
+    models = [model for name in updates for model in as_list(draft.ops[name]["update"]) if model not in spared]
+    for model in dict.fromkeys(models):
+        declared = draft.models[model]
+        if (
+            "layers" not in declared
+            or "like" in repr(declared)
+            or random.random() < (0.4 if models.count(model) > 1 else 0.8)
+        ):
+            continue
+        at = {"0": 0.05, str(random.randint(1, 2)): STEEP}
+        clock = {"clock": "steps"} if "name" not in declared["optimizer"] or random.random() < 0.5 else {}
+        steep = {"l2": {"schedule": "piecewise", "at": at, **clock}}
+        draft.models[model] = {**declared, "regularizer": random.choice([steep, {"l2": 0.05}])}
 
 
 def _is_held(draft: Draft, update: str, *, is_scaled: bool) -> bool:

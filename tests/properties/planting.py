@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from graphspec.graph import GraphSpec
+from graphspec.ops import UpdateOp
 
 Kind = Literal["fuse", "late"]
 """A fuse blows every now and then, in one row, or in the steps that it names: `fuse_at_2`; what is late blows only in
@@ -16,6 +17,8 @@ the third step, the last that is judged."""
 SHARE = 0.35
 """In so many steps a fuse blows."""
 LAST = 3
+STEEP = 1.7e308
+"""A factor of a penalty that twice is no number of float64."""
 
 Values = Mapping[str, np.ndarray]
 
@@ -46,9 +49,16 @@ def _make(name: str, shape: tuple[int, ...], seed: int, number: int) -> np.ndarr
     return found
 
 
+def find_steep(spec: GraphSpec) -> set[str]:
+    """Return the updates of models whose penalty has a factor so large that its slope is infinite at some time."""
+    steep = {name for name, model in spec.models.items() if repr(STEEP) in repr(model.regularizer)}
+    updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp))
+    return {name for name, op in updates if steep.intersection(op.update)}
+
+
 def find_reached(spec: GraphSpec, batch: Values) -> frozenset[str]:
     """Return the values, and the updates, of a step that inputs which are not finite reach, weights aside."""
-    reached = {name for name, value in batch.items() if not np.isfinite(value).all()}
+    reached = {name for name, value in batch.items() if not np.isfinite(value).all()} | find_steep(spec)
     before = -1
     while before < len(reached):
         before = len(reached)

@@ -213,7 +213,88 @@ def sequences() -> dict:
     return {**_document("sequences", {"a": _model(LINEAR)}, ops), "inputs": inputs}
 
 
+def recomputed() -> dict:
+    """Return a class that is recomputed, as a judge whose own weights no gradient is taken of."""
+    traits = {"buffers": False, "rng": False, "batch_coupled": False, "recomputes": True}
+    judge = {"class": "tests.properties.users:Recoder", "args": {"size": 3}, "traits": traits, "optimizer": "sgd"}
+    ops = {
+        "fake": {"forward": "a", "inputs": "x"},
+        "seen": {"forward": "judge", "inputs": "y"},
+        "loss_j": {"loss": "mse", "inputs": ["seen", 1.0]},
+        "step_j": {"update": "judge", "loss": "loss_j"},
+        "judged": {"forward": "judge", "inputs": "fake", "after": "step_j"},
+        "loss_a": {"loss": "mse", "inputs": ["judged", 1.0]},
+        "step_a": {"update": "a", "loss": "loss_a"},
+    }
+    return _document("recomputed", {"a": _model(LINEAR), "judge": judge}, ops)
+
+
+def statistics_in_parts() -> dict:
+    """Return BatchNorm in micro-batches: a forward behind an update beside one that has nothing to do with it."""
+    ops = {
+        "first": {"forward": "a", "inputs": "x"},
+        "fit": {"loss": "mse", "inputs": ["first", "y"]},
+        "step": {"update": "a", "loss": "fit"},
+        "aside": {"forward": "a", "inputs": "y"},
+        "between": {"forward": "b", "inputs": "x", "after": "step"},
+        "again": {"forward": "a", "inputs": "between"},
+    }
+    models = {"a": _model([{"linear": 3}, "batch_norm"]), "b": _model(LINEAR)}
+    outputs = ["fit", "aside", "again"]
+    return {**_document("statistics-in-parts", models, ops), "micro_batches": 2, "outputs": outputs}
+
+
+def drilled() -> dict:
+    """Return an average that stands in for its model also where evaluation calls it as in training."""
+    ops = {
+        "out": {"forward": "a", "inputs": "x"},
+        "loss": {"loss": "mse", "inputs": ["out", "y"]},
+        "step": {"update": "a", "loss": "loss"},
+        "mean": {"ema": "a", "decay": 0.5, "buffers": "copy", "use": {"eval": "swap"}},
+        "drilled": {"forward": "a", "inputs": "x", "mode": "eval", "train": True},
+        "tested": {"forward": "a", "inputs": "x", "mode": "eval"},
+    }
+    models = {"a": _model([{"linear": 3}, "batch_norm", "tanh"])}
+    return {**_document("drilled", models, ops), "outputs": ["loss", "drilled", "tested"]}
+
+
+def sums_of_rows() -> dict:
+    """Return a slope of the sum over a batch of scores of which one part is the same wherever the slope is taken."""
+    ops = {
+        "raw": {"forward": "a", "inputs": "x"},
+        "part": {"forward": "offset"},
+        "score": {"call": "add", "inputs": ["raw", "part"]},
+        "total": {"call": "sum", "inputs": "score"},
+        "slope": {"gradient": "total", "wrt": "x"},
+        "flat": {"loss": "mse", "inputs": ["slope", 1.0]},
+        "fit": {"loss": "mse", "inputs": ["score", "y"]},
+        "both": {"call": "add", "inputs": ["flat", "fit"]},
+        "step_a": {"update": "a", "loss": "both"},
+        "step_offset": {"update": "offset", "loss": "fit"},
+    }
+    offset = {"parameter": {"shape": [], "init": 0.5}, "optimizer": {"name": "sgd", "lr": 0.1}}
+    return _document("sums-of-rows", {"a": _model(LINEAR), "offset": offset}, ops)
+
+
+def unreached() -> dict:
+    """Return updates that say what becomes of models that their loss never reaches."""
+    steep = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.1}
+    ops = {
+        "seen": {"forward": "a", "inputs": "x"},
+        "fit": {"loss": "mse", "inputs": ["seen", "y"]},
+        "step_a": {"update": ["a", "b"], "loss": "fit", "missing": "skip"},
+        "step_c": {"update": "c", "loss": "fit", "missing": "zero"},
+    }
+    models = {name: {"layers": LINEAR, "optimizer": steep} for name in "abc"}
+    calls = {f"{name}_x": {"forward": name, "inputs": "x"} for name in "bc"}
+    losses = {f"{name}_loss": {"loss": "mse", "inputs": [f"{name}_x", 0.0]} for name in "bc"}
+    return {**_document("unreached", models, {**calls, **losses, **ops}), "outputs": ["fit", *losses]}
+
+
 SPECIAL: Mapping[str, dict] = {
+    "recomputed": recomputed(),
+    "statistics-in-parts": statistics_in_parts(),
+    "drilled": drilled(),
     "absent-terms": absent_terms(),
     "counted": counted(),
     "moved-terms": moved_terms(),
@@ -225,6 +306,8 @@ SPECIAL: Mapping[str, dict] = {
     "sequences": sequences(),
     "windows": windows(),
     "state": state(),
+    "sums-of-rows": sums_of_rows(),
+    "unreached": unreached(),
     "weighed": weighed(),
     **OVERFLOWING,
     **ENDING,

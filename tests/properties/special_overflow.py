@@ -139,6 +139,47 @@ def clipped_first() -> dict:
     return {**_document("clipped-first", "", ops, **DYNAMIC), "models": tensor}
 
 
+def multiplied_by_infinity() -> dict:
+    """Return an update from finite gradients that are multiplied by what is not, and one in a group with it."""
+    ops = {
+        **_fit("a"),
+        **_fit("b"),
+        "slope": {"gradient": "loss_a", "wrt": "a"},
+        "steep": {"call": "mul", "inputs": ["slope", "burst"]},
+        "step_a": {"update": "a", "gradients": "steep"},
+    }
+    return _document("multiplied-by-infinity", "ab", ops, **DYNAMIC)
+
+
+def steep_penalty() -> dict:
+    """Return two updates of one model, behind the first of which the slope of its penalty is infinite."""
+    ops = {
+        **_fit("a"),
+        "small": {"loss": "huber", "inputs": ["out_a", 0.0]},
+        "shrink_a": {"update": "a", "loss": "small", "after": "step_a", "on_overflow": "own"},
+        **_fit("b", accumulate=2),
+    }
+    found = _document("steep-penalty", "ab", ops, **DYNAMIC)
+    at = {"0": 0.1, "2": 1.7e308}
+    found["models"]["a"]["regularizer"] = {"l2": {"schedule": "piecewise", "at": at}}
+    found["models"]["b"]["regularizer"] = {"l2": {"schedule": "piecewise", "at": {"0": 1.7e308, "1": 0.1}}}
+    return found
+
+
+def penalized_next() -> dict:
+    """Return three updates of one model with a penalty, of which the first overflows, each skipped alone."""
+    ops = {
+        **_fit("a", bursts=True, on_overflow="own"),
+        "small": {"loss": "huber", "inputs": ["out_a", 0.0]},
+        "shrink_a": {"update": "a", "loss": "small", "after": "step_a", "on_overflow": "own"},
+        "least": {"loss": "l1", "inputs": ["out_a", 0.5]},
+        "move_a": {"update": "a", "loss": "least", "after": "shrink_a", "on_overflow": "own", "accumulate": 2},
+    }
+    found = _document("penalized-next", "a", ops, **DYNAMIC)
+    found["models"]["a"]["regularizer"] = {"l2": 0.2}
+    return found
+
+
 OVERFLOWING: Mapping[str, dict] = {
     "skipped-together": skipped_together(),
     "written-twice": written_twice(),
@@ -147,6 +188,9 @@ OVERFLOWING: Mapping[str, dict] = {
     "windows-with-holes": windows_with_holes(),
     "at-its-pace": at_its_pace(),
     "clipped-first": clipped_first(),
+    "multiplied-by-infinity": multiplied_by_infinity(),
+    "steep-penalty": steep_penalty(),
+    "penalized-next": penalized_next(),
     "counted-on": counted_on(),
     "gathered-anyway": gathered_anyway(),
     "gathered-in-turn": gathered_in_turn(),

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from graphspec.diagnostics import SpecError
-from tests.properties.killers import PROPERTIES, TESTS, accepts_right, fails, flags_right
+from graphspec.load import load
+from tests.oracle.legality import find_circle
+from tests.properties.killers import PROPERTIES, TESTS, accepts_right, fails, finds_order, flags_right
 from tests.properties.mutants import EQUIVALENT, MUTANTS
 from tests.properties.plans import plan_of
-from tests.properties.special import document_of
+from tests.properties.special import SPECIAL, document_of
+from tests.properties.specs import random_spec
+from tests.properties.test_rejections import codes
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
@@ -57,6 +63,17 @@ def test_a_mutant_without_a_killer_changes_no_program(mutant):
 
 def test_graphs_are_recorded_frozen_and_cut_as_the_definition_says():
     assert [seed for seed in range(100) if not flags_right(seed)] == []
+
+
+def test_a_spec_is_rejected_exactly_where_the_oracle_finds_no_order():
+    assert [seed for seed in range(25) if not is_ordered(random_spec(Random(seed)))] == []
+    assert [name for name in SPECIAL if not finds_order(name)] == []
+
+
+def is_ordered(document: dict) -> bool:
+    """Return whether compiler and oracle say the same of whether a spec has an order."""
+    circle = find_circle(load(json.dumps(document) + "\n"))
+    return codes(document) == ({"E-TWO-VERSIONS"} if circle else set())
 
 
 def test_exactly_those_specs_are_rejected_that_need_two_versions_at_once():

@@ -50,6 +50,7 @@ WANTED = {
     "class: Reader": 0.05,
     "class: Mirror": 0.015,
     "class: Idler": 0.05,
+    "class: Recoder": 0.04,
     "layer: conv_transpose2d": 0.03,
     "layer: upsample": 0.02,
     "call: tests.properties.users:bend": 0.02,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from graphspec.graph import GraphSpec
 from tests.oracle.initial import initial_state
@@ -62,7 +63,16 @@ class Idler(nn.Module):
         return torch.tanh(nn.functional.linear(x, self.weight))
 
 
-CLASSES: Mapping[str, type[nn.Module]] = {f"{__name__}:{one.__name__}": one for one in (Coder, Reader, Mirror, Idler)}
+class Recoder(Coder):
+    """A coder that is recomputed when a gradient is taken: the input is kept, and W and b are read again."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the code of x."""
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+
+USED = (Coder, Reader, Mirror, Idler, Recoder)
+CLASSES: Mapping[str, type[nn.Module]] = {f"{__name__}:{one.__name__}": one for one in USED}
 
 
 def bend(x: torch.Tensor, strength: float = 1.0) -> torch.Tensor:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.context import BaseContext
 from pathlib import Path
+from typing import TypeVar
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.resilience.warm"])
+WARM = {"torch": "tests.resilience.warm", "tensorflow": "tests.resilience.warm_tensorflow"}
+"""Modules that import a framework and what a run imports besides."""
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload([WARM["torch"]])
+HERE = multiprocessing.get_context("fork")
+T = TypeVar("T")
 
 
 Process = multiprocessing.process.BaseProcess
 Moment = Callable[[Process], bool]
 """Waits by joining the process; tells whether this is the moment, or that the process ended before it."""
+Before = Callable[[], None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +35,9 @@ class Ended:
     output: str
 
 
-def start(arguments: list[str], folder: Path, output: Path, before: Callable[[], None] | None = None) -> Process:
+def start(arguments: list[str], folder: Path, output: Path, before: Before = None, context=SERVER) -> Process:
     """Start a command line in a folder; what it prints goes to a file. ``before`` is done in the process first."""
-    process = CONTEXT.Process(target=_run, args=(arguments, str(folder), str(output), before))
+    process = context.Process(target=_run, args=(arguments, str(folder), str(output), before))
     process.start()
     return process
 
@@ -39,19 +47,55 @@ def run(
     folder: Path,
     moment: Moment | None = None,
     number: int = signal.SIGKILL,
-    before: Callable[[], None] | None = None,
+    before: Before = None,
+    context: BaseContext = SERVER,
 ) -> Ended:
     """Run a command line to its end, or send it a signal at a moment and wait for its end."""
     output = folder / "output.txt"
-    process = start(arguments, folder, output, before)
+    process = start(arguments, folder, output, before, context)
     if moment is not None and moment(process) and process.is_alive():
         os.kill(process.pid, number)
-    process.join(60)
+    process.join(600)
     assert process.exitcode is not None, "the process does not end"
     return Ended(code=process.exitcode, output=output.read_text() if output.exists() else "")
 
 
-def _run(arguments: list[str], folder: str, output: str, before: Callable[[], None] | None) -> None:
+def apart(backend: str, function: Callable[..., T], *arguments: object) -> T:
+    """Return what a function returns in a process that has imported a framework, and may fork from there."""
+    receiver, sender = SERVER.Pipe(duplex=False)
+    process = SERVER.Process(target=_call, args=(sender, backend, function, arguments))
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv()
+    finally:
+        process.join()
+
+
+def _call(sender: object, backend: str, function: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    importlib.import_module(WARM[backend])
+    sender.send(function(*arguments))
+
+
+def keep_steps() -> None:
+    """Make every step that this process and those forked from it build from the same plan one: building takes long.
+
+    Only for PyTorch: what TensorFlow has run cannot be forked.
+    """
+    from runtime import api
+
+    build, built = api.build, {}
+
+    def once(plan: object, **options: object) -> object:
+        key = (repr(plan), options["weights"])
+        if key not in built:
+            built[key] = build(plan, **options)
+        return built[key]
+
+    api.build = once
+
+
+def _run(arguments: list[str], folder: str, output: str, before: Before) -> None:
     """Run a command line as a process of its own would, and leave without the clean-up of a fork."""
     os.chdir(folder)
     opened = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

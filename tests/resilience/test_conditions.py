@@ -91,7 +91,7 @@ def test_signals_let_a_step_end_and_save_and_an_evaluation_is_made_again(whole, 
         assert f"interrupted ({name}) after step {step}; what was trained so far is saved, and --resume" in told
         assert max(steps(tmp_path / "out")) == step
     go_on(tmp_path)
-    assert differences(whole, tmp_path / "out", (5, 6, 9)) == []
+    assert differences(whole, tmp_path / "out") == []
 
 
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
@@ -109,7 +109,7 @@ def test_a_signal_anywhere_within_a_checkpoint_write_lets_it_be_written(whole, t
         assert f"after step {step};" in told
         assert max(steps(tmp_path / "out")) == step
     go_on(tmp_path)
-    assert differences(whole, tmp_path / "out", (5, 6, 10)) == []
+    assert differences(whole, tmp_path / "out") == []
 
 
 def test_ctrl_c_twice_anywhere_within_a_checkpoint_write_stops_at_once_and_leaves_none(whole, tmp_path):

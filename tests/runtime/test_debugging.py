@@ -12,6 +12,7 @@ from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import StepError, build
 from runtime.debugging import Watched, find_seed, replay
+from runtime.step import BROKEN
 
 SPEC = """
 graphspec: 1
@@ -87,10 +88,11 @@ def test_without_watching_the_first_update_has_been_made():
     step = built()
     for number in range(1, FAILING):
         step(batch(number))
-    before = step.state()
+    before = {name: step.numpy(value).copy() for name, value in step.tensors().items()}
     with pytest.raises(StepError):
         step(batch(FAILING))
-    assert not same(step.state(), before)
+    after = {name: step.numpy(value) for name, value in step.tensors().items()}
+    assert any(not np.array_equal(after[name], before[name]) for name in before)
 
 
 def test_the_error_names_the_folder_and_the_command_that_takes_the_step_again(tmp_path):
@@ -111,7 +113,8 @@ def test_a_replay_fails_again_at_the_same_op_with_the_same_numbers(kept):
         replay(kept, built())
     (found,) = raised.value.diagnostics
     assert found.code == "GS261"
-    assert f"{raised.value}\n" == (kept / "report.txt").read_text()
+    said = [line for line in f"{raised.value}".splitlines() if BROKEN not in line]
+    assert said == (kept / "report.txt").read_text().splitlines()
 
 
 def test_a_replay_draws_the_same_random_numbers(tmp_path):
@@ -121,7 +124,7 @@ def test_a_replay_draws_the_same_random_numbers(tmp_path):
     first = run(watched, 2)
     with pytest.raises(StepError) as raised:
         replay(tmp_path / "nan-step-2", watched.step)
-    assert raised.value.diagnostics[0].notes == first.notes[:-1]
+    assert tuple(note for note in raised.value.diagnostics[0].notes if note != BROKEN) == first.notes[:-1]
     assert any("noise: float32 [6, 3], min -" in note for note in first.notes)
 
 

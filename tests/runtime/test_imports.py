@@ -94,6 +94,28 @@ def test_a_missing_name_is_told_with_near_ones(beside):
     assert "did you mean 'Generator'?" in text
 
 
+LAZY = (
+    MODELS
+    + """
+def __getattr__(name):
+    if name == "Late":
+        return type("Late", (), {"__module__": __name__})
+    if name == "Broken":
+        raise ValueError("no such backend")
+    raise AttributeError(name)
+"""
+)
+
+
+def test_a_name_that_a_module_makes_when_it_is_asked_for_is_found(tmp_path):
+    (tmp_path / "my_models.py").write_text(LAZY)
+    assert resolve("my_models:Late", ["my_models"], directory=tmp_path, span=None).__name__ == "Late"
+    assert "GS203" in refusal("my_models:Later", ["my_models"], tmp_path)
+    text = refusal("my_models:Broken", ["my_models"], tmp_path)
+    assert "GS205" in text
+    assert "no such backend" in text
+
+
 def test_an_error_while_importing_shows_the_users_line_only(tmp_path):
     (tmp_path / "broken_models.py").write_text("size = 3\nhalf = size / 0\n")
     text = refusal("broken_models:Generator", ["broken_models"], tmp_path)

@@ -7,8 +7,9 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from compiler import Pace
-from graphspec import load
+from compiler import Pace, compile_step
+from graphspec import SpecError, load
+from runtime import build
 from runtime.cli import execute
 from runtime.pacing import find_pace
 
@@ -86,7 +87,35 @@ def test_the_commands_use_the_pace(tmp_path, capsys):
 
 
 def test_check_says_what_it_cannot_know(tmp_path, capsys):
-    assert execute(["check", str(write(tmp_path, when="start: 2 epochs", data=USER))]) == 1
-    printed = capsys.readouterr().err
-    assert "error[E-PACE]" in printed
-    assert "only `run` imports it" in printed
+    assert execute(["check", str(write(tmp_path, when="start: 2 epochs", data=USER))]) == 0
+    printed = capsys.readouterr()
+    assert "note[E-PACE]" in printed.err
+    assert "only `run` imports it" in printed.err
+    assert "ok, 0 warnings, 1 note" in printed.out
+
+
+def test_plan_prints_what_it_cannot_know_as_it_is_written(tmp_path, capsys):
+    assert execute(["plan", str(write(tmp_path, when="start: 2 epochs", data=USER))]) == 0
+    assert "not counted yet" in (out := capsys.readouterr().out)
+    assert "`start: 2 epochs` of" in out
+
+
+def test_others_that_look_at_a_plan_go_on_without_it_too(tmp_path):
+    path = str(write(tmp_path, when="start: 2 epochs", data=USER))
+    assert execute(["explain", path, "fit"]) == 0
+    assert execute(["diff", path, path]) == 0
+
+
+def test_what_is_emitted_or_built_must_be_known(tmp_path, capsys):
+    path = write(tmp_path, when="start: 2 epochs", data=USER)
+    assert execute(["emit", str(path)]) == 1
+    assert "error[E-PACE]" in capsys.readouterr().err
+    plan = compile_step(load(path), pending=True)
+    with pytest.raises(SpecError, match=r"error\[E-PACE\]"):
+        build(plan, device="cpu", allow=["mydata"])
+
+
+def test_what_no_length_would_mend_is_an_error_all_the_same(tmp_path, capsys):
+    uneven = "every: 2, start: 5 updates"
+    assert execute(["check", str(write(tmp_path, when=uneven, data=USER))]) == 1
+    assert "error[E-PACE]" in capsys.readouterr().err

@@ -34,6 +34,7 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "both-backends": ("-m", "tests.conformance.random_specs", "150", "--first", "100"),
         "needed-on-tensorflow": ("-m", "tests.conformance.necessity", "40"),
         "kills": ("-m", "tests.resilience", "15"),
+        "kills-on-tensorflow": ("-m", "tests.resilience", "4", "--backend", "tensorflow"),
         "demo": ("examples/demo.py", "--out", str(folder / "demo")),
         "demo-on-tensorflow": ("examples/demo.py", "--backend", "tensorflow", "--out", str(folder / "demo-tensorflow")),
         "examples": ("examples/judge.py", "--out", str(folder / "judged")),

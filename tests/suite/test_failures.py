@@ -51,6 +51,5 @@ def test_a_spec_that_goes_wrong_without_a_reason(monkeypatch, broken: list[str],
 
 @pytest.mark.parametrize(("differences", "code"), [([], 0), (["weights differ"], 1)])
 def test_a_killed_run_that_ends_otherwise(monkeypatch, differences: list[str], code: int) -> None:
-    monkeypatch.setattr(kills, "make_trial", lambda *_: Kills(kills=1, differences=differences))
-    monkeypatch.setattr(sys, "argv", ["resilience", "1"])
-    assert kills.main() == code
+    monkeypatch.setattr(kills, "apart", lambda *_: Kills(kills=1, differences=differences))
+    assert kills.main(["1"]) == code

@@ -22,9 +22,12 @@ from runtime.backends.tensorflow.learning import Learned, learn
 from runtime.backends.tensorflow.making import check_given, find_other_types, find_undeclared_ties
 from runtime.backends.tensorflow.naming import parameters
 from runtime.backends.tensorflow.precision import tell_others
+from runtime.backends.tensorflow.reducers import find_reducers, refuse_scope
 from runtime.backends.tensorflow.setting import Setting
 from runtime.backends.tensorflow.tensors import DTYPES
+from runtime.backends.tensorflow.terms import find_unknown_terms
 from runtime.building.patterns import check_parameters
+from runtime.building.replicas import refuse_reducers
 from runtime.building.users import import_users
 from runtime.building.weights import find_files, place_files
 from runtime.emission.module import Emitted, emit_module
@@ -63,8 +66,11 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
 
 def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
     """Return where and how to build; raise SpecError for models, imports and files that cannot be what they are for."""
+    refuse_scope()
     device = choose_device(request.device)
     given = check_given(request.models, plan.program, plan.spec)
+    refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
+    _refuse(find_unknown_terms(given, plan.program, plan.spec), plan.spec)
     import_users(plan.program, plan.spec, request)
     return Setting(
         device=device,

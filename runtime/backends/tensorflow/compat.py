@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops import custom_gradient
 
 OLDEST = (2, 21)
 """The first version with everything that is used here."""
@@ -17,6 +19,32 @@ def is_supported() -> bool:
     """Return whether this TensorFlow is new enough."""
     major, minor = tf.__version__.split(".")[:2]
     return (int(major), int(minor)) >= OLDEST
+
+
+def added_losses(layer: Any) -> list[Any]:
+    """Return what the last call of a Keras layer gave to ``add_loss``; ``losses`` has more: what variables cost."""
+    return getattr(layer, "_losses", [])
+
+
+@contextmanager
+def watched_recomputing(watch: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """Make what `tf.recompute_grad` adds to a graph, and will add again for a gradient, inside contexts of ``watch``.
+
+    `keras.remat` and `keras.RematScope` go the same way.
+    """
+    decorate = custom_gradient._graph_mode_decorator
+
+    def decorated(function: Any, args: Any, kwargs: Any) -> Any:
+        """Surround the call of a function that is recomputed."""
+        is_recomputed = function.__qualname__ == "recompute_grad.<locals>.inner"
+        with watch() if is_recomputed else nullcontext():
+            return decorate(function, args, kwargs)
+
+    custom_gradient._graph_mode_decorator = decorated
+    try:
+        yield
+    finally:
+        custom_gradient._graph_mode_decorator = decorate
 
 
 @contextmanager

@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
+from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.execution import Loaded, diagnose
 from runtime.backends.tensorflow.library.modules import KerasLayer, parts_of
 from runtime.backends.tensorflow.untouched import untouched
 from runtime.building.attribution import find_span
+from runtime.building.recomputed import find_unexpected
 
 
 def run_dry(loaded: Loaded, spec: GraphSpec, seed: int) -> tuple[Diagnostic, ...]:
     """Return every problem that making the graphs of a built module shows; nothing is computed, nothing is changed."""
-    with untouched(seed):
+    models, recomputing = loaded.names["MODELS"], set[str]()
+    with untouched(seed), _noting(recomputing, loaded):
         found = [problem for graph in loaded.names["FUNCTIONS"].values() for problem in _trace(graph, loaded, spec)]
-    return tuple(dict.fromkeys((*found, *find_kept(loaded.names["MODELS"], spec))))
+    unexpected = find_unexpected(recomputing, loaded.program, spec)
+    return tuple(dict.fromkeys((*found, *find_kept(models, spec), *unexpected)))
+
+
+@contextmanager
+def _noting(recomputing: set[str], loaded: Loaded) -> Iterator[None]:
+    """Note the models that `tf.recompute_grad` is met in, while graphs are made inside."""
+    names = {id(model): name for name, model in loaded.names["MODELS"].items()}
+    call = loaded.names.get("call_model")
+
+    def called(model: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a model."""
+        assert call is not None
+        with watched_recomputing(lambda: nullcontext(recomputing.add(names[id(model)]))):
+            return call(model, *args, **kwargs)
+
+    loaded.names.update({} if call is None else {"call_model": called})
+    try:
+        yield
+    finally:
+        loaded.names.update({} if call is None else {"call_model": call})
 
 
 def _trace(graph: Any, loaded: Loaded, spec: GraphSpec) -> Iterator[Diagnostic]:

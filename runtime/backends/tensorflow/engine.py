@@ -20,6 +20,7 @@ from runtime.backends.tensorflow.exporting import ProgramPacker, pack_model
 from runtime.backends.tensorflow.module import Module
 from runtime.backends.tensorflow.naming import flagged
 from runtime.backends.tensorflow.setting import Setting
+from runtime.building.attribution import has_begun
 from runtime.building.engine import ModuleEngine
 from runtime.building.flags import Flags
 from runtime.holding.state import read_state, restore_state
@@ -82,12 +83,16 @@ class TensorFlowEngine(ModuleEngine[Module]):
         try:
             outputs = self.step(batch, mode) if dataset is None else self.step(batch, mode, dataset)
         except Exception as error:
-            found = diagnose(error, self.loaded, self.spec)
+            found, begun = diagnose(error, self.loaded, self.spec), self.has_begun(error, mode)
         else:
             if self.counts:
                 self.count(mode)
             return outputs
-        raise StepError([found], self.spec.texts())
+        raise StepError([found], self.spec.texts(), begun=begun)
+
+    def has_begun(self, error: BaseException, mode: str) -> bool:
+        """Return whether a step that raised had begun to change what outlives it: its graph ran."""
+        return has_begun(error, self.loaded, mode, traced=True)
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""
@@ -108,6 +113,8 @@ class TensorFlowEngine(ModuleEngine[Module]):
     def restore(self, state: State) -> None:
         """Make the step what it was when a state was read; nothing changes where something does not fit."""
         restore_state(self.module, state)
+        self.forget()
+        self.align()
 
     def tensors(self) -> dict[str, object]:
         """Return weights, buffers and optimizer slots by name."""

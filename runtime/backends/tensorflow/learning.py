@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from compiler import Plan
+from compiler import OwnTerms, Plan
 from compiler.program import Program
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
@@ -15,13 +15,17 @@ from runtime.backends.tensorflow.library.weights import load_weights
 from runtime.backends.tensorflow.making import find_other_types, find_strangers
 from runtime.backends.tensorflow.naming import buffers
 from runtime.backends.tensorflow.observation import Watch, find_types, is_batch_coupled, merge, trace
+from runtime.backends.tensorflow.reducers import find_reducers
 from runtime.backends.tensorflow.setting import Setting
 from runtime.backends.tensorflow.sizing import give_variables
 from runtime.backends.tensorflow.tensors import specify_inputs
+from runtime.backends.tensorflow.terms import find_terms, find_unknown_terms
 from runtime.backends.tensorflow.untouched import untouched
 from runtime.building import learning
+from runtime.building.batches import Batches, find_neighbour
 from runtime.building.forwards import find_forwards
 from runtime.building.learning import Observer, Sight
+from runtime.building.replicas import refuse_reducers
 from runtime.building.weights import find_late, find_rounds, load_late, place_files
 from runtime.effects import find_functions, find_inputs
 from runtime.emission.module import emit_module
@@ -29,8 +33,6 @@ from runtime.step import StepError
 
 Models: TypeAlias = Mapping[str, Any]
 Learned: TypeAlias = learning.Learned[Any]
-SIZES = (2, 3)
-"""The batch sizes at which results are looked at."""
 
 
 def learn(plan: Plan, setting: Setting) -> Learned:
@@ -58,20 +60,28 @@ class TensorFlowObserver(Observer[Any]):
             given = call_checked(loaded, plan.spec, "make_models", setting.seed, setting.device, setting.dtype, given)
             _refuse(find_strangers(given, plan.spec), plan)
             _refuse(find_other_types(given, setting.dtype, plan.spec), plan)
-            give_variables(given, program, plan.spec, setting)
+            give_variables(given, program, plan.spec, setting, Batches.of(plan))
+            refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
             _refuse(find_other_types(given, setting.dtype, plan.spec), plan)
             load_late(load_weights, given, setting.weights, late, plan.spec)
         return given
 
     def look(self, plan: Plan, program: Program, models: Models) -> Sight:
         """Trace a program of forwards alone; raise StepError where that fails."""
+        return Batches.of(plan).attempt(lambda size: self._look(plan, program, models, size))
+
+    def _look(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
+        """Trace a program of forwards at one batch size and its neighbour."""
         watch = Watch(models=models)
         loaded = load_module(emit_module(program, TENSORFLOW, provided=models), program)
-        seen = {size: self._trace(plan, loaded, models, watch, size) for size in SIZES}
+        seen = {size: self._trace(plan, loaded, models, watch, size) for size in (batch, find_neighbour(batch))}
+        _refuse(find_unknown_terms(models, plan.program, plan.spec), plan)
         return Sight(
             types=find_types(seen, "batch"),
             ran=frozenset(watch.ran),
             drawing=frozenset(watch.drawing),
+            recomputing=frozenset(watch.recomputing),
+            redrawing=frozenset(watch.redrawing),
             notes=tuple(watch.notes()),
         )
 
@@ -108,6 +118,10 @@ class TensorFlowObserver(Observer[Any]):
     def is_coupled(self, model: Any) -> bool:
         """Return whether a model normalises over the batch in training."""
         return is_batch_coupled(model)
+
+    def find_terms(self, model: Any) -> OwnTerms:
+        """Return the penalties and constraints of the layers of Keras in a model."""
+        return find_terms(model)
 
 
 def _refuse(problems: Any, plan: Plan) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from compiler.shapes import TensorType
+from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.building.forwards import find_dimension
 
@@ -23,13 +25,16 @@ FROZEN = "random numbers of Python or NumPy are drawn"
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """What is seen of models while they are traced: which of them ran, and which draw random numbers."""
+    """What is seen of models while they are traced: which ran, which draw random numbers, and which are recomputed."""
 
     models: Mapping[str, Any]
     ran: set[str] = field(default_factory=set[str])
     drawing: set[str] = field(default_factory=set[str])
     unkeyed: set[str] = field(default_factory=set[str])
     """Those that draw by operations whose numbers depend on how often they ran."""
+    recomputing: set[str] = field(default_factory=set[str])
+    redrawing: set[str] = field(default_factory=set[str])
+    """Those that draw in what is recomputed."""
 
     def notes(self) -> Iterator[str]:
         """Yield what there is to tell of how models draw."""
@@ -47,13 +52,23 @@ class Watch:
             """Call a model, and note what it added to the graph."""
             graph = tf.compat.v1.get_default_graph()
             before, states = len(graph.get_operations()), _find_states()
-            result = call(model, *args, **kwargs)
+            with watched_recomputing(lambda: self._recomputed(names[id(model)], graph)):
+                result = call(model, *args, **kwargs)
             if states != _find_states():
                 raise ValueError(FROZEN)
             self._note(names[id(model)], kwargs.get("method"), graph, before)
             return result
 
         return called
+
+    @contextmanager
+    def _recomputed(self, name: str, graph: Any) -> Iterator[None]:
+        """Note that what a model adds to a graph inside is recomputed, and whether it draws."""
+        self.recomputing.add(name)
+        before = len(graph.get_operations())
+        yield
+        if any(part in kind for kind in find_kinds(graph, before) for part in _DRAWING):
+            self.redrawing.add(name)
 
     def _note(self, name: str, method: str | None, graph: Any, before: int) -> None:
         """Note that a model ran, and whether what it added to a graph draws."""

@@ -16,18 +16,18 @@ from runtime.backends.tensorflow.observation import call
 from runtime.backends.tensorflow.precision import computing
 from runtime.backends.tensorflow.setting import Setting
 from runtime.backends.tensorflow.tensors import sample_inputs
-from runtime.backends.tensorflow.untouched import untouched
+from runtime.backends.tensorflow.untouched import untouched, unwritten
 from runtime.building.attribution import find_span
+from runtime.building.batches import Batches
 from runtime.building.forwards import evaluating
 from runtime.effects import find_functions, find_inputs
 from runtime.emission.module import emit_module
 from runtime.step import StepError
 
-BATCH = 2
-"""Samples in the batch of a first call."""
 
-
-def give_variables(models: Mapping[str, Any], program: Program, spec: GraphSpec, setting: Setting) -> None:
+def give_variables(
+    models: Mapping[str, Any], program: Program, spec: GraphSpec, setting: Setting, batches: Batches
+) -> None:
     """Call the models really, in evaluation, so that those which are open make their variables.
 
     Raises StepError: GS214 where the inputs have sizes nobody knows, GS210 and GS211 where a call fails.
@@ -36,10 +36,16 @@ def give_variables(models: Mapping[str, Any], program: Program, spec: GraphSpec,
     waiting = [name for name, model in models.items() if name in called and is_open(model)]
     if not waiting:
         return
-    inputs = sample_inputs(program, {"batch": BATCH}, setting.dtype)
+    inputs = sample_inputs(program, {"batch": batches.sizes[0]}, setting.dtype)
+
+    def call_at(size: int) -> None:
+        """Call the models with batches of a size."""
+        sized = sample_inputs(program, {"batch": size}, setting.dtype) or {}
+        with untouched(setting.seed), unwritten(models):
+            _call(models, evaluating(program), spec, setting, sized)
+
     if inputs is not None:
-        with untouched(setting.seed):
-            _call(models, evaluating(program), spec, setting, inputs)
+        batches.attempt(call_at)
     unbuilt = [name for name in waiting if is_unbuilt(models[name])] if inputs is None else []
     if unbuilt:
         message = f"model '{unbuilt[0]}' makes its variables when it is called, and inputs are of unknown shape"

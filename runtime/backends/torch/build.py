@@ -14,15 +14,20 @@ from graphspec.diagnostics import SpecError
 from runtime.backend import BuildRequest, Built
 from runtime.backends.torch.compat import is_supported
 from runtime.backends.torch.devices import choose_device
-from runtime.backends.torch.dryrun import BATCH, Trial, run_dry
+from runtime.backends.torch.dryrun import Trial, run_dry
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.engine import Check, TorchEngine
 from runtime.backends.torch.execution import Loaded, call_checked, load_module
 from runtime.backends.torch.learning import Learned, learn
 from runtime.backends.torch.making import check_given, find_other_types, find_undeclared_ties
+from runtime.backends.torch.observation import Watch
+from runtime.backends.torch.reducers import find_reducers
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.tensors import DTYPES, sample_inputs
+from runtime.building.batches import Batches
 from runtime.building.patterns import check_parameters
+from runtime.building.recomputed import find_unexpected
+from runtime.building.replicas import refuse_reducers
 from runtime.building.users import import_users
 from runtime.building.weights import find_files, place_files
 from runtime.effects import count_parts
@@ -41,7 +46,7 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     setting = _choose_setting(plan, request)
     learned = learn(plan, setting)
     loaded, models = _load(learned, setting)
-    late, checked = _check(Trial.of(loaded, learned.plan.spec, models, setting))
+    late, checked = _check(Trial.of(loaded, learned.plan.spec, models, setting), Batches.of(learned.plan))
     loaded = _instrument(loaded, setting) if request.debug else loaded
     call_checked(loaded, learned.plan.spec, "build", setting.seed, setting.device, setting.dtype, models)
     engine = TorchEngine.over(loaded, learned.plan.spec, setting, late)
@@ -60,6 +65,7 @@ def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
     """Return where and how to build; raise SpecError for models, imports and files that cannot be what they are for."""
     device = choose_device(request.device)
     given = check_given(request.models, plan.program, plan.spec)
+    refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
     others = tuple(find_other_types(given, DTYPES[request.dtype], plan.spec))
     if others:
         raise SpecError(others, plan.spec.texts())
@@ -98,27 +104,35 @@ def _instrument(loaded: Loaded, setting: Setting) -> Loaded:
     return load_module(_emit(loaded.program, setting, debug=True), loaded.program)
 
 
-def _check(trial: Trial) -> tuple[Check | None, tuple[str, ...]]:
+def _check(trial: Trial, batches: Batches) -> tuple[Check | None, tuple[str, ...]]:
     """Make the dry run; return what checks later where sizes are not known yet, and what there is to tell."""
-    rows = BATCH * count_parts(trial.program)
-    inputs = sample_inputs(trial.program, {"batch": rows}, trial.setting.device, trial.setting.dtype)
-    if inputs is not None:
-        return None, _examine(replace(trial, inputs=inputs))
+    parts, setting = count_parts(trial.program), trial.setting
+
+    def run(size: int) -> tuple[str, ...] | None:
+        """Make the dry run with batches of a size; None where the inputs have other free sizes."""
+        inputs = sample_inputs(trial.program, {"batch": size * parts}, setting.device, setting.dtype)
+        return None if inputs is None else _examine(replace(trial, inputs=inputs), f"at batch {size}")
+
+    told = batches.attempt(run)
+    if told is not None:
+        return None, told
 
     def check(batch: Mapping[str, torch.Tensor], mode: str, dataset: str | None) -> None:
         """Make the dry run with the sizes of a batch."""
-        _examine(replace(trial, inputs=batch, modes=(mode,), dataset=dataset))
+        _examine(replace(trial, inputs=batch, modes=(mode,), dataset=dataset), "of the size of the first")
 
     return check, ("checked with the first batch: inputs have free sizes beside `batch`",)
 
 
-def _examine(trial: Trial) -> tuple[str, ...]:
+def _examine(trial: Trial, size: str) -> tuple[str, ...]:
     """Make a dry run, raise StepError with what it found, and return which kind of run it was."""
-    findings = run_dry(trial)
-    if findings.problems:
-        raise StepError(findings.problems, trial.spec.texts())
+    watch = Watch()
+    findings = run_dry(replace(trial, around=watch.over_checkpoints))
+    problems = findings.problems or tuple(find_unexpected(watch.recomputing, trial.program, trial.spec))
+    if problems:
+        raise StepError(problems, trial.spec.texts())
     if findings.missing:
         return (f"not checked before the first step: {findings.missing}",)
     if findings.real:
-        return (f"checked by a real forward on a copy at batch {BATCH}: {findings.real}",)
+        return (f"checked by a real forward on a copy {size}: {findings.real}",)
     return ("checked with fake tensors",)

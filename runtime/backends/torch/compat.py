@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import nn
 from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -20,11 +21,13 @@ __all__ = [
     "TorchDispatchMode",
     "copying",
     "find_written",
+    "has_drawn",
     "is_alias",
     "is_batch_norm",
     "is_draw",
     "is_supported",
     "quiet",
+    "watched_checkpoints",
 ]
 
 
@@ -68,6 +71,49 @@ def is_alias(one: torch.Tensor, other: torch.Tensor) -> bool:
 def is_draw(target: object) -> bool:
     """Return whether the target of a node of a graph is an operation that draws, or does so in training."""
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def has_drawn(operation: Any, positional: tuple[object, ...], named: Mapping[str, object]) -> bool:
+    """Return whether an operation draws random numbers when it is called with some arguments.
+
+    One with a dropout of 0, such as an attention, is of the kind that draws, and does not.
+    """
+    if torch.Tag.nondeterministic_seeded not in operation.tags:
+        return False
+    is_dropout = "dropout" in operation._schema.name
+    for number, argument in enumerate(operation._schema.arguments):
+        if argument.name in ("dropout_p", "dropout") or (is_dropout and argument.name == "p"):
+            share = positional[number] if number < len(positional) else named.get(argument.name, argument.default_value)
+            return share != 0
+    return True
+
+
+@contextmanager
+def watched_checkpoints(watch: Callable[[bool], AbstractContextManager[object]]) -> Iterator[None]:
+    """Call every function that `torch.utils.checkpoint` will call again inside a context made by ``watch``.
+
+    ``watch`` is told whether torch's random numbers are the same the second time.
+    """
+    module, reentrant = torch.utils.checkpoint, torch.utils.checkpoint.CheckpointFunction
+    generate, apply = module._checkpoint_without_reentrant_generator, reentrant.apply
+
+    def generated(function: Any, preserve: bool = True, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Surround a call that runs between the two halves of this generator."""
+        with watch(preserve):
+            yield from generate(function, preserve, *args, **kwargs)
+
+    def applied(function: Any, preserve: bool, *args: Any) -> Any:
+        """Surround a call that runs inside."""
+        with watch(preserve):
+            return apply(function, preserve, *args)
+
+    vars(module)["_checkpoint_without_reentrant_generator"] = generated
+    reentrant.apply = applied  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        vars(module)["_checkpoint_without_reentrant_generator"] = generate
+        del reentrant.apply
 
 
 @contextmanager

@@ -15,17 +15,19 @@ from compiler.program import InputDecl, Program
 from graphspec.graph import GraphSpec
 from runtime.backend import Signature
 from runtime.backends.torch import tensors
-from runtime.backends.torch.execution import Loaded, call_checked
+from runtime.backends.torch.execution import Loaded, diagnose
 from runtime.backends.torch.exporting import ProgramPacker, pack_model
 from runtime.backends.torch.module import Module
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.state import read_state, restore_state
+from runtime.building.attribution import has_begun
 from runtime.building.engine import ModuleEngine
 from runtime.building.flags import Flags
 from runtime.holding.naming import name_slots
 from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
+from runtime.step import StepError
 
 Check = Callable[[Mapping[str, torch.Tensor], str, str | None], None]
 
@@ -82,14 +84,23 @@ class TorchEngine(ModuleEngine[Module]):
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
         self.flags.check(mode)
         given = batch, mode, *self.told(dataset)
-        if torch.is_grad_enabled():
-            outputs = call_checked(self.loaded, self.spec, "step", *given)
+        try:
+            if torch.is_grad_enabled():
+                outputs = self.loaded.call("step", *given)
+            else:
+                with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is not meant for the step
+                    outputs = self.loaded.call("step", *given)
+        except Exception as error:
+            found, begun = diagnose(error, self.loaded, self.spec), self.has_begun(error, mode)
         else:
-            with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is not meant for the step
-                outputs = call_checked(self.loaded, self.spec, "step", *given)
-        if self.counts:
-            self.count(mode)
-        return outputs
+            if self.counts:
+                self.count(mode)
+            return outputs
+        raise StepError([found], self.spec.texts(), begun=begun)
+
+    def has_begun(self, error: BaseException, mode: str) -> bool:
+        """Return whether a step that raised had begun to change what outlives it."""
+        return has_begun(error, self.loaded, mode, traced=False)
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""
@@ -110,6 +121,8 @@ class TorchEngine(ModuleEngine[Module]):
     def restore(self, state: State) -> None:
         """Make the step what it was when a state was read; nothing changes where something does not fit."""
         restore_state(self.module, state)
+        self.forget()
+        self.align()
 
     def tensors(self) -> dict[str, object]:
         """Return weights, buffers, optimizer slots and declared states by name."""

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import torch
 from torch import nn
 
 from compiler import Plan
 from compiler.program import Program
 from runtime.backends.torch.compat import is_batch_norm
-from runtime.backends.torch.dryrun import BATCH, Findings, Trial, run_dry
+from runtime.backends.torch.dryrun import Findings, Trial, run_dry
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import call_checked, load_module
+from runtime.backends.torch.library.modules import parameter_types
 from runtime.backends.torch.library.weights import load_weights
 from runtime.backends.torch.observation import Watch, find_types
+from runtime.backends.torch.reducers import find_reducers
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.sizing import give_sizes
 from runtime.backends.torch.tensors import sample_inputs
 from runtime.building import learning
+from runtime.building.batches import Batches, find_neighbour
 from runtime.building.forwards import find_forwards
 from runtime.building.learning import Observer, Sight
+from runtime.building.replicas import refuse_reducers
 from runtime.building.weights import find_late, find_rounds, load_late, place_files
 from runtime.emission.module import emit_module
 from runtime.step import StepError
@@ -43,7 +48,8 @@ class TorchObserver(Observer[nn.Module]):
     """Makes models of PyTorch, and sees what they do in dry runs at two batch sizes."""
 
     setting: Setting
-    sizes: tuple[int, ...] = field(default=(BATCH, BATCH + 1))
+    converted: dict[str, str] = field(default_factory=dict[str, str])
+    """Class -> the type in which it makes its parameters, where that is none of the usual ones."""
 
     def make(self, plan: Plan, known: frozenset[str], given: Models) -> Models:
         """Return the known models; lazy layers are given their sizes before likenesses are copied from them."""
@@ -53,21 +59,55 @@ class TorchObserver(Observer[nn.Module]):
             loaded = load_module(emit_module(program, TORCH, provided=given), program)
             late = find_late(program, given)
             place_files(loaded, setting.weights, late)
+            if "in_type" in loaded.names:
+                loaded.names["in_type"] = self._noting(loaded.names["in_type"])
             given = call_checked(loaded, plan.spec, "make_models", setting.seed, setting.device, setting.dtype, given)
-            give_sizes(given, program, plan.spec, setting)
+            refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
+            give_sizes(given, program, plan.spec, setting, Batches.of(plan))
             load_late(load_weights, given, setting.weights, late, plan.spec)
         return given
 
+    def _noting(self, convert: Callable[..., None]) -> Callable[..., None]:
+        """Return the library's ``in_type``, noting the models whose parameters were made in another type on purpose."""
+
+        def noting(model: nn.Module, name: str, dtype: torch.dtype) -> None:
+            """Convert a model."""
+            types = parameter_types(model).values() if isinstance(model, nn.Module) else ()
+            usual = str(torch.get_default_dtype()).removeprefix("torch."), str(dtype).removeprefix("torch.")
+            self.converted.update((name, found) for found in types if found not in usual)
+            convert(model, name, dtype)
+
+        return noting
+
+    def _tell_converted(self) -> Iterator[str]:
+        """Yield a sentence for every class whose parameters were converted."""
+        wanted = str(self.setting.dtype).removeprefix("torch.")
+        for name, found in self.converted.items():
+            way = 'build(..., dtype="float64")' if found == "float64" else f"precision: {{compute: {found}}}"
+            does = "trains in it" if found == "float64" else "computes in it, on weights of float32"
+            yield f"the class of '{name}' makes its parameters in {found}; they become {wanted}. `{way}` {does}"
+
     def look(self, plan: Plan, program: Program, models: Models) -> Sight:
         """Run a program of forwards alone; raise StepError where it fails. Nothing is changed by it."""
+        return Batches.of(plan).attempt(lambda size: self._look(plan, program, models, size))
+
+    def _look(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
+        """Run a program of forwards at one batch size and its neighbour."""
         watch = Watch()
         seen: dict[int, Findings] = {}
-        for size in self.sizes:
+        for size in (batch, find_neighbour(batch)):
             seen[size] = self._run(plan, program, models, watch, size)
             if seen[size].problems:
                 raise StepError(seen[size].problems, plan.spec.texts())
         types = find_types({size: _merge(each) for size, each in seen.items()}, "batch")
-        return Sight(types=types, ran=frozenset(watch.ran), drawing=frozenset(watch.drawing))
+        return Sight(
+            types=types,
+            ran=frozenset(watch.ran),
+            drawing=frozenset(watch.drawing),
+            recomputing=frozenset(watch.recomputing),
+            redrawing=frozenset(watch.redrawing),
+            notes=tuple(self._tell_converted()),
+        )
 
     def _run(self, plan: Plan, program: Program, models: Models, watch: Watch, size: int) -> Findings:
         """Run the forwards of a program at one batch size; nothing where the inputs have other free sizes."""

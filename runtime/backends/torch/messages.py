@@ -10,16 +10,27 @@ import torch
 from runtime.frames import describe
 
 _MEANINGS: Mapping[str, tuple[str, str]] = {
+    r"do not fit: (they|the target) must be": (
+        "the operands of the loss have shapes that do not fit",
+        "give one of them the shape of the other with `call: reshape`; the framework would broadcast them and pair "
+        "elements that do not belong together",
+    ),
     r"appears to not have been used in the graph|has no gradient: the loss does not reach it": (
         "the loss does not depend on every parameter it is differentiated by",
         "take unused parameters out of the model, or write `missing: skip` or `missing: zero` on the update",
     ),
     r"element 0 of tensors does not require grad|does not require grad and does not have a grad_fn": (
         "the loss depends on no parameter: nothing between them can be differentiated",
-        "look for detached or integer values on the way from the model to the loss",
+        "look for detached or integer values on the way from the model to the loss, and for a model that is frozen "
+        "whole: no parameter of it has `requires_grad`",
+    ),
+    r"differentiated Tensors does not require grad": (
+        "a parameter that the loss is differentiated by is frozen: it has no `requires_grad`",
+        "let it train again, `parameter.requires_grad_(True)`, or freeze it in the spec: "
+        "`groups: [{match: ..., frozen: true}]`",
     ),
     r"grad\(\)` cannot be empty|grad requires non-empty inputs": (
-        "there is nothing to differentiate by: no parameter of the model requires a gradient",
+        "there is nothing to differentiate by: no parameter of the model has `requires_grad`",
         "take the update out, or let parameters train again: `model.requires_grad_(True)`",
     ),
     r"[Ii]nference tensors": (
@@ -54,6 +65,10 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
         "numbers of different types meet",
         "models given by `models=` keep their type: convert them (`model.float()`), or build the step in theirs, "
         '`build(..., dtype="float64")`',
+    ),
+    r"does not currently support double backward": (
+        "the gradient of a gradient goes through a module that torch.compile compiled, which has no second derivative",
+        "give this model to `build` without torch.compile",
     ),
     r"out of memory": ("the device is out of memory", "use smaller batches or models, or another `--device`"),
 }

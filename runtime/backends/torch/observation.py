@@ -11,24 +11,35 @@ import torch
 from torch import nn
 
 from compiler.shapes import TensorType
-from runtime.backends.torch.compat import TorchDispatchMode
+from runtime.backends.torch.compat import TorchDispatchMode, has_drawn, watched_checkpoints
 from runtime.building.forwards import find_dimension
 
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """What is seen of models while they run: which of them did, and which draw random numbers."""
+    """What is seen of models while they run: which of them did, which draw random numbers, and which are recomputed."""
 
     ran: set[str] = field(default_factory=set[str])
     drawing: set[str] = field(default_factory=set[str])
+    recomputing: set[str] = field(default_factory=set[str])
+    redrawing: set[str] = field(default_factory=set[str])
+    """Those that draw other numbers when they are recomputed."""
     running: list[str] = field(default_factory=list[str])
+    unpreserved: int = 0
+    """How many calls run that will draw other numbers the second time."""
 
     @contextmanager
     def over(self, models: Mapping[str, nn.Module]) -> Iterator[None]:
         """Watch models while the context lasts."""
+        with self.over_checkpoints(models), _Draws(self):
+            yield
+
+    @contextmanager
+    def over_checkpoints(self, models: Mapping[str, nn.Module]) -> Iterator[None]:
+        """Watch which models run and are recomputed, while the context lasts."""
         hooks = [each for name, model in models.items() for each in self._hooks(name, model)]
         try:
-            with _Draws(self):
+            with watched_checkpoints(self._recomputed):
                 yield
         finally:
             for hook in hooks:
@@ -38,6 +49,16 @@ class Watch:
         """Yield the hooks that note when a model runs."""
         yield model.register_forward_pre_hook(lambda *_: self._enter(name))
         yield model.register_forward_hook(lambda *_: self.running.remove(name), always_call=True)
+
+    @contextmanager
+    def _recomputed(self, preserved: bool) -> Iterator[None]:
+        """Note that what runs inside is recomputed when a gradient is taken."""
+        self.recomputing.update(self.running)
+        self.unpreserved += not preserved
+        try:
+            yield
+        finally:
+            self.unpreserved -= not preserved
 
     def _enter(self, name: str) -> None:
         """Note that a model starts to run."""
@@ -54,8 +75,9 @@ class _Draws(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation; where it draws, note for whom."""
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if has_drawn(func, args, kwargs or {}):
             self.watch.drawing.update(self.watch.running)
+            self.watch.redrawing.update(self.watch.running if self.watch.unpreserved else ())
         return func(*args, **(kwargs or {}))
 
 

@@ -12,21 +12,23 @@ from compiler.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import quiet
-from runtime.backends.torch.dryrun import BATCH
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import diagnose, load_module
 from runtime.backends.torch.making import has_lazy_layers
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.tensors import sample_inputs
-from runtime.backends.torch.untouched import untouched
+from runtime.backends.torch.untouched import untouched, unwritten
 from runtime.building.attribution import find_span
+from runtime.building.batches import Batches
 from runtime.building.forwards import evaluating
 from runtime.effects import find_functions, find_inputs
 from runtime.emission.module import emit_module
 from runtime.step import StepError
 
 
-def give_sizes(models: Mapping[str, nn.Module], program: Program, spec: GraphSpec, setting: Setting) -> None:
+def give_sizes(
+    models: Mapping[str, nn.Module], program: Program, spec: GraphSpec, setting: Setting, batches: Batches
+) -> None:
     """Call the models really, in evaluation, so that lazy layers take the sizes of their inputs.
 
     Raises StepError: GS214 where the inputs have sizes nobody knows, GS210 and GS211 where a call fails.
@@ -34,15 +36,21 @@ def give_sizes(models: Mapping[str, nn.Module], program: Program, spec: GraphSpe
     lazy = [name for name, model in models.items() if has_lazy_layers(model)]
     if not lazy:
         return
-    inputs = sample_inputs(program, {"batch": BATCH}, setting.device, setting.dtype)
+    inputs = sample_inputs(program, {"batch": batches.sizes[0]}, setting.device, setting.dtype)
     if inputs is None:
         message = f"model '{lazy[0]}' has lazy layers, whose sizes depend on inputs of unknown shape"
         help = "declare the shapes of all inputs, with `batch` as the only free size"
         found = Diagnostic(code="GS214", message=message, span=find_span(spec, lazy[0]), help=help)
         raise StepError([found], spec.texts())
-    with quiet(), untouched(), _kept(models), torch.no_grad():
-        torch.manual_seed(setting.seed)
-        _call(models, evaluating(program), spec, setting, inputs)
+
+    def call_at(size: int) -> None:
+        """Call the models with batches of a size."""
+        sized = sample_inputs(program, {"batch": size}, setting.device, setting.dtype) or {}
+        with quiet(), untouched(), unwritten(models), _kept(models), torch.no_grad():
+            torch.manual_seed(setting.seed)
+            _call(models, evaluating(program), spec, setting, sized)
+
+    batches.attempt(call_at)
 
 
 def _call(

@@ -1,13 +1,15 @@
-"""What a look at a model must leave as it was: random states, and the compilation of models by torch.compile."""
+"""What a look at a model must leave as it was: buffers, random states, and what torch.compile knows of it."""
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
 
 
 @contextmanager
@@ -27,6 +29,23 @@ def untouched() -> Iterator[None]:
         random.setstate(ours)
         if numpy is not None:
             numpy.random.set_state(theirs)
+
+
+@contextmanager
+def unwritten(models: Mapping[str, nn.Module]) -> Iterator[None]:
+    """Restore on the way out the buffers of models that were written; a copy may still write into its original.
+
+    A lambda, or a function of torch.compile, that a module keeps as an attribute goes on using the original.
+    """
+    buffers = [buffer for model in models.values() for buffer in model.buffers() if not is_lazy(buffer)]
+    before = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers if not buffer.is_inference()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, version, value in before:
+                if buffer._version != version:
+                    buffer.copy_(value)
 
 
 def _uncompiled() -> AbstractContextManager[object]:

@@ -58,11 +58,14 @@ def test_a_class_number_out_of_range_is_told_at_its_loss():
     assert "defined at" not in str(raised.value)
 
 
-def test_a_step_that_failed_leaves_no_trace_and_goes_on():
+def test_a_step_whose_graph_failed_goes_on_once_it_is_restored():
     step, fresh = classifier(), classifier()
-    good = {"x": np.ones((2, 4), "f"), "label": np.array([0, 2])}
-    with pytest.raises(StepError):
+    good, before = {"x": np.ones((2, 4), "f"), "label": np.array([0, 2])}, step.state()
+    with pytest.raises(StepError, match="GS211"):
         step({**good, "label": np.array([0, 7])})
+    with pytest.raises(StepError, match="GS290"):
+        step(good)
+    step.restore(before)
     assert step.report.step == 0
     assert np.array_equal(step.numpy(step(good)["wrong"]), fresh.numpy(fresh(good)["wrong"]))
     assert step.report.step == 1

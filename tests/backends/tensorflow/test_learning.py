@@ -12,6 +12,8 @@ from runtime import StepError
 from tests.backends.tensorflow import users
 from tests.backends.tensorflow.specs import OPS, batch_of, build_of, plan_of, user
 
+WITHOUT = "no recomputed forwards"
+
 
 def traits_of(kind: str) -> str:
     """Return what was noted about a class."""
@@ -20,16 +22,16 @@ def traits_of(kind: str) -> str:
 
 @pytest.mark.parametrize("kind", ["Plain", "Module", "Open"])
 def test_a_plain_class_has_none_of_what_was_assumed(kind):
-    assert traits_of(kind) == "observed of 'net': no buffers, no random draws, no coupled samples"
+    assert traits_of(kind) == f"observed of 'net': no buffers, no random draws, no coupled samples, {WITHOUT}"
 
 
 def test_batch_statistics_and_dropout_are_seen():
-    assert traits_of("Stateful") == "observed of 'net': buffers, random draws, coupled samples"
+    assert traits_of("Stateful") == "observed of 'net': buffers, random draws, coupled samples, no recomputed forwards"
 
 
 @pytest.mark.parametrize("kind", ["Noisy", "Nested"])
 def test_draws_of_tensorflows_own_operations_are_seen_also_in_functions(kind):
-    assert traits_of(kind) == "observed of 'net': no buffers, random draws, no coupled samples"
+    assert traits_of(kind) == "observed of 'net': no buffers, random draws, no coupled samples, no recomputed forwards"
 
 
 def test_numbers_that_no_key_can_reach_are_told():
@@ -63,7 +65,7 @@ def test_a_declared_trait_that_is_false_is_an_error_at_its_place(trait):
 def test_a_called_method_is_watched_as_well():
     ops = OPS.replace("{forward: net, inputs: x}", "{forward: net, inputs: x, method: encode, outputs: [y, h]}")
     step = build_of(user("Plain"), ops)
-    assert "observed of 'net': no buffers, no random draws, no coupled samples" in step.notes
+    assert "observed of 'net': no buffers, no random draws, no coupled samples, no recomputed forwards" in step.notes
 
 
 def test_layers_behind_a_class_get_their_sizes():
@@ -172,3 +174,60 @@ def test_a_model_of_unknown_inputs_without_variables_says_what_it_needs():
 
     with pytest.raises(StepError, match=r"GS214.*makes its variables when it is called"):
         build(compile_step(load(text), "tensorflow"), device="cpu", allow=["tests"])
+
+
+class CountingLayer(keras.layers.Layer):
+    """Counts its calls and draws, whatever mode it is in, in variables that it has early or makes late."""
+
+    def __init__(self, *, late: bool) -> None:
+        super().__init__()
+        self.dense, self.drop = keras.layers.Dense(3), keras.layers.Dropout(0.5)
+        if not late:
+            self.make()
+
+    def make(self):
+        self.calls = self.add_weight(shape=(), initializer="ones", trainable=False, name="calls")
+
+    def build(self, shape):
+        if not hasattr(self, "calls"):
+            self.make()
+        self.dense.build(shape)
+        self.built = True
+
+    def call(self, x):
+        self.calls.assign_add(1.0)
+        self.drop(x, training=True)
+        return self.dense(x)
+
+    def state(self):
+        return int(self.drop.seed_generator.state[1])
+
+
+class CountingModule(tf.Module):
+    """The same, of TensorFlow alone: one variable is there, the weight and another are made by the first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early, self.kernel = tf.Variable(1.0, trainable=False), None
+        self.generator = tf.random.Generator.from_seed(1)
+
+    def __call__(self, x):
+        if self.kernel is None:
+            self.kernel, self.calls = tf.Variable(tf.ones((4, 3))), tf.Variable(1.0, trainable=False)
+        self.early.assign_add(1.0)
+        self.calls.assign_add(1.0)
+        self.generator.normal(())
+        return x @ self.kernel + self.early - self.calls
+
+    def state(self):
+        return int(self.generator.state[0]) - 1
+
+
+@pytest.mark.parametrize("make", [lambda: CountingLayer(late=False), lambda: CountingLayer(late=True), CountingModule])
+def test_build_leaves_the_variables_of_a_given_model_as_they_were(make):
+    model = make()
+    step = build_of(user("Plain"), models={"net": model})
+    assert float(model.calls) == 1.0
+    assert model.state() == 0
+    step(batch_of())
+    assert float(model.calls) == 2.0

@@ -212,3 +212,29 @@ class Rooted(Plain):
 
     def call(self, x):
         return tf.sqrt(super().call(x) * 0.0)
+
+
+class Recomputing(keras.Model):
+    """Two layers behind each other with BatchNorm and dropout, where asked for, that `tf.recompute_grad` runs."""
+
+    def __init__(self, on, norm=False, drop=False):
+        super().__init__()
+        self.on = on
+        self.first, self.last = keras.layers.Dense(6), keras.layers.Dense(4)
+        self.norm = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5) if norm else None
+        self.drop = keras.layers.Dropout(0.5) if drop else None
+        self.built = True
+        self.first.build((None, 4))
+        self.last.build((None, 6))
+        for count, layer in enumerate((self.first, self.last), start=1):
+            layer.kernel.assign(np.sin(count * np.arange(24.0) + 1).reshape(layer.kernel.shape[::-1]).T)
+        if self.norm is not None:
+            self.norm.build((None, 6))
+
+    def call(self, x, training=None):
+        def inner(x):
+            hidden = self.first(x)
+            hidden = tf.tanh(hidden if self.norm is None else self.norm(hidden, training=training))
+            return self.last(hidden if self.drop is None else self.drop(hidden, training=training))
+
+        return tf.recompute_grad(inner)(x) if self.on else inner(x)

@@ -99,7 +99,24 @@ def test_inputs_of_open_sizes_are_checked_with_the_first_batch():
     assert "checked with the first batch: inputs have free sizes beside `batch`" in step.notes
     x = torch.ones(2, 5, 4)
     before = step.models["m"].get_parameter("0.weight").clone()
-    with pytest.raises(StepError, match="op 'l' failed: The size of tensor a"):
+    with pytest.raises(StepError, match="op 'l' failed: the operands of the loss have shapes that do not fit"):
         step({"x": x, "t": torch.ones(2, 5, 2)})
     assert torch.equal(before, step.models["m"].get_parameter("0.weight"))
     assert step({"x": x, "t": torch.ones(2, 5, 3)})["l"].shape == ()
+
+
+@pytest.mark.parametrize("more", ["loss_scale: dynamic", "loss_scale: 8", "compute: float16"])
+def test_a_step_with_a_loss_scale_is_checked_with_fake_tensors_too(more):
+    text = f"""
+graphspec: 1
+name: scaled
+inputs: {{x: {{shape: [batch, 4]}}}}
+models: {{net: {{layers: [{{linear: 4}}], optimizer: adam}}}}
+ops:
+  y: {{forward: net, inputs: x}}
+  loss: {{loss: mse, inputs: [y, x]}}
+  step: {{update: net, loss: loss}}
+  slow: {{ema: net, decay: 0.9}}
+precision: {{{more}}}
+"""
+    assert FAKE in build(compile_step(load(text)), device="cpu").notes

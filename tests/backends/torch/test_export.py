@@ -223,6 +223,24 @@ def test_values_can_be_chosen_and_running_figures_are_left_out(tmp_path):
     assert (pure.outputs, [each.name for each in pure.program.inputs]) == (("out",), ["x"])
 
 
+CLOCKED = layers(
+    LEARN + "  small: {loss: l1, inputs: [out, 0.0], every: 2}\n  far: {loss: mse, inputs: [out, 1.0], every: 3}\n",
+    "[loss, out, small, far]",
+)
+
+
+def test_a_value_is_exported_where_others_of_its_mode_do_not_fire_in_every_step(tmp_path):
+    step = make(CLOCKED)
+    assert step.export(tmp_path / "one", values=["out"]).program.pure.outputs == ("out",)
+    assert_same(tmp_path / "one", step)
+
+
+@pytest.mark.parametrize("value", ["small", "far"])
+def test_a_value_that_does_not_fire_in_every_step_is_refused_by_its_own_name(tmp_path, value):
+    with pytest.raises(SpecError, match=rf"GS265\]: op '{value}' does not fire in every step of mode eval"):
+        make(CLOCKED).export(tmp_path / "one", values=["out", value])
+
+
 REFUSED = {
     "branch": (user("Branching"), {}, r"GS265\]: op 'out' cannot be exported: what it does depends on the values"),
     "sizes": (user("Sized"), {}, r"GS265\]: mode eval .* not work for every size of batch\n(.*\n)*.* 5 <= "),

@@ -6,6 +6,8 @@ import traceback
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from graphspec import SpecError
 from runtime import StepError, build
@@ -124,7 +126,7 @@ def test_a_model_that_cannot_be_copied_says_so_only_where_a_copy_is_needed():
 
 
 def test_a_model_without_anything_to_train_says_so():
-    with pytest.raises(StepError, match="no parameter of the model requires a gradient"):
+    with pytest.raises(StepError, match="no parameter of the model has `requires_grad`"):
         build_of(user("Plain"), models={"net": Plain().requires_grad_(False)})
 
 
@@ -140,3 +142,35 @@ def test_a_loss_that_is_no_number_says_how_to_reduce_it():
     ops = OPS.replace("inputs: [y, t]}", "inputs: [y, t], reduction: none}")
     with pytest.raises(SpecError, match="take its mean or sum first"):
         build_of(user("Plain"), ops)
+
+
+class Choosing(nn.Module):
+    """Calls one of two layers, as the data says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.first(x) + self.second(x) if x.sum() > 0 else self.first(x)
+
+
+def test_a_gradient_that_the_data_leaves_out_writes_nothing_of_its_update():
+    ops = """
+  z: {forward: early, inputs: x}
+  before: {loss: mse, inputs: [z, t]}
+  go: {update: early, loss: before}
+  y: {forward: net, inputs: x, after: go}
+  loss: {loss: mse, inputs: [y, t]}
+  step: {update: net, loss: loss}
+"""
+    early, net = Plain(), Choosing()
+    step = build_of(user("Plain"), ops, f"\n  early: {user('Plain')}", models={"net": net, "early": early})
+    batch = batch_of() | {"x": -np.ones((6, 4), "float32")}
+    kept = [parameter.detach().clone() for parameter in (*net.parameters(), *early.parameters())]
+    with pytest.raises(StepError, match="op 'step'"):
+        step(batch)
+    assert [torch.equal(*pair) for pair in zip(kept, (*net.parameters(), *early.parameters()), strict=True)] == [
+        *[True] * 4,  # of its update nothing is written
+        *[False] * 2,  # the update before it was applied
+    ]

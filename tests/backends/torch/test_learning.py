@@ -8,8 +8,11 @@ from torch import nn
 
 from compiler.shapes import TensorType
 from graphspec import SpecError
+from runtime import build
 from runtime.backends.torch.observation import find_types
-from tests.backends.torch.specs import OPS, batch_of, build_of, plan_of, user
+from tests.backends.torch.specs import ADAM, OPS, batch_of, build_of, plan_of, user
+
+WITHOUT = "no recomputed forwards"
 
 
 def traits_of(kind: str) -> str:
@@ -18,11 +21,11 @@ def traits_of(kind: str) -> str:
 
 
 def test_a_plain_class_has_none_of_what_was_assumed():
-    assert traits_of("Plain") == "observed of 'net': no buffers, no random draws, no coupled samples"
+    assert traits_of("Plain") == f"observed of 'net': no buffers, no random draws, no coupled samples, {WITHOUT}"
 
 
 def test_batch_statistics_and_dropout_are_seen():
-    assert traits_of("Stateful") == "observed of 'net': buffers, random draws, coupled samples"
+    assert traits_of("Stateful") == "observed of 'net': buffers, random draws, coupled samples, no recomputed forwards"
 
 
 def test_a_forward_that_draws_nothing_is_no_longer_keyed():
@@ -35,6 +38,12 @@ def test_a_forward_that_draws_nothing_is_no_longer_keyed():
     assert "the plan was compiled again with what was observed, and changed" in step.notes
 
 
+@pytest.mark.parametrize(("dropout", "seen"), [(0.0, "no random draws"), (0.5, "random draws")])
+def test_attention_draws_where_it_has_dropout(dropout, seen):
+    notes = build_of(user("Attentive", f", args: {{dropout: {dropout}}}")).notes
+    assert f"observed of 'net': no buffers, {seen}, no coupled samples, {WITHOUT}" in notes
+
+
 @pytest.mark.parametrize("trait", ["buffers", "rng", "batch_coupled"])
 def test_a_declared_trait_that_is_false_is_an_error_at_its_place(trait):
     with pytest.raises(SpecError, match=rf"GS206.*declares `{trait}: false`") as raised:
@@ -45,7 +54,7 @@ def test_a_declared_trait_that_is_false_is_an_error_at_its_place(trait):
 def test_a_trait_that_promises_too_much_is_kept():
     step = build_of(user("Plain", ", traits: {rng: true}"))
     assert "random.forked" in step.source
-    assert "observed of 'net': no buffers, random draws (declared), no coupled samples" in step.notes
+    assert f"observed of 'net': no buffers, random draws (declared), no coupled samples, {WITHOUT}" in step.notes
 
 
 def test_a_called_method_nobody_could_watch_is_still_assumed_to_draw():
@@ -111,3 +120,54 @@ def test_sizes_that_grow_with_the_batch_are_named_by_how_they_do():
         "a": TensorType(("batch", 5), "float32"),
         "b": TensorType(("4*batch",), "float32"),
     }
+
+
+class Counting(nn.Module):
+    """Counts its calls in a buffer, whatever mode it is in, and has a layer that is lazy or not."""
+
+    def __init__(self, layer: nn.Module, *, closed: bool = False) -> None:
+        super().__init__()
+        self.layer = layer
+        self.register_buffer("calls", torch.zeros(()))
+        self.count = (lambda: self.calls.add_(1)) if closed else self.plus
+
+    def plus(self):
+        return self.calls.add_(1)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.count()
+        return self.layer(x)
+
+
+COUNTERS = {
+    "plain": lambda: Counting(nn.Linear(4, 3)),
+    "lazy": lambda: Counting(nn.LazyLinear(3)),
+    "a copy that writes into its original": lambda: Counting(nn.Linear(4, 3), closed=True),
+}
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_build_leaves_the_buffers_of_a_given_model_as_they_were(name):
+    model = COUNTERS[name]()
+    step = build_of(user("Plain"), models={"net": model})
+    assert model.calls == 0
+    step(batch_of())
+    assert model.calls == 1
+
+
+def narrow(dtype: str) -> nn.Module:
+    """Return a layer with parameters of a type."""
+    return nn.Linear(4, 3).to(getattr(torch, dtype))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "remedy"),
+    [("bfloat16", "precision: {compute: bfloat16}"), ("float64", 'build(..., dtype="float64")'), ("float32", None)],
+)
+def test_a_class_with_parameters_of_another_type_is_converted_and_the_notes_say_so(dtype, remedy):
+    net = f"{{class: 'tests.backends.torch.test_learning:narrow', {ADAM}, args: {{dtype: {dtype}}}}}"
+    step = build(plan_of(net), device="cpu", allow=["tests"])
+    assert {each.dtype for each in step.models["net"].parameters()} == {torch.float32}
+    found = [note for note in step.notes if "they become float32" in note]
+    assert [remedy in note for note in found] == ([] if remedy is None else [True])

@@ -7,6 +7,7 @@ import threading
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 class Plain(nn.Module):
@@ -21,6 +22,18 @@ class Plain(nn.Module):
 
     def encode(self, x):
         return self.layer(x), torch.relu(self.layer(x))
+
+
+class Attentive(nn.Module):
+    """Attention of an input to itself, with or without dropout."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, dropout=dropout, batch_first=True)
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(self.attention(x[:, None], x[:, None], x[:, None], need_weights=False)[0][:, 0])
 
 
 class Stateful(Plain):
@@ -201,3 +214,25 @@ class DataSGD(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.data.sub_(group["lr"] * parameter.grad)
+
+
+class Recomputing(nn.Module):
+    """Two layers behind each other with BatchNorm and dropout, where asked for, that `torch.utils.checkpoint` runs."""
+
+    def __init__(self, on: bool, norm: bool = False, drop: bool = False, keep: bool = True):
+        super().__init__()
+        self.on, self.keep = on, keep
+        self.first, self.last = nn.Linear(4, 6), nn.Linear(6, 4)
+        self.norm = nn.BatchNorm1d(6) if norm else nn.Identity()
+        self.drop = nn.Dropout(0.5) if drop else nn.Identity()
+        with torch.no_grad():
+            for count, parameter in enumerate((self.first.weight, self.last.weight), start=1):
+                parameter.copy_(torch.sin(count * torch.arange(24.0) + 1).reshape(parameter.shape))
+
+    def forward(self, x):
+        if not self.on:
+            return self.inner(x)
+        return checkpoint(self.inner, x, use_reentrant=False, preserve_rng_state=self.keep)
+
+    def inner(self, x):
+        return self.last(self.drop(torch.tanh(self.norm(self.first(x)))))

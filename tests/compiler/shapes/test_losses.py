@@ -53,7 +53,7 @@ def test_elementwise_losses_refuse_what_would_broadcast(name):
     assert caught.value.path == ("inputs", 1)
 
 
-@pytest.mark.parametrize("target", [floats("batch"), floats("batch", 11), floats(), floats("2*batch", 10)])
+@pytest.mark.parametrize("target", [floats("batch"), floats("batch", 11), floats(1), floats("2*batch", 10)])
 def test_elementwise_losses_refuse_other_shapes(target):
     with pytest.raises(ShapeProblem, match="expected two equal shapes"):
         infer_call("mse", [floats("batch", 10), target], {})
@@ -72,6 +72,7 @@ def test_elementwise_losses_take_literals_and_equal_shapes(name):
         floats("batch", 10),
         floats(64, 10),
         floats("n", 10),
+        floats(),
         UNKNOWN,
     ):
         (reduced,) = infer_call(name, [floats("batch", 10), target], {})

@@ -242,7 +242,7 @@ RUNS = (
     run("raises_while_training", {"GS210 7:3": "in step 4 of mode train"}, "pieces"),
     run("raises_when_made", {"GS210 5:3": "pieces.py:43 in __init__: raise FileNotFoundError"}, "pieces"),
     run("loss_raises", {"GS210 8:3": "pieces.py:64 in strict_loss: raise TypeError"}, "pieces"),
-    run("class_input_shape", {"GS210 7:3": "called with x: float32 [2, 4]"}, "pieces"),
+    run("class_input_shape", {"GS210 7:3": "called with x: float32 [8, 4]"}, "pieces"),
     run("class_takes_other_args", {"GS211 5:34": "compare `args` with what pieces:Net takes"}, "pieces"),
     run("class_output_shape", {"E-SHAPE 8:38": "`reshape` one of them"}, "pieces"),
     run("unused_parameter", {"GS212 9:3": "take unused parameters out"}, "pieces"),

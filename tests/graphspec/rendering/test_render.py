@@ -20,6 +20,7 @@ from tests.compiler.random_steps import clocked_step, random_step
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("examples", "tests/golden/valid", "benchmarks/specs", "runtime/templates")
 SPECS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.yaml"))
+COMPILED = [*SPECS, *sorted((ROOT / "tests" / "conformance" / "specs").rglob("*.yaml"))]
 PLACE = re.compile(r"[^\s(]+:\d+:\d+")
 SHORT = "graphspec: 1\nname: {name}\nops: {{z: {{random: normal, shape: [2]}}}}\n"
 
@@ -37,15 +38,16 @@ def without_places(part):
 
 
 def meaning(spec):
-    """Return the plan of every mode without places, or the problems that compiling finds."""
+    """Return the plan of every mode, the program and the notes without places, or the problems that compiling finds."""
     try:
         plan = compile_step(spec)
     except SpecError as error:
         return sorted((each.code, each.message) for each in error.diagnostics)
-    return [without_places(plan.to_json(mode.mode)) for mode in plan.program.modes]
+    plans = [without_places(plan.to_json(mode.mode)) for mode in plan.program.modes]
+    return [*plans, without_places(repr(plan.program)), plan.notes]
 
 
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.stem)
 def test_a_rendered_spec_is_the_same_step_and_renders_to_the_same_bytes(path):
     spec = load(path)
     again = load(render(spec))

@@ -60,6 +60,12 @@ def test_prune_keeps_the_best_besides(store):
     assert names(store) == ["step-10", "step-100"]
 
 
+@pytest.mark.parametrize(("counted", "left"), [((), [100]), ((9, 100), [9, 100]), ((2, 9, 10), [10, 100])])
+def test_prune_counts_only_some_besides_the_newest(store, counted, left):
+    store.prune(counted=counted)
+    assert store.steps() == tuple(left)
+
+
 def test_a_store_keeps_at_least_one(tmp_path):
     with pytest.raises(ValueError, match="at least 1"):
         Store(tmp_path, keep=0)

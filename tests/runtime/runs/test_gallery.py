@@ -101,6 +101,24 @@ def test_before_a_value_was_returned_nothing_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_picture_of_training_is_kept_with_the_checkpoint_after_which_it_may_not_be_returned_again(tmp_path):
+    gallery = Gallery(step=Painter(), spec=spec(), mode="train", folder=tmp_path, every=None)
+    seen = []
+    for number, outputs in enumerate(({}, {"y": np.zeros((4, 8, 8))}, {}), start=1):
+        gallery.follow(number, {"x": number}, outputs)
+        gallery.keep()
+        seen.append([path.name for path in tmp_path.iterdir()])
+        (tmp_path / "y.png").unlink(missing_ok=True)
+    assert seen == [[], ["y.png"], []]
+
+
+def test_a_picture_of_evaluation_is_not_made_for_a_checkpoint(tmp_path):
+    gallery = Gallery(step=Painter(), spec=spec(), mode="eval", folder=tmp_path, every=None)
+    gallery.follow(1, {"x": 1}, {})
+    gallery.keep()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("mode", ["eval", "train"])
 def test_rows_of_numbers_are_told_as_soon_as_they_are_seen(tmp_path, mode):
     gallery = Gallery(step=Painter((4, 64)), spec=spec(), mode=mode, folder=tmp_path, every=1000)

@@ -72,12 +72,44 @@ def test_the_state_of_the_step_is_without_the_arrays_of_the_data(keeper, tmp_pat
 
 
 def test_the_newest_and_the_best_are_kept(keeper):
-    best = Standing(metric="loss", mode="min")
-    for made, loss in enumerate([5.0, 1.0, 3.0, 4.0, 2.0], start=1):
-        best = best.judge(made, {"loss": loss})
-        keeper.save(RunState(made=made, best=best))
+    run = RunState(best=Standing(metric="loss", mode="min"))
+    for run.made, loss in enumerate([5.0, 1.0, 3.0, 4.0, 2.0], start=1):
+        run.best = run.best.judge(run.made, {"loss": loss})
+        keeper.save(run)
     assert keeper.store.steps() == (2, 4, 5)
     assert find_best(read_checkpoint(keeper.store.newest())) == 2
+
+
+def test_a_checkpoint_of_an_interruption_goes_when_the_next_one_is_there(keeper):
+    run, seen = RunState(), []
+    for run.made, planned in enumerate([True, True, False, False, True, False], start=1):
+        keeper.save(run, planned=planned)
+        seen.append(keeper.store.steps())
+    assert seen == [(1,), (1, 2), (2, 3), (2, 4), (2, 5), (5, 6)]
+
+
+def test_what_a_kill_left_beside_the_newest_is_removed_when_the_run_goes_on(keeper, monkeypatch):
+    run = RunState()
+    for run.made, planned in enumerate([True, True, False, True], start=1):
+        with monkeypatch.context() as patch:
+            if run.made == 4:  # killed before it removes what is not kept
+                patch.setattr(Keeper, "prune", lambda *_: None)
+            keeper.save(run, planned=planned)
+    assert keeper.store.steps() == (2, 3, 4)
+    again = RunState()
+    keeper.restore(read_checkpoint(keeper.store.newest()), again)
+    keeper.prune(again)
+    assert keeper.store.steps() == (2, 4)
+
+
+def test_a_checkpoint_of_an_older_version_counts_all_that_are_there(keeper):
+    for made in (1, 2):
+        keeper.save(RunState(made=made, planned=(made - 1,)))
+    found = read_checkpoint(keeper.store.newest())
+    loop = {name: value for name, value in found.sections["loop"].items() if name not in ("planned", "rows")}
+    run = RunState()
+    keeper.restore(Checkpoint(arrays=found.arrays, sections={**found.sections, "loop": loop}), run)
+    assert (run.planned, run.rows) == ((1, 2), None)
 
 
 @pytest.mark.parametrize("loop", [None, {}, {"best": None}, {"best": {"step": None}}])

@@ -80,6 +80,31 @@ def test_a_run_that_goes_on_keeps_infinities_and_drops_later_rows(tmp_path):
         assert (tmp_path / name).read_text() == text[: text.rindex("\n", 0, -1) + 1]
 
 
+def test_a_run_that_goes_on_writes_both_files_as_they_were(tmp_path):
+    logs = open_logs(tmp_path, ["jsonl", "csv"])
+    for row in rows({"a": 1.0}, {"late": math.inf, "a": 2.0}, {"b": 0.1, "late": 3.0}):
+        for log in logs:
+            log.add(row)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    open_logs(tmp_path, ["jsonl", "csv"], read_rows(tmp_path, 30), 30)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("lacking", ["", "metrics.jsonl", "metrics.csv"])
+def test_only_as_many_rows_as_a_checkpoint_has_seen_are_read(tmp_path, lacking):
+    for name in ("jsonl", "csv"):
+        write(tmp_path, name, {"loss": 1.0}, {"eval/loss": 2.0}, {"loss": 3.0})
+    if lacking:
+        (tmp_path / lacking).unlink()
+    assert [row.values for row in read_rows(tmp_path, 30, 2)] == [{"loss": 1.0}, {"eval/loss": 2.0}]
+
+
+def test_files_that_do_not_agree_are_not_mixed(tmp_path):
+    write(tmp_path, "jsonl", {"loss": 1.0}, {"loss": 2.0}, {"loss": 3.0})
+    write(tmp_path, "csv", {"other": 1.0}, {"loss": 2.0})
+    assert [row.values for row in read_rows(tmp_path, 30)] == [{"loss": 1.0}, {"loss": 2.0}, {"loss": 3.0}]
+
+
 @pytest.mark.parametrize("shorter", ["jsonl", "csv"])
 def test_the_file_that_has_more_rows_is_taken(tmp_path, shorter):
     (log,) = open_logs(tmp_path, [shorter])

@@ -15,6 +15,7 @@ from runtime.problems import problem
 from runtime.runs.agenda import Agenda, Interval
 from runtime.runs.evaluation import Evaluation
 from runtime.runs.loop import Loop
+from runtime.runs.metrics import read_latest
 from runtime.runs.progress import Plain
 from runtime.runs.run_state import RunState
 from runtime.runs.standing import Standing
@@ -64,11 +65,12 @@ class Saves:
     """A saver that notes at which steps it was asked, and whether an evaluation was due."""
 
     def __init__(self):
-        self.steps, self.due = [], []
+        self.steps, self.due, self.planned = [], [], []
 
-    def save(self, run):
+    def save(self, run, *, planned):
         self.steps.append(run.made)
         self.due.append(run.due)
+        self.planned.append(planned)
 
 
 def train(device: Device, steps: int | None, log_every: int, batches=None, length=None, state=None, **others):
@@ -76,7 +78,7 @@ def train(device: Device, steps: int | None, log_every: int, batches=None, lengt
     times = {name: others.pop(name) for name in ("evaluate", "save", "epochs") if name in others}
     loop = Loop(
         step=device,
-        feed=Batches(batches, length),
+        feed=others.pop("feed", None) or Batches(batches, length),
         agenda=Agenda(steps=steps, log_every=log_every, **times),
         display=Plain(shown, steps),
         state=state or RunState(),
@@ -136,10 +138,41 @@ def interrupting(at: int):
         yield {}
 
 
-def test_ctrl_c_lets_the_step_finish_and_logs_it():
+def test_ctrl_c_lets_the_step_finish_and_shows_it():
     outcome, _ = train(Device({"loss": float}), steps=100, log_every=10, batches=interrupting(at=7))
     assert (outcome.steps, outcome.interrupted) == (7, "SIGINT")
     assert outcome.rows[-1].step == 7
+    assert outcome.state.rows == 1
+
+
+class Sink:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, row):
+        self.rows.append((row.step, list(row.values.items())))
+
+    def close(self):
+        pass
+
+
+def test_a_run_that_is_interrupted_logs_what_one_without_a_break_logs():
+    seldom = {"loss": float, "seldom": lambda step: -float(step) if step % 3 == 0 else None}
+    whole, cut = Sink(), Sink()
+    train(Device(seldom), steps=8, log_every=4, sinks=[whole])
+    state, device = RunState(), Device(seldom)
+    for at in (2, 2, 2, 3):  # interrupted in steps 2, 4, 6, and not any more
+        outcome, _ = train(device, 8, 4, batches=interrupting(at), sinks=[cut], state=through(state))
+        state = outcome.state
+    assert cut.rows == whole.rows
+    assert (state.made, state.rows) == (8, len(whole.rows))
+
+
+def through(state):
+    """Return a state that was written into a checkpoint and read back."""
+    read = RunState()
+    read.restore(state.to_plain(read_latest(state.latest, lambda value: np.asarray(value[1]))))
+    return read
 
 
 def test_a_second_ctrl_c_stops_at_once():
@@ -250,6 +283,20 @@ def test_an_interrupted_evaluation_is_made_again_when_the_run_goes_on():
     assert figures(outcome) == [(4, 2.0), (8, 2.0), (9, 2.0)]
 
 
+@pytest.mark.parametrize(("steps", "every"), [(None, Interval(epochs=1)), (9, Interval(steps=4))])
+def test_a_planned_checkpoint_waits_for_an_evaluation_that_was_interrupted(steps, every):
+    saves, others = Saves(), {"length": 4, "epochs": 2, "evaluate": every, "save": every}
+    cut, _ = train(Device({}), steps, 9, evaluation=evaluation(Exam([1.0], True)), saver=saves, **others)
+    feed = Batches(length=4)
+    feed.epoch, feed.index = (1, 0) if steps is None else (0, 4)
+    train(
+        Device({}), steps, 9, state=cut.state, feed=feed, evaluation=evaluation(Exam([2.0] * 6)), saver=saves, **others
+    )
+    planned = [(step, False) for step in (9,) if step == steps]
+    assert list(zip(saves.steps, saves.planned, strict=True)) == [(4, False), (4, True), (8, True), *planned]
+    assert saves.due == [True, *[False] * (len(saves.due) - 1)]
+
+
 def test_what_was_trained_is_saved_where_the_data_fails():
     def failing():
         yield from [{}] * 3
@@ -264,7 +311,15 @@ def test_what_was_trained_is_saved_where_the_data_fails():
 def test_checkpoints_are_written_as_often_as_asked():
     saves = Saves()
     train(Device({}), 7, 9, saver=saves, save=Interval(steps=3))
-    assert saves.steps == [3, 6, 7]
+    assert (saves.steps, saves.planned) == ([3, 6, 7], [True, True, False])
+
+
+def test_a_last_row_that_was_not_logged_before_the_end_is_saved_with_the_run():
+    saves, state = Saves(), RunState(made=7, latest={"loss": 0.5})  # interrupted after the last of some epochs
+    feed = Batches(length=7)
+    feed.epoch = 1
+    outcome, _ = train(Device({}), None, 10, state=state, feed=feed, epochs=1, saver=saves)
+    assert ([row.step for row in outcome.rows], saves.steps, outcome.state.rows) == ([7], [7], 1)
 
 
 def test_a_run_that_is_complete_does_nothing_when_it_goes_on():

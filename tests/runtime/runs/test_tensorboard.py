@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import sys
+import time
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event
@@ -44,6 +45,14 @@ def test_a_run_that_goes_on_takes_back_the_steps_after_its_checkpoint(tmp_path):
     events = list(read_events(tmp_path / "tensorboard"))
     starts = [e.step for e in events if e.HasField("session_log")]
     assert starts == [11]
+
+
+def test_the_file_of_a_run_that_goes_on_comes_last_where_the_clock_was_set_back(tmp_path, monkeypatch):
+    for now in (5_000, 4_000, 4_500):
+        monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+        open_logs(tmp_path, ["tensorboard"])
+    names = sorted(path.name for path in (tmp_path / "tensorboard").iterdir())
+    assert [int(name.split(".")[3]) for name in names] == [5_000, 5_001, 5_002]
 
 
 def test_a_missing_package_is_told_with_what_to_install(tmp_path, monkeypatch):

@@ -98,6 +98,10 @@ class TensorFlowDialect(Dialect):
         """Return ``tf.stop_gradient(value)``."""
         return syntax.call("tf.stop_gradient", value)
 
+    def present(self, gradients: ast.expr) -> ast.expr:
+        """Return ``zeros_for_absent(step_collected)``."""
+        return syntax.call("zeros_for_absent", gradients)
+
     def shape(self, value: ast.expr) -> ast.expr:
         """Return ``tf.shape(value)``."""
         return syntax.call("tf.shape", value)

@@ -48,9 +48,10 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
     model, decl = syntax.name(scope.names.model(instruction.model)), scope.program.model(instruction.model)
     arguments, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
     if decl.kind != "class":
-        return syntax.call(model, *arguments, **named, **_mode(instruction, decl))
+        return syntax.call(model, *arguments, **{**named, **_mode(instruction, decl)})
     method = {"method": syntax.constant(instruction.method)} if instruction.method else {}
-    return syntax.call("call_model", model, *arguments, training=syntax.constant(instruction.train), **method, **named)
+    training = {"training": syntax.constant(instruction.train)}
+    return syntax.call("call_model", model, *arguments, **{**training, **method, **named})
 
 
 def _mode(instruction: Forward, decl: ModelDecl) -> dict[str, ast.expr]:

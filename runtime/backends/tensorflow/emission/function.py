@@ -117,24 +117,19 @@ class _Writer:
 
     def _open(self, tapes: Sequence[Tape]) -> ast.With:
         """Return ``with tf.GradientTape(watch_accessed_variables=False) as tape:``."""
-        items = [
-            ast.withitem(
-                context_expr=syntax.call("tf.GradientTape", **_options(tape)),
-                optional_vars=ast.Name(id=self.called[tape], ctx=ast.Store()),
-            )
-            for tape in tapes
-        ]
-        return ast.With(items=items, body=[])
+        return syntax.within_named(
+            (syntax.call("tf.GradientTape", **_options(tape)), self.called[tape]) for tape in tapes
+        )
 
     def _watch_lines(self, tapes: Sequence[Tape]) -> Iterator[Line]:
         """Yield the lines that say what a tape is for: models, and values that are there when it is opened."""
         for tape in tapes:
-            inside = {value for at in range(tape.first, tape.last + 1) for value in self._made(at)}
+            made = {value for at in range(tape.first, len(self.function.instructions)) for value in self._made(at)}
             for gradient in self._gradients(tape):
                 if gradient.models:
                     yield self._watch(gradient, tape, parameter_list(gradient.models, self.scope))
                 for value in gradient.values:
-                    if value not in inside:
+                    if value not in made:
                         yield self._watch(gradient, tape, self.scope.names.value(value))
 
     def _watch(self, at: Instruction, tape: Tape, variable: str) -> Line:

@@ -7,7 +7,7 @@ import ast
 from compiler.instructions import Gradient
 from runtime.emission import syntax
 from runtime.emission.gaps import resting_places
-from runtime.emission.gradients import find_targets, receive
+from runtime.emission.gradients import find_targets, receive, recomputing
 from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
 from runtime.emission.verdicts import scaled_seeds, unscaled
 
@@ -23,7 +23,8 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     statement = receive(instruction, taken, scope)
     line = line_of(instruction, statement)
     # Why a graph is kept is of no interest here: whether a tape serves several gradients shows where it is opened.
-    return Lowered(code=with_notes(instruction, [line]) if instruction.create_graph else (line,))
+    (line,) = with_notes(instruction, [line]) if instruction.create_graph else (line,)
+    return Lowered(code=recomputing(instruction, line, scope))
 
 
 def _targets(instruction: Gradient, scope: Scope) -> ast.expr:

@@ -27,9 +27,8 @@ def _under(commits: ast.expr, code: Code) -> Code:
     """Return a line that takes place under a condition."""
     assert isinstance(code, Line)
     assert isinstance(code.statement, ast.Expr)
-    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    write = ast.Lambda(args=nothing, body=code.statement.value)
-    return replace(code, statement=syntax.perform(syntax.call("when", commits, write)))
+    written = syntax.later(code.statement.value)
+    return replace(code, statement=syntax.perform(syntax.call("when", commits, written)))
 
 
 def lower_settle(instruction: Settle, scope: Scope) -> Lowered:
@@ -49,7 +48,7 @@ def _settle_lines(instruction: Settle, scope: Scope) -> Iterator[Line]:
 
 def verdict_options(draft: Draft) -> dict[str, ast.expr]:
     """Return the updates over whose gradients there is a verdict, and what takes place only under some."""
-    updates = [judge.op for judge in find_judged(draft.program)]
+    updates = [judge.key for judge in find_judged(draft.program)]
     ops = dict.fromkeys(op for settle in find_settles(draft.program) for op, _ in settle.held)
     listed = {"updates": updates, "ops": ops}
     return {name: syntax.listing(syntax.constant(op) for op in found) for name, found in listed.items()}

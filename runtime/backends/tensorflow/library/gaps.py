@@ -40,6 +40,11 @@ def number_of(gradient: Any) -> tf.Tensor:
     return gradient.value if isinstance(gradient, Maybe) else gradient
 
 
+def zeros_for_absent(gradients: Gaps) -> tuple[tf.Tensor | None, ...]:
+    """Return gradients as tensors; zeros for those that may be absent and are."""
+    return tuple(None if each is None else number_of(each) for each in gradients)
+
+
 def required(gradients: Gaps, resting: Sequence[int] = (), *others: Gaps) -> Gaps:
     """Return gradients of which none is absent but at some places; raise RuntimeError where one is.
 
@@ -114,17 +119,25 @@ def noise_present(gradients: Gaps, parameters: Sequence[Any], noise: tf.Tensor) 
     return over_places(add, [gradients], places, tf.logical_or)
 
 
-def regularize_present(gradients: Gaps, penalties: Iterable[Penalty], resting: Sequence[int] = ()) -> Gaps:
+def regularize_present(
+    gradients: Gaps, penalties: Iterable[Penalty], resting: Sequence[int] = (), unless: tf.Tensor | None = None
+) -> Gaps:
     """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none.
 
-    At places whose parameters are frozen for now there is none.
+    At places whose parameters are frozen for now there is none. Nothing is added where ``unless`` holds.
     """
     found = list(gradients)
     for penalty in penalties:
         pairs = zip(penalty.places, penalty.parameters, strict=True)
         for place, parameter in (pair for pair in pairs if pair[0] not in resting):
-            before = tf.zeros_like(parameter) if found[place] is None else number_of(found[place])
-            (found[place],) = regularize([before], [penalty_of(penalty, parameter)])
+            old = found[place]
+            before = tf.zeros_like(parameter) if old is None else number_of(old)
+            (added,) = regularize([before], [penalty_of(penalty, parameter)], unless)
+            if unless is None or isinstance(old, tf.Tensor):
+                found[place] = added
+            else:
+                is_added = tf.logical_not(unless)
+                found[place] = Maybe(added, is_added if old is None else old.seen | is_added)
     return tuple(found)
 
 

@@ -30,6 +30,10 @@ def gradients(
         raise ValueError("there is nothing to differentiate by")
     if seeds is None and tf.is_tensor(loss) and loss.shape.rank and loss.shape.num_elements() != 1:
         raise ValueError("the loss is not a single number")
+    if seeds is None and tf.is_tensor(loss) and loss.shape.rank is None:
+        single = tf.debugging.Assert(tf.equal(tf.size(loss), 1), ["the loss is not a single number"])
+        with tf.control_dependencies([single]):
+            seeds = tf.ones_like(loss)
     found = tape.gradient(loss, list(targets), output_gradients=seeds)
     return tuple(dense(gradient, target, unconnected) for gradient, target in zip(found, targets, strict=True))
 

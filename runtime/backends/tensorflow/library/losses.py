@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.library.dtypes import promoted, typed
 from runtime.backends.tensorflow.library.functions import absolute, norm, normalize
+from runtime.support.fitting import wanted_axes, wanted_target
 
 
 def reduced(values: tf.Tensor, reduction: str) -> tf.Tensor:
@@ -20,9 +21,88 @@ def reduced(values: tf.Tensor, reduction: str) -> tf.Tensor:
 
 def classes_last(x: tf.Tensor, axis: int) -> tf.Tensor:
     """Return a tensor with the axis of its classes moved to the end; a vector has no other."""
-    rank = x.shape.rank
+    rank = rank_of(x)
     axis = axis % rank if rank > 1 else 0
     return x if axis == rank - 1 else tf.transpose(x, [*(each for each in range(rank) if each != axis), axis])
+
+
+def matched(a: tf.Tensor, b: tf.Tensor, fewest: int = 0, most: int | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return two operands of a loss, which have one shape, with ``fewest`` to ``most`` axes.
+
+    Where no axes are asked for, one of them may have none. Raises ValueError for shapes that do not fit, and
+    InvalidArgumentError where only the running graph knows them.
+    """
+    if fewest == 0 and 0 in (a.shape.rank, b.shape.rank):
+        return a, b
+    rank = a.shape.rank if b.shape.rank is None else b.shape.rank
+    counted = rank is None or (rank >= fewest and (most is None or rank <= most))
+    message = wanted_axes(fewest, most)
+    if not counted or not a.shape.is_compatible_with(b.shape):
+        raise ValueError(f"{unlike(a, b)} do not fit: {message}")
+    same, axes = same_sizes(tf.shape(a), tf.shape(b)), tf.rank(a)
+    if fewest:
+        fits = tf.logical_and(same, tf.logical_and(axes >= fewest, axes <= (most or axes)))
+    else:
+        fits = tf.logical_or(same, tf.logical_or(axes == 0, tf.rank(b) == 0))
+    return behind(fits, a, b, message)
+
+
+def matched_classes(scores: tf.Tensor, target: tf.Tensor, axis: int = 1, shares: bool = True) -> tuple[Any, Any]:
+    """Return scores with classes along ``axis`` and a target that fits them; raise as :func:`matched` does.
+
+    Class numbers have the shape of the scores without that axis; probabilities, where ``shares``, have their shape.
+    """
+    rank, sizes = rank_of(scores), tf.shape(scores)
+    if not -rank <= axis < rank:
+        raise ValueError(f"scores of shape {sizes_of(scores)} have no axis {axis} of classes")
+    at, is_shares = axis % rank, target.dtype.is_floating
+    wanted = scores.shape if is_shares else scores.shape[:at] + scores.shape[at + 1 :]
+    message = wanted_target(axis, shares)
+    if (is_shares and not shares) or target.dtype == tf.bool or not target.shape.is_compatible_with(wanted):
+        raise ValueError(f"{unlike(scores, target)} do not fit: {message}")
+    expected = sizes if is_shares else tf.concat((sizes[:at], sizes[at + 1 :]), 0)
+    return behind(same_sizes(expected, tf.shape(target)), scores, target, message)
+
+
+def matched_numbers(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return two tensors of class numbers of one shape; raise as :func:`matched` does."""
+    if not a.shape.is_compatible_with(b.shape):
+        raise ValueError(f"{unlike(a, b)} do not fit: {wanted_target(1, shares=False)}")
+    return behind(same_sizes(tf.shape(a), tf.shape(b)), a, b, wanted_target(1, shares=False))
+
+
+def same_sizes(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Return whether two shapes are equal, of whatever length."""
+    padded = tf.concat((other, one), 0)[: tf.size(one)]  # as long as ``one``: shapes of unequal length do not compare
+    return tf.logical_and(tf.equal(tf.size(one), tf.size(other)), tf.reduce_all(tf.equal(one, padded)))
+
+
+def behind(fits: tf.Tensor, a: tf.Tensor, b: tf.Tensor, message: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return two operands behind an assertion about their shapes; without one where the graph knows them."""
+    if None not in (*sizes_of(a), *sizes_of(b)):
+        return a, b
+    said = ["shapes", tf.shape(a), "and", tf.shape(b), f"({b.dtype.name}) do not fit: {message}"]
+    with tf.control_dependencies([tf.debugging.Assert(fits, said)]):  # XLA leaves assertions out: there this fails
+        fitting = tf.reshape(tf.zeros(1), [tf.where(fits, 1, 2)])
+    with tf.control_dependencies([fitting]):
+        return tf.identity(a), b
+
+
+def rank_of(x: tf.Tensor) -> int:
+    """Return how many axes a tensor has; raise ValueError where a graph does not know."""
+    if x.shape.rank is None:
+        raise ValueError("the number of axes is not known")
+    return x.shape.rank
+
+
+def sizes_of(x: tf.Tensor) -> list[int | None]:
+    """Return the sizes of a tensor, None where a graph leaves them open."""
+    return [None] if x.shape.rank is None else x.shape.as_list()
+
+
+def unlike(a: tf.Tensor, b: tf.Tensor) -> str:
+    """Return the shapes of two operands, with the type of the second."""
+    return f"shapes {sizes_of(a)} and {sizes_of(b)} ({b.dtype.name})".replace("None", "?")
 
 
 def bce(probabilities: Any, target: Any, reduction: str = "mean") -> tf.Tensor:
@@ -144,6 +224,7 @@ def nll(
 
 def kl_div(student: tf.Tensor, teacher: tf.Tensor, temperature: float = 1.0, reduction: str = "mean") -> tf.Tensor:
     """Return KL(teacher, student) of two sets of logits, classes along axis 1; the mean is over the batch."""
+    rank_of(student)
     log_s, log_t = (tf.nn.log_softmax(each / typed(temperature, each.dtype), axis=1) for each in (student, teacher))
     divergence = tf.reduce_sum(tf.exp(log_t) * (log_t - log_s), axis=1)
     if reduction != "mean":
@@ -232,7 +313,7 @@ def pair_of(loss: tuple[tf.Tensor, Any]) -> tuple[tf.Tensor, tf.Tensor]:
 
 def pair_or_rows(loss: Any, like: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the sum and the count of a user's loss; one number is the mean over the rows of ``like``."""
-    rows = tf.shape(like)[0] if like.shape.rank else 1
+    rows = tf.concat((tf.shape(like), [1]), 0)[0]
     return pair_of(loss if isinstance(loss, tuple) else (loss * tf.cast(rows, loss.dtype), rows))
 
 

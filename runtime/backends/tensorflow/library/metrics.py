@@ -8,10 +8,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 
+from runtime.backends.tensorflow.library.losses import matched_numbers
+
 
 def accuracy(scores: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """Return the share of targets equal to the greatest score along axis 1."""
-    hits = tf.equal(tf.argmax(scores, 1, output_type=tf.int64), tf.cast(target, tf.int64))
+    """Return the share of targets equal to the greatest score along axis 1; raise ValueError for other shapes."""
+    chosen, target = matched_numbers(tf.argmax(scores, 1, output_type=tf.int64), tf.cast(target, tf.int64))
+    hits = tf.equal(chosen, target)
     return tf.reduce_mean(tf.cast(hits, tf.float32))
 
 

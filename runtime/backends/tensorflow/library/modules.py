@@ -147,7 +147,7 @@ def generators_of(model: Any) -> list[tf.Variable]:
     return [state if isinstance(state, tf.Variable) else state.value for state in states]
 
 
-def call_model(model: Any, *args: Any, training: bool, method: str | None = None, **kwargs: Any) -> Any:
+def call_model(model: Any, /, *args: Any, training: bool, method: str | None = None, **kwargs: Any) -> Any:
     """Call a model, or a method of it; ``training`` is told where it is asked for.
 
     What it gives are values: a variable among them is read now, whatever is written into it later.
@@ -157,6 +157,18 @@ def call_model(model: Any, *args: Any, training: bool, method: str | None = None
     if "training" in inspect.signature(described).parameters:
         kwargs["training"] = training
     return read_values(called(*args, **kwargs))
+
+
+@contextmanager
+def kept_buffers(*models: Any) -> Iterator[None]:
+    """Undo what is written to the buffers of models inside: a gradient that recomputes forwards writes them again."""
+    buffers = [buffer for model in models for buffer in buffers_of(model)]
+    before = [tf.identity(buffer) for buffer in buffers]
+    try:
+        yield
+    finally:
+        for buffer, value in zip(buffers, before, strict=True):
+            buffer.assign(value)
 
 
 def read_values(result: Any) -> Any:

@@ -47,11 +47,14 @@ class Penalty:
         return tf.convert_to_tensor(tape.gradient(made, value))
 
 
-def regularize(gradients: Sequence[tf.Tensor], penalties: Iterable[Penalty]) -> tuple[tf.Tensor, ...]:
-    """Return gradients with the slopes of penalties added."""
+def regularize(
+    gradients: Sequence[tf.Tensor], penalties: Iterable[Penalty], unless: tf.Tensor | None = None
+) -> tuple[tf.Tensor, ...]:
+    """Return gradients with the slopes of penalties added; not where ``unless`` holds."""
     require_gradients(gradients)
     found = list(gradients)
     for penalty in penalties:
         for place, parameter in zip(penalty.places, penalty.parameters, strict=True):
-            found[place] += penalty.slope(parameter)
+            added = found[place] + penalty.slope(parameter)
+            found[place] = added if unless is None else tf.where(unless, found[place], added)
     return tuple(found)

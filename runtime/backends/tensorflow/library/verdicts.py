@@ -21,11 +21,21 @@ class Verdicts:
         self.ops = tuple(ops)
         self.answers = tf.Variable(tf.ones((len(self.ops),), tf.bool), False)
 
-    def look(self, update: str, *sets: Sequence[tf.Tensor | None]) -> tf.Tensor:
-        """Return whether all gradients of an update are finite."""
+    def look(self, update: str, *sets: Sequence[tf.Tensor | None], filled: tf.Tensor | None = None) -> tf.Tensor:
+        """Return whether all gradients of an update are finite.
+
+        ``filled``: whether the window from which they come holds something; if not, they are no overflow.
+        """
         gradients = [gradient for each in sets for gradient in each]
-        finite = [True if each is None else tf.reduce_all(tf.math.is_finite(each)) for each in gradients]
-        return tf.reduce_all(self.looked[update].assign(tf.stack(finite), read_value=True))
+        finite = tf.stack([True if each is None else tf.reduce_all(tf.math.is_finite(each)) for each in gradients])
+        finite = finite if filled is None else finite | tf.logical_not(filled)
+        return tf.reduce_all(self.looked[update].assign(finite, read_value=True))
+
+    def begin(self) -> None:
+        """Forget the step before."""
+        for looked in self.looked.values():
+            looked.assign(tf.ones((0,), tf.bool))
+        self.answers.assign(tf.ones_like(self.answers))
 
     def keep(self, commits: Mapping[str, tf.Tensor]) -> None:
         """Keep which ops take place in this step, for those who ask when it is over."""
@@ -37,9 +47,9 @@ class Verdicts:
         answers = self.answers.numpy() if self.ops else ()
         return frozenset(op for op, took_place in zip(self.ops, answers, strict=True) if not took_place)
 
-    def require(self, update: str) -> None:
-        """Raise NotFinite where the gradients of an update were not finite."""
-        if not self.looked[update].numpy().all():
+    def require(self, update: str, *others: str) -> None:
+        """Raise NotFinite where some verdict over the gradients of an update was not given."""
+        if not all(self.looked[each].numpy().all() for each in (update, *others) if each in self.looked):
             raise NotFinite("GS280", update, f"the gradients of '{update}' are not finite")
 
 

@@ -11,6 +11,13 @@ from runtime.backends.tensorflow.library.optimizers import Optimizer, require_gr
 
 RATE = "learning_rate"
 """What Keras calls ``lr``; the only one of its options that is a variable, and so can follow a schedule."""
+REFUSED = {
+    "loss_scale_factor": "it expects losses multiplied by this factor: write `precision: {loss_scale: ...}`",
+    "gradient_accumulation_steps": "updates would be counted that did not happen: write `accumulate: n` on the update",
+    "use_ema": "its averages would stay in the optimizer: write an op `{ema: net, decay: 0.99}`",
+    "inner_optimizer": "a LossScaleOptimizer scales losses of its own: write `precision: {loss_scale: dynamic}`",
+}
+"""Options of Keras's optimizers for what a step does itself, and what to write in the spec."""
 
 
 class Wrapped(Optimizer):
@@ -26,6 +33,9 @@ class Wrapped(Optimizer):
         super().__init__(parameters, options, False)
         first = {**options, RATE: 0.0} if callable(options.get(RATE)) else options
         self.optimizer = rule(**first)
+        for option, remedy in REFUSED.items():
+            if getattr(self.optimizer, option, None):
+                raise ValueError(f"{option} of {type(self.optimizer).__name__}: {remedy}")
         self.optimizer.build(self.parameters)
 
     def next_rate(self, before: Any) -> tf.Tensor:

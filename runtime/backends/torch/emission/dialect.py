@@ -90,6 +90,10 @@ class TorchDialect(Dialect):
         """Return ``value.detach()``."""
         return syntax.method(value, "detach")
 
+    def present(self, gradients: ast.expr) -> ast.expr:
+        """Return the set as it is: none stands for a gradient that is absent."""
+        return gradients
+
     def shape(self, value: ast.expr) -> ast.expr:
         """Return ``value.shape``."""
         return syntax.attribute(value, "shape")
@@ -137,8 +141,7 @@ class TorchDialect(Dialect):
         every = syntax.method(variable, "parameters")
         if not chosen:
             return syntax.call("list", every)
-        target = ast.Name(id="p", ctx=ast.Store())
-        each = ast.comprehension(target=target, iter=every, ifs=[syntax.dotted("p.requires_grad")], is_async=0)
+        each = syntax.each_of(["p"], every, syntax.dotted("p.requires_grad"))
         return ast.ListComp(elt=syntax.name("p"), generators=[each])
 
     def named(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
@@ -176,8 +179,7 @@ class TorchDialect(Dialect):
     def finished(self, made: str) -> ast.expr:
         """Return all models, on the device and in training mode."""
         moved = syntax.method(syntax.method(syntax.name("model"), "to", syntax.name("device")), "train")
-        target = ast.Tuple(elts=[ast.Name(id=each, ctx=ast.Store()) for each in ("name", "model")], ctx=ast.Store())
-        each = ast.comprehension(target=target, iter=syntax.method(syntax.name(made), "items"), ifs=[], is_async=0)
+        each = syntax.each_of(["name", "model"], syntax.method(syntax.name(made), "items"))
         return ast.DictComp(key=syntax.name("name"), value=moved, generators=[each])
 
     def first_globals(self, needs: Needs) -> Iterator[Global]:

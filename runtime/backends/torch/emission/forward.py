@@ -63,7 +63,7 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
     if instruction.snapshot != "none":
         what = syntax.constant(instruction.snapshot)
         extra = {"method": syntax.constant(instruction.method)} if instruction.method else {}
-        return syntax.call("snapshot_call", model, what, *arguments, **named, **extra)
+        return syntax.call("snapshot_call", model, what, *arguments, **{**extra, **named})
     callee = model if instruction.method is None else syntax.attribute(model, instruction.method)
     return syntax.call(callee, *arguments, **named)
 

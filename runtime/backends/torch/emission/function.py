@@ -170,7 +170,10 @@ def as_leaf(identifier: str) -> ast.stmt:
 
 
 def find_switches(function: Function) -> dict[str, bool]:
-    """Return, by op, the mode to switch to for every forward in another mode than the model's forward before it."""
+    """Return, by op, the mode to switch to for every forward in another mode than the model's forward before it.
+
+    A gradient that runs forwards again is such a forward of their models, by the names of both.
+    """
     current: dict[str, bool] = {}
     switches: dict[str, bool] = {}
     for instruction in function.instructions:
@@ -178,6 +181,11 @@ def find_switches(function: Function) -> dict[str, bool]:
             if current.get(instruction.model, instruction.train) != instruction.train:
                 switches[instruction.key] = instruction.train
             current[instruction.model] = instruction.train
+        elif isinstance(instruction, Gradient):
+            for each in instruction.recomputed:
+                if current.get(each.model, each.train) != each.train:
+                    switches[f"{instruction.key} {each.model}"] = each.train
+                current[each.model] = each.train
     return switches
 
 

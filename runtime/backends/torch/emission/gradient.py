@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from compiler.instructions import Gradient
 from runtime.emission import syntax
 from runtime.emission.gaps import resting_places
-from runtime.emission.gradients import find_targets, receive
+from runtime.emission.gradients import find_targets, receive, recomputing
 from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
+from runtime.emission.text import Line
 from runtime.emission.verdicts import scaled_seeds, unscaled
 
 
@@ -24,8 +26,17 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
         else syntax.call(path, loss, targets, **options)
     )
     gradients = unscaled(gradients) if instruction.scaled else gradients
-    statement = receive(instruction, gradients, scope)
-    return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]))
+    (line,) = with_notes(instruction, [line_of(instruction, receive(instruction, gradients, scope))])
+    return Lowered(code=(*_switch_lines(instruction, scope), *recomputing(instruction, line, scope)))
+
+
+def _switch_lines(instruction: Gradient, scope: Scope) -> Iterator[Line]:
+    """Yield the lines that put models whose forwards run again into the mode in which they ran."""
+    for each in instruction.recomputed:
+        train = scope.switches.get(f"{instruction.key} {each.model}")
+        if train is not None:
+            switch = syntax.method(syntax.name(scope.names.model(each.model)), "train" if train else "eval")
+            yield line_of(instruction, syntax.perform(switch))
 
 
 def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:

@@ -86,7 +86,7 @@ class _Now(ast.NodeTransformer):
 
     def stand_in(self, node: ast.Name) -> ast.expr:
         """Return ``slopes.now``."""
-        return ast.Attribute(value=node, attr="now", ctx=ast.Load())
+        return syntax.attribute(node, "now")
 
 
 class _Merged(_Now):

@@ -126,7 +126,8 @@ def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, readin
     if reading is None:
         return lowered
     asking = tuple(_read_lines(reading, scope)) if id(instruction) == reading.first else ()
-    code = decided_lines(lowered.code, reading.undecided, scope)
+    stand_in = merged_lines if isinstance(instruction, Judge) else decided_lines
+    code = stand_in(lowered.code, reading.undecided, scope)
     return replace(lowered, code=(*asking, *_decided(instruction, code, scope, reading)))
 
 

@@ -83,12 +83,19 @@ def noise_present(gradients: Gaps, parameters: Sequence[torch.Tensor], noise: to
 
 
 @torch.no_grad()
-def regularize_present(gradients: Gaps, penalties: Iterable[Penalty], resting: Sequence[int] = ()) -> Gaps:
+def regularize_present(
+    gradients: Gaps, penalties: Iterable[Penalty], resting: Sequence[int] = (), unless: torch.Tensor | None = None
+) -> Gaps:
     """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none.
 
-    At places whose parameters are frozen for now there is none.
+    At places whose parameters are frozen for now there is none. Nothing is added where the device says ``unless``; it
+    is asked at once where that decides whether there is a gradient.
     """
     penalties = [each for penalty in penalties for each in penalty_beside(penalty, resting)]
+    if unless is not None and any(gradients[place] is None for each in penalties for place in each.places):
+        if bool(unless):
+            return tuple(gradients)
+        unless = None
     found = list(gradients)
     for penalty in penalties:
         for place, parameter in zip(penalty.places, penalty.parameters, strict=True):
@@ -99,7 +106,7 @@ def regularize_present(gradients: Gaps, penalties: Iterable[Penalty], resting: S
         Penalty(each.parameters, [order[at] for at in each.places], l1=each.l1, l2=each.l2, term=each.term)
         for each in penalties
     ]
-    return over_places(regularize, [found], places, moved)
+    return over_places(regularize, [found], places, moved, unless)
 
 
 def penalty_beside(penalty: Penalty, resting: Sequence[int]) -> Iterator[Penalty]:

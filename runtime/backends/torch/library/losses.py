@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from runtime.support.fitting import wanted_axes, wanted_target
+
 
 def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
     """Return the mean or sum of values, or for ``none`` the values."""
@@ -21,6 +23,45 @@ def same_shape(a: Any, b: Any) -> tuple[torch.Tensor, torch.Tensor]:
     if not isinstance(a, torch.Tensor):
         return torch.full_like(b, a), b
     return (a, b) if isinstance(b, torch.Tensor) else (a, torch.full_like(a, b))
+
+
+def matched(
+    a: torch.Tensor, b: torch.Tensor, fewest: int = 0, most: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two operands of a loss, which have one shape, with ``fewest`` to ``most`` axes; raise ValueError if not.
+
+    Where no axes are asked for, one of them may have none: it stands for a tensor filled with it.
+    """
+    if a.shape == b.shape and a.ndim >= fewest and (most is None or a.ndim <= most):
+        return a, b
+    if fewest or (a.ndim and b.ndim):
+        raise ValueError(f"{unlike(a, b)} do not fit: {wanted_axes(fewest, most)}")
+    dtype = torch.result_type(a, b)
+    return (a, b.to(dtype).expand_as(a)) if a.ndim else (a.to(dtype).expand_as(b), b)
+
+
+def matched_classes(
+    scores: torch.Tensor, target: torch.Tensor, axis: int = 1, shares: bool = True
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scores with classes along ``axis`` and a target that fits them; raise ValueError for one that does not.
+
+    Class numbers have the shape of the scores without that axis; probabilities, where ``shares``, have their shape.
+    """
+    if not -scores.ndim <= axis < scores.ndim:
+        raise ValueError(f"scores of shape {list(scores.shape)} have no axis {axis} of classes")
+    if target.is_floating_point():
+        fits = shares and target.shape == scores.shape
+    else:
+        at = axis % scores.ndim
+        fits = target.dtype != torch.bool and target.shape == scores.shape[:at] + scores.shape[at + 1 :]
+    if not fits:
+        raise ValueError(f"{unlike(scores, target)} do not fit: {wanted_target(axis, shares)}")
+    return scores, target
+
+
+def unlike(a: torch.Tensor, b: torch.Tensor) -> str:
+    """Return the shapes of two operands, with the type of the second."""
+    return f"shapes {list(a.shape)} and {list(b.shape)} ({str(b.dtype).removeprefix('torch.')})"
 
 
 def bce(probabilities: torch.Tensor | float, target: torch.Tensor | float, reduction: str = "mean") -> torch.Tensor:

@@ -9,12 +9,17 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from runtime.backends.torch.library.losses import unlike
 from runtime.support.clocks import Clock
+from runtime.support.fitting import wanted_target
 
 
 def accuracy(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the share of targets equal to the greatest score along axis 1."""
-    return (scores.argmax(dim=1) == target).float().mean()
+    """Return the share of targets equal to the greatest score along axis 1; raise ValueError for other shapes."""
+    chosen = scores.argmax(dim=1)
+    if chosen.shape != target.shape:
+        raise ValueError(f"{unlike(scores, target)} do not fit: {wanted_target(1, shares=False)}")
+    return (chosen == target).float().mean()
 
 
 class Running:

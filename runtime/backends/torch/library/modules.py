@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ class Frozen:
             p.requires_grad = True
 
 
-def snapshot_call(model: nn.Module, what: str, *args: Any, method: str = "forward", **kwargs: Any) -> Any:
+def snapshot_call(model: nn.Module, what: str, /, *args: Any, method: str = "forward", **kwargs: Any) -> Any:
     """Call a model on clones of its ``buffers``, or of ``all`` its tensors, so that later writes need not wait.
 
     Gradients reach the weights themselves; what the call writes into buffers in training reaches those as well.
@@ -67,6 +68,17 @@ def snapshot_call(model: nn.Module, what: str, *args: Any, method: str = "forwar
         buffers = dict(model.named_buffers())
         write_statistics(tuple(buffers.values()), [clones[f"model.{name}"] for name in buffers])
     return result
+
+
+@contextmanager
+def kept_buffers(*models: nn.Module) -> Iterator[None]:
+    """Undo what is written to the buffers of models inside: a gradient that recomputes forwards writes them again."""
+    buffers = tuple(buffer for model in models for buffer in model.buffers())
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    finally:
+        write_statistics(buffers, before)
 
 
 class MethodCall(nn.Module):

@@ -50,12 +50,15 @@ class Penalty:
 
 
 @torch.no_grad()
-def regularize(gradients: TensorList, penalties: Iterable[Penalty]) -> TensorList:
-    """Return gradients with the slopes of penalties added."""
+def regularize(gradients: TensorList, penalties: Iterable[Penalty], unless: torch.Tensor | None = None) -> TensorList:
+    """Return gradients with the slopes of penalties added; not where the device says ``unless``."""
     require_gradients(gradients)
     found = list(gradients)
     for penalty in penalties:
         added = penalty.add([found[place] for place in penalty.places])
         for place, gradient in zip(penalty.places, added, strict=True):
             found[place] = gradient
-    return tuple(found)
+    if unless is None:
+        return tuple(found)
+    pairs = zip(gradients, found, strict=True)
+    return tuple(new if new is old else torch.where(unless.to(new.device), old, new) for old, new in pairs)

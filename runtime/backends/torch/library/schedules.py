@@ -33,12 +33,20 @@ def polynomial(start: float, to: float, over: float, power: float) -> Callable[[
 
 def exponential(start: float, rate: float, per: float) -> Callable[[int], float]:
     """Return start * rate^(n / per)."""
-    return lambda n: start * rate ** (n / per)
+    return lambda n: start * power(rate, n / per)
 
 
 def step_decay(start: float, factor: float, every: float) -> Callable[[int], float]:
     """Return start * factor^floor(n / every)."""
-    return lambda n: start * factor ** (n // every)
+    return lambda n: start * power(factor, n // every)
+
+
+def power(base: float, exponent: float) -> float:
+    """Return base^exponent: infinity, as on TensorFlow, where Python raises OverflowError."""
+    try:
+        return base**exponent
+    except OverflowError:
+        return math.inf
 
 
 def warmup(start: float, to: float, over: float) -> Callable[[int], float]:

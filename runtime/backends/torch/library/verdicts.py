@@ -19,7 +19,7 @@ class Verdicts:
 
     def __init__(self, are_new: bool) -> None:
         self.are_new = are_new  # the gradients that it looks at: nobody else has them
-        self.given: dict[str, bool] = {}  # of the last step, by update: its gradients were finite
+        self.given: dict[str, bool] = {}  # of the last step: by update, or its window, whether gradients were finite
         self.committed: dict[str, bool] = {}  # of the last step, by op: it took place
         self.judged: dict[str, tuple[Any, ...]] = {}  # gradients that are not finite, until the next step
         self.seen: dict[str, tuple[tuple[Any, ...], torch.Tensor]] = {}
@@ -29,10 +29,16 @@ class Verdicts:
         self.sets: list[Any] = []  # gradient sets of which the device alone knows what is there
 
     @torch.no_grad()
-    def look(self, update: str, *sets: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        """Return whether all gradients of an update are finite, without waiting for the device."""
+    def look(
+        self, update: str, *sets: Sequence[torch.Tensor | None], filled: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return whether all gradients of an update are finite, without waiting for the device.
+
+        ``filled``: whether the window from which they come holds something; if not, they are no overflow.
+        """
         gradients = [gradient for each in sets for gradient in each]
         finite = are_finite([each for each in gradients if each is not None], self.are_new)
+        finite = finite if filled is None else finite | torch.logical_not(filled)
         self.seen[update] = tuple(gradients), finite
         return finite
 
@@ -119,7 +125,7 @@ class Verdicts:
         undecided = [window for window in windows if window.undecided is not None]
         others = {name: each for name, each in self.commits.items() if name not in commits}
         told = [window.undecided for window in undecided]
-        answers = iter(torch.stack([*commits.values(), *finite.values(), *others.values(), *told]).tolist())
+        answers = iter(self.ask(torch.stack([*commits.values(), *finite.values(), *others.values(), *told])))
         self.committed = dict(zip(commits, answers, strict=False))
         self.given = dict(zip(finite, answers, strict=False))
         known = {**self.committed, **dict(zip(others, answers, strict=False))}
@@ -129,6 +135,10 @@ class Verdicts:
         self.settle(known)
         self.seen = {}
         return self.committed
+
+    def ask(self, flags: torch.Tensor) -> list[bool]:
+        """Return what the device found; the host waits for it."""
+        return flags.tolist()
 
     def settle(self, committed: Mapping[str, bool]) -> None:
         """Put back what the device did not, and what optimizers keep, where an early update does not stay."""
@@ -152,17 +162,18 @@ class Verdicts:
         return all(self.given.values())
 
     def begin(self) -> None:
-        """Settle what a step that failed left behind."""
-        self.decide()
+        """Forget the step before."""
+        self.guard(None, self.worlds)
+        self.pending, self.commits, self.worlds, self.sets = [], {}, {}, []
         self.seen, self.judged, self.given, self.committed = {}, {}, {}, {}
 
     def withheld(self) -> frozenset[str]:
         """Return the ops that did not take place in the last step."""
         return frozenset(op for op, took_place in self.committed.items() if not took_place)
 
-    def require(self, update: str) -> None:
-        """Raise NotFinite where the gradients of an update were not finite."""
-        if not self.given.get(update, True):
+    def require(self, update: str, *others: str) -> None:
+        """Raise NotFinite where some verdict over the gradients of an update was not given."""
+        if not all(self.given.get(each, True) for each in (update, *others)):
             raise NotFinite("GS280", update, f"the gradients of '{update}' are not finite")
 
 

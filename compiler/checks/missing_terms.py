@@ -1,0 +1,63 @@
+"""Checks of terms that are not there in every step of an update: W-LAZY, W-DATASET."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.checks.context import Scene
+from compiler.diagnose import span_of
+from compiler.gathering import find_set_losses, find_terms
+from graphspec.datasets import find_datasets, find_places
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from graphspec.ops import LossOp, UpdateOp
+
+
+def check_lazy(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield W-LAZY for a lazy term of an update that does not run in every step, nor in the steps of the term alone."""
+    for update, op, term in _find_terms(scene.spec):
+        loss = scene.spec.ops.get(term)
+        paces = isinstance(op.every, str) or (op.every or 1) > 1
+        if isinstance(loss, LossOp) and paces and loss.lazy == "scale" and loss.every not in (None, 1, op.every):
+            steps = f"the steps of '{op.every}'" if isinstance(op.every, str) else f"every {op.every} steps"
+            yield Diagnostic(
+                code="W-LAZY",
+                severity="warning",
+                message=f"'{term}' counts {loss.every} times, as a term of every {loss.every} steps, but '{update}' "
+                f"runs in {steps} only",
+                span=span_of(scene.spec, term, "every"),
+                label="multiplied by the steps between, not by the updates between",
+                help=f"write `lazy: none` on '{term}', and as `weight` how often it is to count",
+            )
+
+
+def check_datasets(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield W-DATASET for an update that rests on batches of a data set on which some of its terms run."""
+    datasets = find_datasets(scene.spec)
+    places = find_places(scene.spec.ops, datasets)
+    found: dict[str, list[str]] = {}
+    for update, op, term in _find_terms(scene.spec) if datasets else ():
+        if op.dataset is None and term in places:
+            found.setdefault(update, []).append(term)
+    for update, terms in found.items():
+        missed = [name for name in datasets if name not in places[update]]
+        for name in [name for name in missed if any(name in places[term] for term in terms)][:1]:
+            there = next(term for term in terms if name in places[term])
+            absent = next((term for term in terms if name not in places[term]), terms[0])
+            yield Diagnostic(
+                code="W-DATASET",
+                severity="warning",
+                message=f"'{update}' rests on batches of '{name}', where its term '{absent}' is absent, "
+                f"though '{there}' is not",
+                span=span_of(scene.spec, update),
+                label=f"never runs on batches of '{name}'",
+                help=f"write `dataset` on '{update}' if this is meant, else one update for each loss",
+            )
+
+
+def _find_terms(spec: GraphSpec) -> Iterator[tuple[str, UpdateOp, str]]:
+    """Yield every update with each term that its losses add up."""
+    for name, op in spec.ops.items():
+        if isinstance(op, UpdateOp):
+            for term in dict.fromkeys(term for loss in find_set_losses(spec, name) for term in find_terms(spec, loss)):
+                yield name, op, term

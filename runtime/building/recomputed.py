@@ -1,0 +1,44 @@
+"""Models whose forwards are recomputed when a gradient is taken: what can be wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from compiler import Plan
+from compiler.instructions import Gradient
+from compiler.program import Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from runtime.building.attribution import find_instructions, find_span
+
+REMEDIES = {
+    "torch": "leave `preserve_rng_state` of torch.utils.checkpoint at True, or draw outside of the checkpoint",
+    "tensorflow": "draw outside of what is given to tf.recompute_grad, as by a Dropout layer behind it",
+}
+"""How the second run of a forward draws what the first drew."""
+
+
+def find_redrawing(models: Collection[str], plan: Plan) -> Iterator[Diagnostic]:
+    """Yield GS134 for every model that draws other numbers when a gradient recomputes it."""
+    gradients = [each for each in find_instructions(plan.program) if isinstance(each, Gradient)]
+    recomputed = {one.model for each in gradients for one in each.recomputed}
+    for name in (name for name in plan.spec.models if name in recomputed and name in models):
+        yield Diagnostic(
+            code="GS134",
+            message=f"model '{name}' draws other random numbers when a gradient recomputes its forward",
+            span=plan.spec.span("models", name, key=True),
+            help=REMEDIES[plan.program.backend],
+        )
+
+
+def find_unexpected(models: Collection[str], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield GS135 for every model that is recomputed, but is compiled as one that is not."""
+    for model in program.models:
+        if model.name in models and not model.recomputes:
+            yield Diagnostic(
+                code="GS135",
+                message=f"parts of model '{model.name}' are recomputed when a gradient is taken, and its class does "
+                "not say so",
+                span=find_span(spec, model.name),
+                help="write `traits: {recomputes: true}` on the model: the schedule depends on it",
+            )

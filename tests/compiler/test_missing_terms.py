@@ -1,0 +1,57 @@
+"""Terms that are not there in every step of their update are warned of."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler import compile_step
+from graphspec import load
+
+SPEC = """
+graphspec: 1
+name: terms
+inputs: {x: {shape: [batch, 3]}, y: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  fit: {loss: mse, inputs: [out, y]}
+  extra: {loss: mse, inputs: [out, 0.0], EXTRA}
+  aside: {loss: huber, inputs: [out, 0.0], dataset: two}
+  loss: {call: add, inputs: [fit, extra]}
+  step: {update: net, loss: loss, STEP}
+"""
+
+
+def warnings_of(extra: str, step: str) -> dict[str, str]:
+    plan = compile_step(load(SPEC.replace("EXTRA", extra).replace("STEP", step).lstrip()))
+    return {each.code: each.message for each in plan.warnings if each.code in ("W-LAZY", "W-DATASET")}
+
+
+@pytest.mark.parametrize(
+    ("extra", "step"),
+    [
+        ("every: 4", "every: 1"),
+        ("every: 4, lazy: none", "every: 2"),
+        ("weight: 2.0", "every: 2"),
+        ("every: 4", "every: 4"),
+    ],
+)
+def test_a_term_that_counts_as_it_is_there_needs_no_warning(extra, step):
+    assert "W-LAZY" not in warnings_of(extra, step)
+
+
+def test_a_lazy_term_counts_steps_where_its_update_counts_others():
+    assert (
+        "counts 4 times, as a term of every 4 steps, but 'step' runs in every 2 steps only"
+        in warnings_of("every: 4", "every: 2")["W-LAZY"]
+    )
+
+
+def test_an_update_that_rests_for_one_of_its_terms_is_told():
+    found = warnings_of("dataset: one", "every: 1")["W-DATASET"]
+    assert found == "'step' rests on batches of 'two', where its term 'extra' is absent, though 'fit' is not"
+
+
+@pytest.mark.parametrize(("extra", "step"), [("dataset: one", "dataset: one"), ("weight: 2.0", "every: 1")])
+def test_an_update_that_says_its_data_sets_or_runs_on_all_is_not(extra, step):
+    assert warnings_of(extra, step) == {}

@@ -1,0 +1,68 @@
+"""Specs that need no two versions at once are not refused for it, and those that do are told by the right code."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler import compile_step
+from graphspec import SpecError, load
+from tests.oracle.legality import find_circle
+
+STATISTICS = """
+graphspec: 1
+name: statistics
+micro_batches: 2
+inputs: {x: {shape: [batch, 4]}}
+models:
+  net: {layers: [{linear: 4}, batch_norm], optimizer: sgd}
+  other: {layers: [{linear: 4}]}
+ops:
+  first: {forward: net, inputs: x}
+  fit: {loss: mse, inputs: [first, 1.0]}
+  step: {update: net, loss: fit}
+  aside: {forward: net, inputs: x}
+  between: {forward: other, inputs: x, after: step}
+  again: {forward: net, inputs: between}
+outputs: [fit, aside, again]
+""".lstrip()
+WINDOW = """
+graphspec: 1
+name: all-behind-a-window
+precision: {loss_scale: dynamic}
+inputs: {x: {shape: [batch, 4]}}
+models: {a: {layers: [{linear: 4}], optimizer: sgd}, b: {layers: [{linear: 4}], optimizer: sgd}}
+ops:
+  fa: {forward: a, inputs: x}
+  la: {loss: mse, inputs: [fa, 0.0]}
+  step_a: {update: a, loss: la, accumulate: 2}
+  again: {forward: a, inputs: x, after: step_a}
+  fb: {forward: b, inputs: again}
+  lb: {loss: mse, inputs: [fb, 0.0]}
+  step_b: {update: b, loss: lb, on_overflow: all}
+""".lstrip()
+
+
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+def test_statistics_of_micro_batches_are_written_in_stretches_between_updates(backend):
+    plan = compile_step(load(STATISTICS), backend)
+    runs = [f"{name}#{part}" for name in ("first", "aside", "again") for part in (1, 2)]
+    sequence = [name for name in plan.graphs["train_step"].sequence if name in runs]
+    assert sequence == ["first#1", "aside#1", "first#2", "aside#2", "again#1", "again#2"]
+    assert find_circle(load(STATISTICS)) == ()
+
+
+def test_statistics_that_are_listed_the_other_way_round_have_no_order_with_parts_or_without():
+    late, early = "  aside: {forward: net, inputs: x}\n", "  first: {forward: net, inputs: x}\n"
+    turned = STATISTICS.replace(late, "").replace("outputs:", f"{late}outputs:")
+    assert early in turned
+    for text in (turned, turned.replace("micro_batches: 2\n", "")):
+        with pytest.raises(SpecError, match="E-TWO-VERSIONS"):
+            compile_step(load(text))
+        assert find_circle(load(text))
+
+
+def test_a_group_of_all_behind_a_window_is_told_by_its_scope():
+    with pytest.raises(SpecError, match=r"E-SKIP-SCOPE.*'step_a' happens before the gradient of 'step_b'") as raised:
+        compile_step(load(WINDOW))
+    assert {each.code for each in raised.value.diagnostics if each.severity == "error"} == {"E-SKIP-SCOPE"}
+    compile_step(load(WINDOW.replace("on_overflow: all", "on_overflow: group")))

@@ -1,0 +1,186 @@
+"""What a loss takes is the same at build and at run: shapes that only the step knows are never broadcast."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from compiler import compile_step
+from compiler.shapes import ShapeProblem, TensorType, infer_call
+from graphspec import SpecError, load
+from tests.features.steps import build_step, weights
+
+ELEMENTWISE = ("mse", "l1", "huber", "hinge", "bce", "bce_with_logits")
+OPEN_RANK = (*ELEMENTWISE, "cosine", "nt_xent")
+OF_AXIS = ("kl_div", "cross_entropy", "nll")
+"""Losses along an axis, for which TensorFlow must know how many axes there are."""
+SHAPES = ((), (4,), (4, 1), (1, 4), (4, 4))
+ANY = """
+graphspec: 1
+name: any
+inputs: {{a: {a}, b: {b}}}
+ops:
+  fit: {{loss: {loss}, inputs: [a, b]}}
+outputs: [fit]
+"""
+MISFIT = "do not fit"
+
+
+def is_allowed(loss, one, other, dtype):
+    try:
+        infer_call(loss, [TensorType(one, "float32"), TensorType(other, dtype)], {})
+    except ShapeProblem:
+        return False
+    return True
+
+
+def batch_of(one, other, dtype):
+    numbers = np.random.default_rng(0)
+    b = numbers.random(other) if dtype == "float32" else np.zeros(other, np.int64)
+    return {"a": numbers.random(one), "b": b}
+
+
+def runs(step, batch):
+    try:
+        found = step(batch)["fit"]
+    except SpecError as error:
+        if MISFIT not in str(error):
+            raise
+        return False
+    return bool(np.isfinite(np.asarray(found)))
+
+
+@pytest.mark.parametrize("loss", OPEN_RANK)
+def test_inputs_without_a_shape_meet_under_the_rule_of_the_compiler(backend: str, loss: str) -> None:
+    step = build_step(ANY.format(a="{}", b="{}", loss=loss), backend)
+    shapes = SHAPES if loss in ("mse", "cosine") else SHAPES[:3]
+    for one, other in product(shapes, shapes):
+        assert runs(step, batch_of(one, other, "float32")) == is_allowed(loss, one, other, "float32"), (one, other)
+
+
+@pytest.mark.parametrize(("loss", "dtype"), [("kl_div", "float32"), *((each, "int64") for each in OF_AXIS[1:])])
+def test_free_dimensions_meet_under_the_rule_of_the_compiler(backend: str, loss: str, dtype: str) -> None:
+    for ranks in ((2, 2), (2, 1)):
+        shapes = ("{shape: [p, q]}", f"{{shape: [{', '.join('rs'[: ranks[1]])}], dtype: {dtype}}}")
+        text = ANY.format(a=shapes[0], b=shapes[1], loss=loss)
+        if not is_allowed(loss, ("p", "q"), ("r", "s")[: ranks[1]], dtype):
+            with pytest.raises(SpecError, match="E-SHAPE"):
+                build_step(text, backend)
+            continue
+        step = build_step(text, backend)
+        for one, other in product(SHAPES, SHAPES):
+            if (len(one), len(other)) == ranks:
+                assert runs(step, batch_of(one, other, dtype)) == is_allowed(loss, one, other, dtype), (one, other)
+
+
+@pytest.mark.needs("tensorflow")
+@pytest.mark.parametrize("loss", ["kl_div", "cross_entropy"])
+def test_an_input_without_a_shape_is_refused_where_its_axes_must_be_known(loss: str) -> None:
+    with pytest.raises(SpecError, match="the number of axes"):
+        build_step(ANY.format(a="{}", b="{}", loss=loss), "tensorflow")
+
+
+HALF = "tests.features.columns"
+NET = """
+graphspec: 1
+name: net
+inputs: {{x: {{shape: [batch, 3]}}, y: {{shape: [batch]}}}}
+models:
+  net:
+    layers: [{{linear: {{out: 3, bias: false}}}}, {{linear: {{out: 1, bias: false}}}}]
+    optimizer: {{name: sgd, lr: 0.1}}
+ops:
+  out: {{forward: net, inputs: x, outputs: [out, {{hidden: {{tap: 0}}}}]}}
+  met: {{call: "{function}", inputs: {value}}}
+  fit: {{loss: {loss}, inputs: [{pair}]}}
+  step: {{update: net, loss: fit, missing: skip}}
+outputs: [fit]
+"""
+X = np.random.default_rng(1).normal(size=(4, 3))
+Y = np.array([1.0, -1.0, 0.5, 2.0])
+
+
+def net(backend: str, function: str, *, value: str = "out", loss: str = "mse", pair: str = "met, y"):
+    return build_step(NET.format(function=f"{HALF}:{function}", value=value, loss=loss, pair=pair), backend)
+
+
+@pytest.mark.parametrize("loss", ["mse", "bce_with_logits", "cosine"])
+def test_a_column_of_a_users_function_is_no_vector(backend: str, loss: str) -> None:
+    with pytest.raises(SpecError, match=MISFIT):
+        net(backend, "column", loss=loss)
+
+
+def test_a_vector_of_a_users_function_is_compared_element_by_element(backend: str) -> None:
+    step = net(backend, "flat")
+    before = weights(step)
+    first, second = before["net.0.weight"], before["net.1.weight"]
+    found = float(np.asarray(step({"x": X, "y": Y})["fit"]))
+    error = (X @ first.T @ second.T)[:, 0] - Y
+    assert np.isclose(found, np.mean(error**2), rtol=1e-12)
+    slope = 2 * error[None, :] @ (X @ first.T) / 4
+    assert np.allclose(weights(step)["net.1.weight"], second - 0.1 * slope, atol=1e-12)
+
+
+def test_a_number_of_a_users_function_stands_for_a_tensor_filled_with_it(backend: str) -> None:
+    step = net(backend, "corner", loss="bce_with_logits", pair="out, met")
+    before = weights(step)
+    found = float(np.asarray(step({"x": X, "y": Y})["fit"]))
+    logits = (X @ before["net.0.weight"].T @ before["net.1.weight"].T)[:, 0]
+    assert np.isclose(found, np.mean(np.logaddexp(0, logits) - logits * logits[0]), rtol=1e-12)
+
+
+def test_a_tap_is_held_against_what_it_meets(backend: str) -> None:
+    with pytest.raises(SpecError, match=MISFIT):
+        net(backend, "flat", pair="hidden, y")({"x": X[:3], "y": Y[:3]})  # [3, 3] against [3]
+
+
+def test_an_accuracy_refuses_a_column_of_targets(backend: str) -> None:
+    text = ANY.replace("{{loss: {loss}, inputs: [a, b]}}", "{{metric: accuracy, inputs: [a, b]}}")
+    step = build_step(text.format(a="{shape: [batch, 2]}", b="{dtype: int64}"), backend)
+    scores = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    assert float(np.asarray(step({"a": scores, "b": np.array([1, 0, 0])})["fit"])) == pytest.approx(2 / 3)
+    with pytest.raises(SpecError, match=MISFIT):
+        step({"a": scores, "b": np.array([[1], [0], [0]])})
+
+
+@pytest.mark.needs("tensorflow")
+def test_xla_refuses_too() -> None:
+    from runtime import build
+
+    text = ANY.format(a="{shape: [p, q]}", b="{shape: [r, s]}", loss="mse")
+    step = build(compile_step(load(text), "tensorflow"), device="cpu", jit_compile=True)
+    assert float(np.asarray(step({"a": np.ones((4, 4), "f"), "b": np.zeros((4, 4), "f")})["fit"])) == 1.0
+    with pytest.raises(SpecError, match=r"do not fit|1 values, but the requested shape has 2"):
+        step({"a": np.ones((4, 1), "f"), "b": np.zeros((4, 4), "f")})
+
+
+def test_rows_of_a_loss_are_no_single_number_however_little_is_known(backend: str) -> None:
+    text = """
+graphspec: 1
+name: rows
+inputs: {x: {}, y: {}}
+models: {scale: {parameter: {shape: [], init: ones}, optimizer: sgd}}
+ops:
+  s: {forward: scale}
+  out: {call: mul, inputs: [x, s]}
+  fit: {loss: mse, inputs: [out, y], reduction: none}
+  step: {update: scale, loss: fit}
+"""
+    step = build_step(text, backend)
+    with pytest.raises(SpecError, match=r"single number|only for scalar outputs"):
+        step({"x": np.ones(4), "y": np.zeros(4)})
+
+
+def test_what_declarations_tell_is_not_looked_at_again(backend: str) -> None:
+    known = ANY.format(a="{shape: [batch, 3]}", b="{shape: [batch, 3]}", loss="mse")
+    assert "matched" not in build_step(known, backend).source
+    assert "matched(a, b)" in build_step(known.replace("[batch, 3]", "[batch, k]", 1), backend).source
+
+
+@pytest.mark.parametrize(("loss", "pair"), [("cosine", "a, 1.0"), ("kl_div", "1.0, a"), ("nt_xent", "a, 0.5")])
+def test_a_number_is_no_row(loss: str, pair: str) -> None:
+    text = ANY.format(a="{shape: [batch, 3]}", b="{}", loss=loss).replace("[a, b]", f"[{pair}]")
+    with pytest.raises(SpecError, match=r"(?s)E-SHAPE.*found a number"):
+        compile_step(load(text))

@@ -1,0 +1,207 @@
+"""Whether a step can be put in order at all: the letter of the definition, run by run, for every set of ops that fires.
+
+Nothing is scheduled here. What must precede what is written down for every run of every op, for the gradients that
+updates take and for their windows; a spec is legal where that goes round in no circle, whichever forwards run on
+clones of their buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from random import Random
+
+from graphspec.datasets import find_datasets
+from graphspec.graph import GraphSpec
+from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from tests.oracle.clocks import Clocks, Pace
+from tests.oracle.groups import Groups
+from tests.oracle.meaning import Meaning, Versions, op_of, part_of
+from tests.oracle.parts import Parts
+from tests.oracle.paths import Paths
+from tests.oracle.settling import settle
+
+Pairs = set[tuple[str, str]]
+Names = tuple[str, ...]
+Fired = tuple[Meaning, Names, Names, tuple[tuple[str, str], ...]]
+"""A mode, the ops that fire in it together, the updates that gather, and the averages that stand in for models."""
+STEPS = 24
+"""Steps of training that are looked at: two periods of all clocks of a random spec."""
+
+
+def find_circle(spec: GraphSpec, steps: int = STEPS) -> tuple[str, ...]:
+    """Return a circle in what must precede what, in the first step that has one; nothing where every step is legal.
+
+    ``steps``: how many of training are looked at, several times with other data sets and other updates held back.
+    """
+    seen: set[tuple[object, ...]] = set()
+    for mode in ("train", "eval"):
+        for chance in range(4 if find_datasets(spec) or any(Runs.has_verdicts(spec)) else 1):
+            for meaning, firing, gathering, used in _walk(spec, mode, steps, Random(chance) if chance else None):
+                key = mode, meaning.dataset, firing, gathering, used
+                if key not in seen:
+                    seen.add(key)
+                    circle = find_cycle(Runs(settle(meaning, 0, Pace(), dict(used)), firing, gathering).pairs())
+                    if circle:
+                        return circle
+    return ()
+
+
+def find_cycle(pairs: Pairs) -> tuple[str, ...]:
+    """Return what goes round in a circle, nothing where there is an order."""
+    before: dict[str, set[str]] = {}
+    for first, second in pairs:
+        before.setdefault(second, set()).add(first)
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        return tuple(error.args[1])
+    return ()
+
+
+def _walk(spec: GraphSpec, mode: str, steps: int, random: Random | None) -> Iterator[Fired]:
+    """Yield what runs in the steps of a mode; by chance some updates are held, and data sets come in any order."""
+    clocks, names = Clocks(Pace()), find_datasets(spec) or ("",)
+    averages = {name: op for name, op in spec.ops.items() if isinstance(op, EmaOp) and op.use.eval == "swap"}
+    meanings = {name: Meaning(spec, mode, name) for name in names}
+    for number in range(steps):
+        meaning = meanings[names[number % len(names)] if random is None else random.choice(names)]
+        firing = meaning.firing(clocks.admit(meaning), clocks.gathering)
+        used = {op.ema: op.target(name) for name, op in averages.items()} if mode != "train" and number % 2 else {}
+        yield meaning, tuple(firing), tuple(sorted(clocks.gathering)), tuple(used.items())
+        updates = [name for name in firing if isinstance(spec.ops[name], UpdateOp) and any(Runs.has_verdicts(spec))]
+        clocks.note(meaning, firing, {name for name in updates if random is not None and random.random() < 0.5})
+
+
+class Runs:
+    """The runs of the ops that fire together in one step, and what must precede what among them."""
+
+    def __init__(self, meaning: Meaning, firing: Sequence[str], gathering: Sequence[str]) -> None:
+        self.meaning, self.ops, self.parts = meaning, meaning.ops, Parts(meaning)
+        self.firing, self.gathering = list(firing), list(gathering)
+        self.versions = Versions(
+            meaning, self.firing, self.gathering, runs=self.parts.listed(self.firing), past=self.parts.past
+        )
+        self.paths, self.groups = Paths(meaning, frozenset(firing)), Groups(meaning, firing, self.gathering)
+        updates = [name for name in self.firing if isinstance(self.ops[name], UpdateOp)]
+        self.applied = updates
+        self.taking = [name for name in updates if self.ops[name].window == 1] + self.gathering
+
+    @staticmethod
+    def has_verdicts(spec: GraphSpec) -> Iterator[bool]:
+        """Yield whether each update may be held back."""
+        for op in spec.ops.values():
+            yield isinstance(op, UpdateOp) and (spec.loss_scale is not None or op.on_overflow not in (None, "apply"))
+
+    def pairs(self) -> Pairs:
+        """Return everything that must precede something else, but for what clones of buffers can lift."""
+        found = {(before, run) for run in self.versions.runs for before in self.versions.past[run]}
+        for name in self.taking:
+            found |= self._taken(name)
+        for run in self.versions.runs:
+            for cell in self._cells(op_of(run)):
+                seen, writers = self.versions.seen(run, cell), self.versions.writers(cell)
+                found |= {(writer, run) for writer in writers[max(0, seen - 1) : seen]}
+                found |= {(run, writer) for writer in writers[seen : seen + 1]}
+        cells = {cell for run in self.versions.runs for cell in self.meaning.writes(op_of(run))}
+        found |= {pair for cell in cells for pair in pairwise(self.versions.writers(cell))}
+        return {(one, other) for one, other in found | self._kept() | self._windows() if one != other}
+
+    # ------------------------------------------------------------ gradients
+
+    def _gradients(self, name: str) -> list[str]:
+        """Return the gradients that an update is made from, of all micro-batches."""
+        op = self.ops[name]
+        if op.loss is None:
+            return [run for value in self.meaning.gathered(name) for run in self.parts.names(self.meaning.owner[value])]
+        if self.parts.is_batched(op.loss) and self.parts.count > 1:
+            return [f"{name}.gradient#{part}" for part in range(1, self.parts.count + 1)]
+        return [f"{name}.gradient"]
+
+    def _run(self, name: str, part: int) -> str:
+        """Return the run of an op in a micro-batch, or the only one."""
+        return f"{name}#{part}" if part and name in self.parts.split else name
+
+    def _taken(self, name: str) -> Pairs:
+        """Return what the gradients of an update's own loss come after, and what comes after them."""
+        if self.ops[name].loss is None:
+            return set()
+        owner, found = self.meaning.owner[self.ops[name].loss], set[tuple[str, str]]()
+        later = self._behind(name) if name not in self.applied else [name]
+        for gradient in self._gradients(name):
+            runs = self.parts.names(owner) if part_of(gradient) == 0 else [self._run(owner, part_of(gradient))]
+            found |= {(run, gradient) for run in runs}
+            found |= {(before, gradient) for run in runs for before in self.versions.past.get(run, ())}
+            found |= {(gradient, other) for other in later}
+        return found
+
+    def _behind(self, name: str) -> list[str]:
+        """Return what comes after an update that only gathers."""
+        return [run for run in self.versions.runs if name in self.meaning.past[op_of(run)]]
+
+    def _kept(self) -> Pairs:
+        """Return backward-WAR: a gradient reads the parameters of the forwards on its path, of its micro-batch."""
+        found: Pairs = set()
+        taken = [run for run in self.versions.runs if isinstance(self.ops[op_of(run)], GradientOp)]
+        taken += [one for name in self.taking if self.ops[name].loss is not None for one in self._gradients(name)]
+        for gradient in taken:
+            for name in self.paths.path(op_of(gradient)):
+                if not isinstance(self.ops[name], ForwardOp) or self.ops[name].snapshot:
+                    continue
+                part = part_of(gradient)
+                for run in [self._run(name, part)] if part or name not in self.parts.split else self.parts.names(name):
+                    for cell in self.meaning.storages.cells(self.ops[name].forward):
+                        seen = self.versions.seen(run, cell)
+                        found |= {(gradient, writer) for writer in self.versions.writers(cell)[seen : seen + 1]}
+        return found
+
+    # ------------------------------------------------------------ cells
+
+    def _cells(self, name: str) -> list[str]:
+        """Return the cells of which an op reads the version in its causal past."""
+        op = self.ops[name]
+        read = [one.name for one in op.operands() if one.role != "state"]
+        found = [f"{one}.state" for one in read if one in self.meaning.spec.state]
+        match op:
+            case ForwardOp():
+                found += self.meaning.storages.cells(op.forward)
+                is_read = self.meaning.has_buffers(op.forward) and name not in self.meaning.training
+                found += [f"{op.forward}.buffers"] if is_read else []
+            case EmaOp() | CopyOp():
+                source = op.ema if isinstance(op, EmaOp) else op.copy_
+                found += self.meaning.storages.cells(source)
+                found += [f"{source}.buffers"] if self.meaning.moves_buffers(name) else []
+            case TransformOp() if op.transform.name("torch") == "clip_agc":
+                found += [f"{holder}.params" for holder in self.paths.find_set(name)]
+            case _:
+                pass
+        return found
+
+    # ------------------------------------------------------------ windows, groups, shared storages
+
+    def _windows(self) -> Pairs:
+        """Return what verdicts, windows and shared storages ask for."""
+        found: Pairs = set()
+        for name in self.taking:
+            judged = [one for other in self.groups.judges(name) for one in self._gradients(other)]
+            gathers = [f"{name}.gather"] if name in self.gathering else []
+            own = self._gradients(name)
+            found |= {(gradient, write) for gradient in (*judged, *own) for write in gathers}
+            found |= {(gather, run) for gather in gathers for run in (*self._behind(name), name)}
+            found |= {(gradient, name) for gradient in (*judged, *own) if name in self.applied}
+        for name in (one for one in self.applied if self.ops[one].shared is not None):
+            held = self._held(name)
+            for other in (one for one in self.taking if one in self.applied and one != name and held & self._held(one)):
+                windows = [f"{other}.gather"] if other in self.gathering else []
+                values = [run for one in self.ops[other].gradients or () for run in self._made(one)]
+                found |= {(before, name) for before in (*self._gradients(other), *values, *windows)}
+        return found
+
+    def _made(self, value: str) -> list[str]:
+        """Return the runs that make a value."""
+        return self.parts.names(self.meaning.owner[value])
+
+    def _held(self, name: str) -> set[str]:
+        """Return the cells of the parameters of an update's models."""
+        return {cell for model in self.ops[name].update for cell in self.meaning.storages.cells(model)}

@@ -1,0 +1,51 @@
+"""What decides which orders there are: classes that are recomputed, and averages that are evaluated as in training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.properties.tied import declare
+
+if TYPE_CHECKING:
+    from tests.properties.specs import Draft
+
+UNREAD = ("forward", "update", "after", "every")
+
+
+def recompute(draft: Draft) -> None:
+    """Make models classes that recompute their forwards when a gradient is taken."""
+    likes = {model.get("like") for model in draft.models.values()}
+    tapped = {op["forward"] for op in draft.ops.values() if "forward" in op and "outputs" in op}
+    plain = [name for name, model in draft.models.items() if "layers" in model and name not in likes | tapped]
+    plain = [name for name in plain if not (draft.with_buffers(name) or draft.is_table(name) or feeds(draft, name))]
+    for name in draft.random.sample(plain, min(len(plain), draft.random.randint(1, 2))):
+        optimizer = draft.models[name]["optimizer"]
+        declare(draft, name, "Recoder", recomputes=True)
+        draft.models[name]["optimizer"] = optimizer
+
+
+def feeds(draft: Draft, model: str) -> bool:
+    """Return whether another model is called with what a model makes: nobody tells the sizes of a class's outputs."""
+    calls = {name for name, op in draft.ops.items() if op.get("forward") == model}
+    found = set(calls)
+    while reached := {name for name, op in draft.ops.items() if found & find_read(op)} - found:
+        found |= reached
+    return any("forward" in draft.ops[name] for name in found - calls)
+
+
+def find_read(op: object) -> set[str]:
+    """Return all texts in an op but the names of models, and of what comes before."""
+    if isinstance(op, dict | list):
+        parts = [part for key, part in op.items() if key not in UNREAD] if isinstance(op, dict) else op
+        return set().union(*map(find_read, parts))
+    return {op} if isinstance(op, str) else set()
+
+
+def evaluate_in_training(draft: Draft) -> None:
+    """Call a model as in training in evaluation, one that an average stands in for where there is one."""
+    swapped = [op["ema"] for op in draft.ops.values() if op.get("use") == {"eval": "swap"}]
+    called = [name for name in swapped or draft.models if draft.is_called(name) and name not in draft.slow]
+    called = [name for name in called if "parameter" not in draft.models[name] and not draft.is_table(name)]
+    if called:
+        model = draft.random.choice(called)
+        draft.ops["drilled"] = {"forward": model, "inputs": "x", "mode": "eval", "train": True}

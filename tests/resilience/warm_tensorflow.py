@@ -1,0 +1,15 @@
+"""What the processes of these tests have imported before they begin, where they run TensorFlow."""
+
+from __future__ import annotations
+
+import matplotlib.backends.backend_agg
+import matplotlib.figure
+import safetensors.numpy
+import tensorflow
+
+import compiler
+import runtime.backends.tensorflow.backend
+import runtime.cli
+import runtime.runs.running
+
+__all__ = ["compiler", "matplotlib", "runtime", "safetensors", "tensorflow"]
