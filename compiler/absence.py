@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from compiler.instructions import Collect, Drop, Evaluate, Gather, Instruction, Judge, Transform
+from compiler.instructions import Collect, Drop, Evaluate, Gather, Instruction, Judge, Restore, Transform
 from compiler.ir import Node
 from compiler.operands import Argument, Ref
 from graphspec.graph import GraphSpec
@@ -79,7 +79,7 @@ def _leave_out(instruction: Instruction, values: Collection[str]) -> Instruction
             return replace(instruction, gradients=None)
         case Collect():
             return replace(instruction, alone=True)
-        case Drop():
+        case Restore() | Drop():
             return instruction
         case Evaluate(arguments=arguments):
             left = tuple(each for each in arguments if not _is_among(each, values))

@@ -6,7 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from compiler.cells import state_of
-from compiler.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Judge, Recomputed, Release, Settle
+from compiler.instructions import (
+    Commit,
+    Emit,
+    Evaluate,
+    Forward,
+    Gradient,
+    Instruction,
+    Judge,
+    Recomputed,
+    Release,
+    Restore,
+    Settle,
+)
 from compiler.ir import Node, StepGraph
 from compiler.operands import Argument, CellVersion, Ref
 from compiler.passes.flags import is_recomputed
@@ -72,6 +84,8 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
             created = node.id in flags.created
             retained, recomputed = node.id in flags.retained, find_recomputed(node, graph)
             return replace(base, retain_graph=retained, create_graph=created, recomputed=recomputed)
+        case Restore():
+            return replace(base, commits=(), unless=base.commits)
         case _:
             return base
 
@@ -90,15 +104,21 @@ def find_recomputed(node: Node, graph: StepGraph) -> tuple[Recomputed, ...]:
 
 def _settle(graph: StepGraph) -> Iterator[Settle]:
     """Yield the end of a step of a mode in which there are verdicts."""
-    writes = [node for node in graph.nodes.values() if node.id == node.op]
     if graph.judged:
         yield Settle(
             op="overflow",
             verdicts=find_verdicts(graph),
-            held=tuple((node.id, graph.commits[node.id]) for node in writes if node.id in graph.commits),
+            held=tuple(dict.fromkeys(_find_held(graph))),
             scaled=graph.scaled,
             fatal=tuple(_find_fatal(graph)),
         )
+
+
+def _find_held(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
+    """Yield what may not take place after all: writes, and steps of windows, by gate, with their conditions."""
+    for node in graph.nodes.values():
+        if node.id in graph.commits and (node.id == node.op or isinstance(node.instruction, Restore)):
+            yield node.admission, graph.commits[node.id]
 
 
 def _find_fatal(graph: StepGraph) -> Iterator[tuple[str, str]]:

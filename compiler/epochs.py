@@ -10,6 +10,7 @@ from compiler.checks.context import Scene
 from compiler.ir import StepGraph
 from compiler.pace import Pace, PaceProblem, Tempo
 from compiler.program import Gate
+from compiler.rhythms import refuse_held
 from graphspec.datasets import find_inputs
 from graphspec.diagnostics import Diagnostic
 from graphspec.durations import Duration
@@ -49,8 +50,10 @@ def has_ends(spec: GraphSpec) -> bool:
 def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every update whose window ends with an epoch, where nobody knows when that is."""
     for name, op in spec.ops.items():
-        problem = _find_problem(name, op, pace) if isinstance(op, UpdateOp) and op.at_epoch_end != "carry" else None
-        if problem is not None and isinstance(op, UpdateOp):
+        if not isinstance(op, UpdateOp) or op.at_epoch_end == "carry":
+            continue
+        problem = _find_problem(spec, name, op, pace)
+        if problem is not None:
             done = WORDS[op.at_epoch_end]
             yield Diagnostic(
                 code="E-PACE",
@@ -84,7 +87,7 @@ def check_numbers(scene: Scene, graph: StepGraph, dataset: str) -> Iterator[Diag
             )
 
 
-def _find_problem(name: str, op: UpdateOp, pace: Pace) -> PaceProblem | None:
+def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceProblem | None:
     """Return why the end of an epoch is not known; None where it is."""
     if op.mode not in (None, ("train",)):
         return PaceProblem(f"'{name}' also runs in modes that count steps of their own", "write `mode: train` on it")
@@ -93,4 +96,9 @@ def _find_problem(name: str, op: UpdateOp, pace: Pace) -> PaceProblem | None:
     except PaceProblem as problem:
         help = "declare `data: {train: ...}` with a source of known length, or write `on_epoch_end: carry`"
         return PaceProblem(problem.message, help, unit=problem.unit)
+    if op.at_epoch_end == "flush" and isinstance(op.every, str):
+        try:
+            refuse_held(spec, (op.every,))
+        except PaceProblem as problem:
+            return PaceProblem(problem.message, "write `on_epoch_end: carry`, or `drop`")
     return None

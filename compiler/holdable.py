@@ -16,7 +16,8 @@ def find_holdable(nodes: Mapping[str, Node]) -> frozenset[str]:
     before = -1
     while before < len(held):
         before = len(held)
-        held |= {node.op for node in nodes.values() if node.eager and _follows(node, held, nodes, writers)}
+        followers = [node for node in nodes.values() if node.eager and _follows(node, held, nodes, writers)]
+        held |= {name for node in followers for name in (node.op, node.admission)}
     return frozenset(held)
 
 

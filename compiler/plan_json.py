@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compiler.diagnose import place_in
 from compiler.grouping import GroupRow, find_groups, tell_change
-from compiler.instructions import Instruction, Transform
+from compiler.instructions import Instruction, Restore, Transform
 from compiler.instructions.base import export_commit
 from compiler.ir import Because, Decision
 from compiler.operands import ScheduleDecl
@@ -81,7 +81,7 @@ def export_instruction(instruction: Instruction) -> Object:
         common["writes"] = [str(at) for at in instruction.writes]
     if instruction.commits:
         common["commits"] = export_commit(instruction.commits)
-    if isinstance(instruction, Transform) and instruction.unless:
+    if isinstance(instruction, Transform | Restore) and instruction.unless:
         common["unless"] = export_commit(instruction.unless)
     return {**common, **instruction.export()}
 

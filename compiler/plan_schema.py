@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from compiler.instructions import KINDS, InstructionBase, Transform
+from compiler.instructions import KINDS, InstructionBase, Restore, Transform
 from compiler.ir import Hazard
 from compiler.policies import POLICIES
 from compiler.published import COMMITS, FLAG, NAMES, TEXT, UNLESS, VERSIONS, Json, Object, listing, record
@@ -87,7 +87,7 @@ def _instruction(kind: type[InstructionBase]) -> Object:
     properties = found["properties"]
     assert isinstance(properties, dict)
     accesses: Object = {"reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS}
-    conditions: Object = {"unless": UNLESS} if kind is Transform else {}
+    conditions: Object = {"unless": UNLESS} if kind in (Transform, Restore) else {}
     return {**found, "properties": {**properties, **accesses, **conditions}}
 
 

@@ -26,7 +26,7 @@ COMMITS: Object = {
 UNLESS: Object = {
     "type": "array",
     "items": NAMES,
-    "description": "Penalties are added unless all verdicts of one of these lists are given.",
+    "description": "Where all verdicts of one of these lists are given, no penalty is added, and no window restored.",
 }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from compiler.absence import drop_absent
 from compiler.activity import Outputs
 from compiler.causality import find_data_ordering, restrict_ordering
 from compiler.checks.context import Scene
+from compiler.instructions import Commit, Restore
 from compiler.ir import Node, StepGraph
 from compiler.ops.regularization import penalize_once
 from compiler.passes.commits import commit_finder
@@ -38,7 +39,14 @@ def select_graph(
         judged=any(node.verdict for node in scene.nodes.values()),
         causality=scene.causality,
     )
-    nodes = penalize_once(nodes, scene.causality, commit_finder(graph))
+    find_commit = commit_finder(graph)
+    nodes = penalize_once(nodes, scene.causality, find_commit)
+    nodes = {name: node for name, node in nodes.items() if not _is_idle(node, find_commit)}
     penalties = {name: node for name, node in nodes.items() if node.penalizes is not None}
     ordering = dict.fromkeys((*restrict_ordering(scene.ordering, nodes), *find_data_ordering(nodes, penalties)))
     return replace(graph, nodes=nodes, ordering=tuple(ordering))
+
+
+def _is_idle(node: Node, find_commit: Callable[[str], Commit]) -> bool:
+    """Return whether a node restores a window that every step may change."""
+    return isinstance(node.instruction, Restore) and not find_commit(node.id)

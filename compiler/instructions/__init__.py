@@ -16,7 +16,7 @@ from compiler.instructions.schedule import Schedule
 from compiler.instructions.store import Store
 from compiler.instructions.transform import Transform
 from compiler.instructions.verdicts import Judge, Settle
-from compiler.instructions.windows import Collect, Drop, Gather, Guard
+from compiler.instructions.windows import Collect, Drop, Gather, Guard, Restore
 
 Instruction: TypeAlias = (
     Forward
@@ -28,6 +28,7 @@ Instruction: TypeAlias = (
     | Judge
     | Gather
     | Collect
+    | Restore
     | Drop
     | Apply
     | Blend
@@ -66,6 +67,7 @@ __all__ = [
     "Recomputed",
     "Release",
     "Resting",
+    "Restore",
     "Schedule",
     "Settle",
     "Store",

@@ -128,3 +128,13 @@ class Effect(InstructionBase):
 def export_commit(commits: Commit) -> list[Json]:
     """Return the verdicts under which a write takes place: any of these lists, all of its names."""
     return [[*way] for way in commits]
+
+
+def find_verdicts(commits: Commit) -> tuple[str, ...]:
+    """Return the verdicts that a condition names, each once."""
+    return tuple(dict.fromkeys(verdict for way in commits for verdict in way))
+
+
+def tell_unless(commits: Commit) -> tuple[str, ...]:
+    """Return the flag of what happens only where a condition does not hold."""
+    return (f"unless {' or '.join(' and '.join(way) for way in commits)}",) if commits else ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from compiler.instructions.base import Commit, InstructionBase, Resting
+from compiler.instructions.base import Commit, InstructionBase, Resting, find_verdicts, tell_unless
 from compiler.instructions.wording import tell_options
 from compiler.operands import FunctionRef, Setting
 from compiler.penalty import Penalty
@@ -48,7 +48,7 @@ class Transform(InstructionBase):
     @property
     def operands(self) -> tuple[str, ...]:
         """Return the sets that it is made of, and the verdicts on which it depends."""
-        return (*self.inputs, *dict.fromkeys(verdict for way in self.unless for verdict in way))
+        return (*self.inputs, *find_verdicts(self.unless))
 
     @property
     def recorded(self) -> bool:
@@ -83,7 +83,7 @@ class Transform(InstructionBase):
     @property
     def flags(self) -> tuple[str, ...]:
         """Return where it adds nothing."""
-        return (f"unless {' or '.join(' and '.join(way) for way in self.unless)}",) if self.unless else ()
+        return tell_unless(self.unless)
 
     @property
     def title(self) -> str:

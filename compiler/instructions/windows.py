@@ -1,11 +1,11 @@
-"""``gather``, ``collect`` and ``drop``: the window of an update, over several steps."""
+"""``gather``, ``collect``, ``restore`` and ``drop``: the window of an update, over several steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-from compiler.instructions.base import Effect, InstructionBase, Resting
+from compiler.instructions.base import Commit, Effect, InstructionBase, Resting, find_verdicts, tell_unless
 from compiler.published import NAMES, TEXT, Object
 
 Guard: TypeAlias = Literal["none", "drop", "window"]
@@ -131,6 +131,36 @@ class Drop(Effect):
     def phrase(self) -> str:
         """Return that nothing is left of the window."""
         return f"{self.window} window <- nothing"
+
+    def export(self) -> Object:
+        """Return the window."""
+        return {"window": self.window}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore(Effect):
+    """Put a window back to what it was before the step, unless the update by which its own goes is applied."""
+
+    window: str
+    unless: Commit = ()
+    """The verdicts under which that update is applied."""
+
+    FIELDS: ClassVar[Object] = {"window": TEXT}
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the verdicts on which it depends."""
+        return find_verdicts(self.unless)
+
+    @property
+    def phrase(self) -> str:
+        """Return that the step leaves the window alone."""
+        return f"{self.window} window <- as before the step"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return where it does nothing."""
+        return tell_unless(self.unless)
 
     def export(self) -> Object:
         """Return the window."""

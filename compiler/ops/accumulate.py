@@ -13,7 +13,7 @@ from typing import Literal
 from compiler.cells import drop_of, window_of
 from compiler.gaps import find_open
 from compiler.gathering import are_added
-from compiler.instructions import Collect, Drop, Gather, Guard, Transform
+from compiler.instructions import Collect, Drop, Gather, Guard, Restore, Transform
 from compiler.ir import Node, Overflow, Read, Use, Write
 from compiler.operands import Operand
 from compiler.ops.context import Lowering
@@ -186,6 +186,8 @@ class Windows:
         gather = self._gather(window, value, models, gaps, share.count if share else "")
         lazy = (value, share.count) if share and share.is_lazy else ()
         self.nodes.extend((spare(gather, lazy), self._collect(window, models, gaps)))
+        if isinstance(self.op.every, str) and self.guard != "none":
+            self.nodes.append(self._restore(window))
         if self.op.at_epoch_end == "drop":
             self.nodes.append(self._drop(window))
 
@@ -239,23 +241,33 @@ class Windows:
             place=place,
         )
 
+    def _restore(self, window: str) -> Node:
+        """Return what undoes a step for a window, where the update that its own goes by is skipped."""
+        node = self._change(Restore(op=self.name, place=self.context.place(self.name), window=window), "restore", "")
+        return replace(node, defines=(node.id,), defer="end", gate=window_of(self.name))
+
     def _drop(self, window: str) -> Node:
-        """Return what forgets a window at the end of an epoch, behind whatever else the step does with it."""
-        cell, place = window_of(window), self.context.place(self.name)
+        """Return what forgets a window at the end of an epoch."""
+        drop = Drop(op=self.name, place=self.context.place(self.name), window=window)
+        return replace(self._change(drop, "drop", f"{window}.restore"), gate=drop_of(self.name))
+
+    def _change(self, instruction: Restore | Drop, kind: str, before: str) -> Node:
+        """Return what changes a window behind whatever else a step does with it, and behind one value more."""
+        cell, window = window_of(instruction.window), instruction.window
         return Node(
-            id=f"{window}.dropped",
+            id=f"{window}.{kind}",
             op=self.name,
-            instruction=Drop(op=self.name, place=place, window=window),
-            label=f"drop {window}",
+            instruction=instruction,
+            label=f"{kind} {window}",
             uses=tuple(
-                Use(value=value, differentiable=False, optional=True) for value in (cell, f"{window}.collected")
+                Use(value=value, differentiable=False, optional=True)
+                for value in filter(None, (cell, f"{window}.collected", before))
             ),
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
             differentiable=False,
             eager=True,
-            place=place,
-            gate=drop_of(self.name),
+            place=instruction.place,
         )
 
 

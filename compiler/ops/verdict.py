@@ -189,7 +189,19 @@ def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> 
         return "none"
     if name in context.judged and overflow != "apply":
         return op.accumulate.on_nonfinite
-    return "drop" if op.every in context.judged else "none"
+    return "drop" if _is_paced_by(op, context) else "none"
+
+
+def _is_paced_by(op: UpdateOp, context: Lowering) -> bool:
+    """Return whether there is a verdict over the update that another goes by, or over one that this goes by."""
+    while isinstance(op.every, str):
+        if op.every in context.judged:
+            return True
+        paced = context.spec.ops[op.every]
+        if not isinstance(paced, UpdateOp):
+            return False
+        op = paced
+    return False
 
 
 def find_verdicts(nodes: Iterable[Node]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from compiler.instructions import (
     Judge,
     Random,
     Release,
+    Restore,
     Schedule,
     Settle,
     Store,
@@ -34,7 +35,7 @@ from runtime.emission.scope import Lowered, Scope, hold, line_of, number, with_n
 from runtime.emission.states import lower_store
 from runtime.emission.transform import lower_transform
 from runtime.emission.verdicts import lower_judge
-from runtime.emission.windows import lower_collect, lower_drop, lower_gather
+from runtime.emission.windows import lower_collect, lower_drop, lower_gather, lower_restore
 from runtime.emission.writes import lower_apply, lower_assign, lower_blend
 
 Kind = TypeVar("Kind", bound=InstructionBase)
@@ -108,6 +109,7 @@ LOWERINGS: Mapping[type[InstructionBase], Lowering] = dict(
         _row(Judge, lower_judge),
         _row(Gather, lower_gather),
         _row(Collect, lower_collect),
+        _row(Restore, lower_restore),
         _row(Drop, lower_drop),
         _row(Apply, lower_apply),
         _row(Blend, lower_blend),

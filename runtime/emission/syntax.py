@@ -212,6 +212,11 @@ def _path(text: str) -> str:
     return text
 
 
+def negate(value: ast.expr) -> ast.expr:
+    """Return ``not value``."""
+    return ast.UnaryOp(op=ast.Not(), operand=value)
+
+
 def when(condition: ast.expr) -> ast.If:
     """Return an ``if`` statement, its body left open."""
     return ast.If(test=condition, body=[], orelse=[])

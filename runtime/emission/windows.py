@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Collect, Drop, Gather
+from compiler.instructions import Collect, Drop, Gather, Restore
 from compiler.program import Program
-from runtime.effects import find_windows
+from runtime.effects import find_functions, find_windows
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft, Global
 from runtime.emission.gaps import resting_places
@@ -55,6 +55,12 @@ def filled_line(instruction: Collect, scope: Scope) -> Line:
     return line_of(instruction, filled)
 
 
+def lower_restore(instruction: Restore, scope: Scope) -> Lowered:
+    """Return ``step_window.restore()``, which a backend puts under its condition."""
+    restored = syntax.method(syntax.name(scope.names.window(instruction.window)), "restore")
+    return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(restored))]))
+
+
 def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
     """Return ``step_window.drop()``; nothing of a window that no step adds to before it is dropped."""
     if all(each.window != instruction.window for each in find_windows(scope.program)):
@@ -65,12 +71,15 @@ def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
 
 def window_globals(draft: Draft) -> Iterator[Global]:
     """Yield the windows of a program."""
+    instructions = (each for function in find_functions(draft.program) for each in function.instructions)
+    restored = {each.window for each in instructions if isinstance(each, Restore)}
     for each in find_windows(draft.program):
         models, names = each.models, draft.names
         parameters = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
         options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
         options |= {"is_counted": syntax.constant(True)} if each.count else {}
         options |= {"is_whole": syntax.constant(True)} if each.guard == "window" else {}
+        options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
         made = syntax.call(_kind(each), syntax.name(parameters), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
 

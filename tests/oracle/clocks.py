@@ -29,7 +29,9 @@ class Clocks:
         self.averaged: set[str] = set()
         """Averages that have fired."""
         self.gathering: set[str] = set()
-        """Updates that accumulate and take part in this step."""
+        """Updates that accumulate and take part in this step, unless what they go by is held."""
+        self.open: dict[str, int] = {}
+        """How many steps their windows had before this one, or none of an epoch that this one ends."""
         self.admitted: set[str] = set()
         """The ops that may fire in this step."""
         self.counted: list[str] = []
@@ -52,7 +54,8 @@ class Clocks:
         """Return whether the end of an epoch applies an open window; none is open then but one that goes on."""
         word, key = meaning.ops[name].accumulate.on_epoch_end, (meaning.mode, f"window of {name}")
         is_open = self.counts.get(key, 0) % meaning.ops[name].window > 0
-        self.counts[key] = self.counts.get(key, 0) if word == "carry" else 0
+        if word != "carry":
+            self.counts[key] = self.open[name] = 0
         return word == "flush" and is_open
 
     def _is_full(self, name: str, meaning: Meaning) -> bool:
@@ -62,7 +65,8 @@ class Clocks:
             return True
         self.gathering.add(name)
         key = (meaning.mode, f"window of {name}")
-        self.counts[key] = self.counts.get(key, 0) + 1
+        self.open[name] = self.counts.get(key, 0)
+        self.counts[key] = self.open[name] + 1
         return self.counts[key] % op.window == 0
 
     def _is_due(self, name: str, meaning: Meaning, step: int, admitted: set[str]) -> bool:
@@ -95,6 +99,10 @@ class Clocks:
     def note(self, meaning: Meaning, firing: list[str], held: set[str]) -> None:
         """Remember which averages there are, and forget the writes that did not take place."""
         self.averaged |= {name for name in firing if isinstance(meaning.ops[name], EmaOp) and name not in held}
+        for name in self.gathering:
+            key = (meaning.mode, f"window of {name}")
+            if meaning.ops[name].every in held:
+                self.counts[key] = self.open[name]
         for name in self.counted:
             writers = self._find_writers(name, meaning, self.admitted)
             if held.issuperset(writers):

@@ -76,7 +76,7 @@ class Verdicts:
 
     def commits(self, name: str) -> bool:
         """Return whether the gradients that an update takes in this step are used: by its optimizer, or its window."""
-        return all(self.is_finite(other) for other in self.groups.judges(name)) and not self._is_paced_by_held(name)
+        return all(self.is_finite(other) for other in self.groups.judges(name)) and not self.is_paced_by_held(name)
 
     def is_guarded(self, name: str) -> bool:
         """Return whether the window of an update does without what is not finite."""
@@ -86,7 +86,7 @@ class Verdicts:
     def is_held(self, name: str) -> bool:
         """Return whether an op that fires leaves everything as it is."""
         if name not in self.held:
-            self.held[name] = self._is_paced_by_held(name) or self._holds(name)
+            self.held[name] = self.is_paced_by_held(name) or self._holds(name)
         return self.held[name]
 
     def are_held_before(self, others: Iterable[str], name: str) -> bool:
@@ -147,7 +147,7 @@ class Verdicts:
         writers = [other for other in writers if meaning.writes(other) & cells]
         return bool(writers) and all(self.is_held(other) for other in writers)
 
-    def _is_paced_by_held(self, name: str) -> bool:
+    def is_paced_by_held(self, name: str) -> bool:
         """Return whether an op goes by the steps of an update that is held."""
         every = self.step.meaning.ops[name].every
         return isinstance(every, str) and every in self.firing and self.is_held(every)

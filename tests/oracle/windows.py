@@ -170,13 +170,18 @@ class Windows:
         return self._is_batched(value)
 
     def final(self, step: StepValues, firing: list[str]) -> Held:
-        """Return the windows after a step: those that are full begin anew, and those that an epoch ends."""
+        """Return the windows after a step: those that are full begin anew, and those that an epoch ends.
+
+        One whose update goes by an update that is held is as it was: its update takes no part in the step.
+        """
         found = dict(self.held)
-        for name in self.gathering:
+        idle = {name for name in self.gathering if step.verdicts.is_paced_by_held(name)}
+        for name in set(self.gathering) - idle:
             for leaf in self.leaves(self.spec.ops[name]):
                 for term in self._terms(self.spec.ops[name], leaf):
                     found[name, _key(leaf, term)] = self._add(step, name, self.spec.ops[name], leaf, term)
-        return {key: held for key, held in found.items() if key[0] not in firing and not self._is_dropped(key[0])}
+        begun = set(firing) - idle
+        return {key: held for key, held in found.items() if key[0] not in begun and not self._is_dropped(key[0])}
 
     def _is_dropped(self, name: str) -> bool:
         """Return whether an update forgets its window after this step."""

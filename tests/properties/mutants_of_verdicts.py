@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from compiler.chains import is_update
-from compiler.instructions import Commit, Settle
+from compiler.instructions import Commit, Restore, Settle
 from compiler.ir import Hazard, Node, StepGraph
 from compiler.ops.verdict import _find_raw
 from compiler.passes.commits import both
@@ -197,6 +197,22 @@ MUTANTS_OF_VERDICTS = (
         change=to.give(((),)),
         killer="numbers",
         case="penalized-next",
+    ),
+    Mutant(
+        name="skipped-steps-taken",
+        says="A window is taken in a step in which the update that it goes by is held.",
+        place="selection:_is_idle",
+        change=lambda original: lambda node, find_commit: isinstance(node.instruction, Restore),
+        killer="numbers",
+        case="gathered-at-its-pace",
+    ),
+    Mutant(
+        name="skipped-steps-counted",
+        says="A window counts the steps in which the update that it goes by is held.",
+        place="assemble:_find_held",
+        change=lambda original: lambda graph: [each for each in original(graph) if each[0] in graph.active],
+        killer="numbers",
+        case="gathered-at-its-pace",
     ),
     Mutant(
         name="penalties-of-each",

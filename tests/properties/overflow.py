@@ -44,6 +44,7 @@ def add_overflow(draft: Draft) -> None:
     own = Random(repr(draft.ops))  # its own numbers: what is drawn behind this stays the same
     _plant_behind(draft, held, own)
     _steepen(draft, [name for name in updates if name not in held], held, own)
+    _pace(draft, updates, Random(repr(draft.ops)))
 
 
 def _add_policies(draft: Draft, name: str, *, likely: float) -> None:
@@ -58,6 +59,18 @@ def _say_of_windows(draft: Draft, op: dict) -> None:
     written = op["accumulate"]
     word = {"on_nonfinite": draft.random.choice(["drop", "window", "window"])}
     op["accumulate"] = {**(written if isinstance(written, dict) else {"steps": written}), **word}
+
+
+def _pace(draft: Draft, updates: list[str], random: Random) -> None:
+    """Let the window of an update gather in the steps in which another update is applied."""
+    plain = [name for name in updates if not {"every", "start", "until", "dataset"} & draft.ops[name].keys()]
+    windows = [name for name in plain if "accumulate" in draft.ops[name]]
+    windows = [name for name in windows if "on_epoch_end" not in repr(draft.ops[name]["accumulate"])]
+    if windows and random.random() < 0.6:
+        chosen = random.choice(windows)
+        others = [name for name in updates if name != chosen and "dataset" not in draft.ops[name]]
+        if others and "all" not in [draft.ops[name].get("on_overflow") for name in updates]:
+            draft.try_fields(chosen, {"every": random.choice(others)})
 
 
 def _find_ordered(draft: Draft) -> bool:

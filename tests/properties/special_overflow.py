@@ -103,6 +103,17 @@ def at_its_pace() -> dict:
     return _document("at-its-pace", "abc", ops, state={"center": {"shape": [3]}}, **DYNAMIC)
 
 
+def gathered_at_its_pace() -> dict:
+    """Return windows that gather in the steps of an update that overflows, and one of them has overflows of its own."""
+    whole = {"steps": 3, "on_nonfinite": "window"}
+    ops = {
+        **_fit("a", bursts=True, on_overflow="own"),
+        **_fit("b", every="step_a", accumulate=2, on_overflow="own"),
+        **_fit("c", bursts=True, every="step_b", accumulate=whole, on_overflow="own"),
+    }
+    return _document("gathered-at-its-pace", "abc", ops, **DYNAMIC)
+
+
 def counted_on() -> dict:
     """Return two updates of one optimizer on a schedule, of which the first is held before all verdicts are known."""
     ops = {
@@ -187,6 +198,7 @@ OVERFLOWING: Mapping[str, dict] = {
     "in-turn": in_turn(),
     "windows-with-holes": windows_with_holes(),
     "at-its-pace": at_its_pace(),
+    "gathered-at-its-pace": gathered_at_its_pace(),
     "clipped-first": clipped_first(),
     "multiplied-by-infinity": multiplied_by_infinity(),
     "steep-penalty": steep_penalty(),

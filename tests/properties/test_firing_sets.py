@@ -150,6 +150,8 @@ def random_clocks(random: Random) -> dict:
     if random.random() < 0.3:
         models["b"]["optimizer"] = {1: "sgd", random.randint(2, 4): "adam"}
     fields = {"precision": {"loss_scale": "dynamic"}} if random.random() < 0.3 else {}
+    if fields and isinstance(ops["step_b"]["every"], str):
+        ops["step_b"]["accumulate"]["on_epoch_end"] = random.choice(["carry", "drop"])
     inputs = {"x": {"shape": ["batch", 4]}}
     return {"graphspec": 1, "name": "clocks", "inputs": inputs, "models": models, "ops": ops, **fields}
 

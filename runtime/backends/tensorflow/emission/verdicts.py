@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.instructions import Apply, Assign, Blend, Instruction, Settle, Store
+from compiler.instructions import Apply, Assign, Blend, Instruction, Restore, Settle, Store
 from runtime.effects import find_judged
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft
@@ -17,6 +17,9 @@ from runtime.emission.verdicts import SCALE, VERDICTS, commit_value, commits_by_
 
 def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
     """Return the code of a write under its condition: ``when(step_d_finite, lambda: adam.apply(step_d))``."""
+    if isinstance(instruction, Restore):
+        skipped = syntax.call("tf.logical_not", commit_value(instruction.unless, scope))
+        return replace(lowered, code=tuple(_under(skipped, each) for each in lowered.code))
     if not isinstance(instruction, Apply | Blend | Assign | Store) or not instruction.commits:
         return lowered
     commits = commit_value(instruction.commits, scope)

@@ -79,6 +79,10 @@ class GuardedOpenWindow(GuardedWindow, OpenWindow):
     ``is_whole``: a step that is missing spoils all of it. ``seen``: which gradients some step had that was taken in.
     """
 
+    def variables(self) -> list[tf.Variable]:
+        """Return all that the window is."""
+        return [*super().variables(), *self.seen, *(() if self.rested is None else (self.rested,))]
+
     def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None) -> None:
         """Add the gradients that are there where they are committed, each as often as its rows, and what they count."""
         commits = tf.constant(True) if commits is None else commits

@@ -64,7 +64,10 @@ class Window:
 
 
 class GuardedWindow(Window):
-    """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it."""
+    """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it.
+
+    ``keeps_before``: a step can be undone, if it was not committed.
+    """
 
     def __init__(
         self,
@@ -72,19 +75,32 @@ class GuardedWindow(Window):
         is_mean: bool = True,
         is_counted: bool = False,
         is_whole: bool = False,
+        keeps_before: bool = False,
     ) -> None:
         super().__init__(parameters, is_mean, is_counted)
-        self.is_whole = is_whole
+        self.is_whole, self.keeps_before = is_whole, keeps_before
+        self.before: list[tuple[tf.Variable, tf.Tensor]] = []  # what the step that is being traced begins with
         self.spoiled = tf.Variable(tf.zeros((), tf.bool), trainable=False, name="window/spoiled")
 
     def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None) -> None:
         """Add gradients where they are committed, each as often as it has rows, or those of sums and their count."""
+        self.before = [(each, each.read_value()) for each in self.variables()] if self.keeps_before else []
         commits = tf.constant(True) if commits is None else commits
         taken = tf.cast(commits, tf.int64)
         kept = [None if each is None else tf.where(commits, each, tf.zeros_like(each)) for each in gradients]
         self.gather(kept, 1 if self.is_counted else rows)
         self.tally(taken * tf.cast(rows, tf.int64), tf.where(commits, tf.cast(count, tf.float64), 0.0))
         self.spoiled.assign(tf.logical_not(commits) | self.spoiled)
+
+    def variables(self) -> list[tf.Variable]:
+        """Return all that the window is."""
+        held = (*self.totals, self.rows, self.count, self.spoiled)
+        return [each for each in held if each is not None]
+
+    def restore(self) -> None:
+        """Be as before the step: the update takes no part in it."""
+        for each, value in self.before:
+            each.assign(value)
 
     def is_filled(self) -> tf.Tensor:
         """Return whether there is something to take."""

@@ -27,7 +27,7 @@ from runtime.backends.torch.emission.verdicts import (
     known_lines,
     without_question,
 )
-from runtime.effects import find_inputs
+from runtime.effects import find_inputs, find_judged
 from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
 from runtime.emission.dialect import Draft
@@ -60,7 +60,8 @@ def emit_function(function: Function, draft: Draft) -> Block:
         function=function,
     )
     instructions = tuple(gather_releases(function.instructions))
-    reading = find_reading(instructions, debug=bool(names.checks))
+    has_verdicts = bool(find_judged(scope.program))  # no step may ever reach an update over which there is one
+    reading = find_reading(instructions, debug=bool(names.checks)) if has_verdicts else None
     lowered = [_write(each, scope, reading) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)

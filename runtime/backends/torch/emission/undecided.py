@@ -52,9 +52,9 @@ def decided_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> t
 
 
 def take_ways(instruction: Collect, scope: Scope) -> ast.expr:
-    """Return ``take_undecided(verdicts, "step.window", step_window)``."""
+    """Return ``take_undecided(verdicts, "step.window.taken", step_window)``."""
     window = syntax.name(scope.names.window(instruction.window))
-    cell = syntax.constant(window_of(instruction.op))
+    cell = syntax.constant(f"{window_of(instruction.op)}.taken")
     return syntax.call("take_undecided", syntax.name(VERDICTS), cell, window)
 
 

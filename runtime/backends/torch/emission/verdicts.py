@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from compiler.instructions import Apply, Assign, Blend, Collect, Gather, Instruction, Judge, Settle, Store
+from compiler.cells import window_of
+from compiler.instructions import Apply, Assign, Blend, Collect, Gather, Instruction, Judge, Restore, Settle, Store
 from compiler.settings import find_scheduled
 from runtime.backends.torch.emission.undecided import (
     NOTHING,
@@ -97,8 +98,8 @@ def _waits(instruction: Instruction, pending: frozenset[str], open_windows: froz
 
 
 def _is_conditional(instruction: Instruction) -> bool:
-    """Return whether an instruction changes tensors in place, under verdicts; others choose between values."""
-    return isinstance(instruction, Conditional) and bool(instruction.commits)
+    """Return whether an instruction changes something in place, under verdicts; others choose between values."""
+    return isinstance(instruction, Restore) or (isinstance(instruction, Conditional) and bool(instruction.commits))
 
 
 def _find_counted(instruction: Instruction) -> frozenset[str]:
@@ -142,6 +143,9 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, rea
     if isinstance(instruction, Conditional):
         header = _condition(instruction, scope, reading)
         return code if header is None else (Block(header=header, body=code), *_check_lines(instruction, scope, reading))
+    if isinstance(instruction, Restore):
+        took_part = syntax.item(syntax.name(COMMITTED), syntax.constant(window_of(instruction.op)))
+        return (Block(header=line_of(instruction, syntax.when(syntax.negate(took_part))), body=code),)
     if isinstance(instruction, Store) and instruction.commits:
         return _choosing(code, partial(_kept, instruction, scope))
     counted = _choosing(code, partial(_counted, instruction, scope)) if id(instruction) in reading.again else code

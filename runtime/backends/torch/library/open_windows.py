@@ -67,8 +67,9 @@ class GuardedOpenWindow(GuardedWindow, OpenWindow):
         is_mean: bool = True,
         is_counted: bool = False,
         is_whole: bool = False,
+        keeps_before: bool = False,
     ) -> None:
-        super().__init__(parameters, is_mean, is_counted, is_whole)
+        super().__init__(parameters, is_mean, is_counted, is_whole, keeps_before)
         self.seen = [False] * len(self.parameters)  # whether a step that was taken in had a gradient
         self.is_begun = False  # whether a step was taken in
         self.undecided: torch.Tensor | None = None  # whether the last step was taken in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -55,7 +55,7 @@ class Window:
 class GuardedWindow(Window):
     """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it.
 
-    How many rows it stands for only the device knows.
+    How many rows it stands for only the device knows. ``keeps_before``: a step can be undone, if it was not committed.
     """
 
     def __init__(
@@ -64,14 +64,17 @@ class GuardedWindow(Window):
         is_mean: bool = True,
         is_counted: bool = False,
         is_whole: bool = False,
+        keeps_before: bool = False,
     ) -> None:
         super().__init__(parameters, is_mean, is_counted)
-        self.is_whole = is_whole
+        self.is_whole, self.keeps_before = is_whole, keeps_before
         self.spoiled: Any = False
+        self.before: Mapping[str, Any] = {}
 
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
         """Add gradients where they are committed, each as often as it has rows, or those of sums and their count."""
+        self.before = {**vars(self), "before": {}} if self.keeps_before else {}
         if commits is None:
             commits = torch.ones((), dtype=torch.bool, device=self.parameters[0].device)
         kept = [None if each is None else torch.where(commits, each, 0) for each in gradients]
@@ -79,6 +82,10 @@ class GuardedWindow(Window):
         self.rows = self.rows + torch.where(commits, rows, 0)
         self.count = self.count + torch.where(commits, count, 0)
         self.spoiled = torch.logical_not(commits) | self.spoiled
+
+    def restore(self) -> None:
+        """Be as before the last step, of which nothing but zeros was added: the update takes no part in it."""
+        vars(self).update(self.before)
 
     def is_filled(self) -> torch.Tensor:
         """Return whether there is something to take: the device's verdict."""
