@@ -24,14 +24,16 @@ _DEFAULT_LIMITS = Limits()
 def load(
     source: Path | str, overrides: Sequence[str] = (), *, name: str | None = None, limits: Limits = _DEFAULT_LIMITS
 ) -> GraphSpec:
-    """Return the spec in a file, or in a text (a string with a line break in it), with overrides applied.
+    """Return the spec in a file, or in a text, with overrides applied.
 
+    A string is a text if it has a line break in it or begins with `{`, as JSON does; else the path of a file.
     Messages call it ``name``, by default the path of the file. An override is `path=value`, as in `vars.lr=1e-3`.
     Raises SpecError with every problem of the document.
     """
     help = "write a mapping as text: `load(json.dumps(document, indent=1))`"
-    require_kind(source, (Path, str), "`load` takes a path, or a text with a line break in it", help)
-    named = source if isinstance(source, Path) or "\n" in source else Path(source)
+    require_kind(source, (Path, str), "`load` takes a path, or a text", help)
+    is_text = isinstance(source, str) and ("\n" in source or source.startswith("{"))
+    named = source if is_text else Path(source)
     document = interpolate(override(read_document(named, name=name, limits=limits), overrides, limits=limits))
     spec, diagnostics = check_document(document)
     if spec is None:

@@ -28,6 +28,11 @@ run: {steps: "${steps}"}
 """
 
 
+def test_json_on_one_line_is_a_text(small):
+    document = read_document(small()).data
+    assert load(json.dumps(document)) == load(json.dumps(document, indent=1))
+
+
 def test_a_path_and_a_text_give_the_same_spec(tmp_path, small):
     path = tmp_path / "small.yaml"
     path.write_text(small(), encoding="utf-8")
