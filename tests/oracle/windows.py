@@ -132,7 +132,9 @@ class Windows:
         )
         wanted = op.accumulate.reduce
         is_total = leaf != OWN and self._is_of_rows(step, self.spec.ops[self.owner[leaf]])
-        return "sum" if wanted == "mean" and (is_total or any(map(self._is_sum, losses))) else wanted
+        terms = [term for loss in losses for term in self._find_terms(loss)]
+        is_total |= any(is_sum and is_batched for is_sum, is_batched in terms) or all(is_sum for is_sum, _ in terms)
+        return "sum" if wanted == "mean" and is_total else wanted
 
     def _is_of_rows(self, step: StepValues, op: GradientOp) -> bool:
         """Return whether what is differentiated has a row for each sample, each with a number that multiplies it."""
@@ -141,17 +143,20 @@ class Windows:
         rows, value = next(iter(step.batch.values())).shape[0], step.base.value(op.gradient)
         return value.ndim > 1 and value.shape[1] == rows
 
-    def _is_sum(self, value: str) -> bool:
-        """Return whether some term of a loss is a sum over the batch."""
+    def _find_terms(self, value: str) -> list[tuple[bool, bool]]:
+        """Return of every term of a loss whether it is a sum, and whether it depends on the batch.
+
+        One that does not is the same in every step, as a mean is.
+        """
         op = self.spec.ops.get(self.owner.get(value, ""))
         if isinstance(op, CallOp):
             names = [name for _, name in op.inputs.references()]
             call, batched = op.call.name("torch"), [name for name in names if self._is_batched(name)]
             if call == "sum" and op.args.get("axis") in (None, 0) and self._is_row(names[0]):
-                return True
-            apart = call in ("add", "sub") or (call in (*SCALING, "sum", "mean") and len(batched) == 1)
-            return apart and any(map(self._is_sum, names))
-        return isinstance(op, LossOp) and op.reduction == "sum"
+                return [(True, True)]
+            if call in ("add", "sub") or (call in (*SCALING, "sum", "mean") and len(batched) == 1):
+                return [term for name in names for term in self._find_terms(name)]
+        return [(isinstance(op, LossOp) and op.reduction == "sum", self._is_batched(value))]
 
     def _is_batched(self, value: str) -> bool:
         """Return whether a value depends on the batch."""

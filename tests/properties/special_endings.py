@@ -82,10 +82,24 @@ def given_nothing() -> dict:
     return {**found, "inputs": {**found["inputs"], "fuse_at_2": SHAPE}}
 
 
+def penalized_once() -> dict:
+    """Return a window over a mean of rows and a sum over a parameter, which is the same in every step."""
+    ops = {
+        **_fit("m"),
+        "weights": {"forward": "w"},
+        "small": {"loss": "mse", "inputs": ["weights", 0.0], "reduction": "sum", "weight": 0.5},
+        "cost": {"call": "add", "inputs": ["fit_m", "small"]},
+        "step_m": {"update": ["m", "w"], "loss": "cost", "accumulate": 2},
+    }
+    w = {"parameter": {"shape": [3], "init": 2.0}, "optimizer": SGD}
+    return _document("penalized-once", {"m": _net(), "w": w}, ops)
+
+
 ENDING: Mapping[str, dict] = {
     "ends-elsewhere": ends_elsewhere(),
     "counted-apart": counted_apart(),
     "frozen-first": frozen_first(),
     "frozen-by-the-other": frozen_by_the_other(),
     "given-nothing": given_nothing(),
+    "penalized-once": penalized_once(),
 }
