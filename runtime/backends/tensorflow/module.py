@@ -97,9 +97,22 @@ class Module:
         """Return the access to every optimizer, by cell."""
         names, steps = find_names(self.parameters), self.loaded.names.get("steps")
         return {
-            cell: TensorFlowOptimizer(cell=cell, shell=shell, names=names, clock=self.clock, steps=steps)
-            for cell, shell in self.optimizers.items()
+            decl.name: TensorFlowOptimizer(
+                cell=decl.name,
+                shell=self.optimizers[decl.name],
+                names=names,
+                clock=self.clock,
+                steps=steps,
+                unlike=len(decl.find_unlike()),
+                retrace=self.retrace,
+            )
+            for decl in self.loaded.program.optimizers
         }
+
+    def retrace(self) -> None:
+        """Let every graph be traced anew with the next step that runs it."""
+        for graph in self.loaded.names["FUNCTIONS"].values():
+            graph.begin()
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""
