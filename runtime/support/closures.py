@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import CellType, FunctionType, MethodType
-from typing import Any, cast
+from typing import cast
 
 
 @contextmanager
-def bound_again(owners: Iterable[object], memo: dict[int, Any]) -> Generator[None]:
+def bound_again(owners: Iterable[object], memo: dict[int, object]) -> Generator[None]:
     """Make the functions in attributes of some objects anew, over what is deep-copied inside with this memo.
 
     ``copy.deepcopy`` keeps functions as they are: ``self.act = lambda x: self.layer(x)`` would call the original's.
@@ -23,7 +23,8 @@ def bound_again(owners: Iterable[object], memo: dict[int, Any]) -> Generator[Non
     memo.update({id(each): blank_closure(each) for each in functions})
     yield
     for function in functions:
-        for cell, new in zip(function.__closure__ or (), memo[id(function)].__closure__, strict=True):
+        made = cast("FunctionType", memo[id(function)])
+        for cell, new in zip(function.__closure__ or (), made.__closure__ or (), strict=True):
             if cell != CellType():  # one that is not bound yet
                 new.cell_contents = in_copy(cell.cell_contents, memo)
 
@@ -57,7 +58,7 @@ def blank_closure(function: FunctionType) -> FunctionType:
     return made
 
 
-def in_copy(value: object, memo: dict[int, Any]) -> object:
+def in_copy(value: object, memo: dict[int, object]) -> object:
     """Return what a variable is in a copy: the copy's part for a part of the original, else what it was."""
     if id(value) in memo:
         return memo[id(value)]
