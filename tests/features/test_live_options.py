@@ -309,6 +309,21 @@ def test_what_was_set_is_no_state_and_load_tells_of_it(backend: str, tmp_path: P
         second.load(tmp_path / "plain")
 
 
+@pytest.mark.parametrize("options", [{"debug": True}, {"jit_compile": True}])
+def test_numbers_are_set_however_the_step_is_built(options: dict[str, bool], backend: str) -> None:
+    if backend == "torch" and "jit_compile" in options:
+        pytest.skip("XLA is TensorFlow's")
+    text = SPEC.replace("OPTIMIZER", "name: adam, weight_decay: 0.1").replace("GROUPS", f"    groups: {GROUPS}\n")
+    plan = compile_step(load(text, ["rng=portable"]), backend)
+    plain, other = (build(plan, device="cpu", dtype="float64", **each) for each in ({}, options))
+    for number in range(4):
+        for step in (plain, other):
+            step.optimizers["net"].options["betas"] = (0.5, 0.75) if number == 1 else None
+            step.optimizers["net"].options["groups.1.lr_scale"] = 3 if number == 2 else None
+            step({"x": X})
+    assert all(np.allclose(weights(plain)[name], each, atol=1e-12) for name, each in weights(other).items())
+
+
 CLASSES = {"torch": "torch.optim:SGD", "tensorflow": "keras.optimizers:SGD"}
 
 
