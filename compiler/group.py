@@ -30,3 +30,8 @@ class GroupDecl:
         """Return the options that are different, by the names of the language."""
         scale: dict[str, float | ScheduleDecl] = {} if self.lr_scale == 1.0 else {"lr_scale": self.lr_scale}
         return scale if self.weight_decay is None else {**scale, "weight_decay": self.weight_decay}
+
+    def spell(self, optimizer: str, option: str) -> str:
+        """Return the name of an option of it in words of an optimizer: ``groups.1.lr_scale``."""
+        of = "" if self.model == optimizer else f"{self.model}."
+        return f"{of}groups.{self.index}.{option}"

@@ -128,10 +128,20 @@ class OptimizerDecl:
             for place, each in find_decls(option).items()
         }
         for group in self.groups:
-            of = "" if group.model == self.name else f"{group.model}."
             changes = ((name, each) for name, each in group.changes.items() if isinstance(each, ScheduleDecl))
-            found |= {f"{of}groups.{group.index}.{name}": each for name, each in changes}
+            found |= {group.spell(self.name, name): each for name, each in changes}
         return found
+
+    def find_changed(self) -> tuple[GroupDecl, ...]:
+        """Return the groups that it steps in another way than the rest."""
+        return tuple(group for group in self.groups if group.changes and not group.frozen)
+
+    def find_unlike(self) -> tuple[Mapping[str, float | ScheduleDecl], ...]:
+        """Return what is different for groups: those in which the same is different are one."""
+        unlike: list[Mapping[str, float | ScheduleDecl]] = []
+        for group in self.find_changed():
+            unlike.extend([] if group.changes in unlike else [group.changes])
+        return tuple(unlike)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,13 +39,16 @@ def _check_source(source: str) -> str:
 
 
 def _read_column(value: object) -> str | tuple[str, ...]:
-    """Return a name, or several."""
+    """Return a name, or several; a position in a tuple is the name of what stands there."""
     if isinstance(value, str):
         return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return str(value)
     names = _list_texts(value)
     if not names:
         message = f"expected the name of a column, or a list of names, found {describe(value)}"
-        raise problem("GS044", message, help="write `x: height`, or `x: [height, width]`")
+        help = "write `x: height`, `x: [height, width]`, or `x: 0` for the first of a tuple"
+        raise problem("GS044", message, help=help)
     return names
 
 
@@ -60,7 +63,15 @@ Columns: TypeAlias = str | tuple[str, ...]
 _ColumnField = Annotated[
     Columns,
     PlainValidator(_read_column),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "integer", "minimum": 0},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]
+        }
+    ),
 ]
 
 
@@ -78,7 +89,8 @@ class DataSource(Declaration):
     split: str | None = None
     """Which part of the set is used, such as `train` or `test`."""
     columns: dict[str, _ColumnField] = {}
-    """The set's name for each input, where it is not the input's own; several of a file become one: `{x: [a, b]}`."""
+    """The set's name for each input, where it is not the input's own, or its position in the tuples of a class:
+    `{x: 0}`; several of a file become one: `{x: [a, b]}`."""
     path: str | None = None
     """The file, relative to the spec."""
     args: dict[Keyword, Value] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
@@ -80,7 +81,7 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
         _rate(1e-2),
         _number("lr_decay", 0.0, "lr is divided by 1 + updates * lr_decay"),
         _decay(),
-        _number("initial_accumulator_value", 0.0, "where the sum of squares starts"),
+        replace(_number("initial_accumulator_value", 0.0, "where the sum of squares starts"), once=True),
         _eps(1e-10),
         FUSED,
     ),

@@ -30,6 +30,8 @@ class Option:
     """The value must be greater than this."""
     below: float | None = None
     """The value must be less than this."""
+    once: bool = False
+    """It counts at the start alone, so that no schedule can change it."""
 
     @property
     def optional(self) -> bool:

@@ -66,10 +66,15 @@ def is_batch(batch: object) -> TypeGuard[Mapping[str, object]]:
     return type(batch) is dict or isinstance(batch, Mapping)
 
 
-def refuse_batch(batch: object) -> Diagnostic:
-    """Return the problem of a batch that is no mapping of inputs by name."""
+def refuse_batch(batch: object, names: tuple[str, ...]) -> Diagnostic:
+    """Return the problem of a batch that is no mapping of inputs by name; ``names`` are those that the step takes."""
     message = f"the batch is {type(batch).__name__}, expected a mapping from the names of inputs to arrays"
-    return Diagnostic(code=CODE, message=message, help='pass a dictionary, as in `step({"x": array})`')
+    known = names or ("x",)
+    help = f'pass a dictionary, as in `step({{"{known[0]}": array}})`'
+    if isinstance(batch, (tuple, list)) and len(known) > 1:
+        listed = ", ".join(f'"{name}"' for name in known)
+        help = f"pass a dictionary: `step(dict(zip([{listed}], batch)))`, with the names in the order of the batch"
+    return Diagnostic(code=CODE, message=message, help=help)
 
 
 def check_batch(

@@ -50,6 +50,11 @@ class Exported:
     models: Mapping[str, ExportedModel]
     program: ExportedProgram | None
 
+    def __repr__(self) -> str:
+        """Return the folder and the names of what is in it, in a few words whatever was exported."""
+        names = [*(model.file for model in self.models.values()), *([self.program.file] if self.program else [])]
+        return f"<exported into {str(self.folder)!r}: {', '.join(names)}>"
+
     def files(self) -> dict[str, bytes]:
         """Return the content of every file but the listing."""
         files = {model.file: model.packed.content for model in self.models.values()}

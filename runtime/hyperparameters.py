@@ -14,12 +14,12 @@ from graphspec.source import Path, Plain
 from graphspec.words import spell_path
 from runtime import state
 from runtime.optimizer import Optimizer
+from runtime.options import RATE
 
 SECTION = "hyperparameters"
 """The section of a checkpoint that has them. It is there to be compared: none of it is ever restored."""
 SETTINGS = "settings"
 """The section that has the numbers of models and ops that are no options of optimizers, to be compared likewise."""
-RATE = "lr"
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "models": ("groups", "regularizer", "constraint"),
     "ops": ("clip", "constraint", "decay", "tau", "half_life"),
@@ -29,7 +29,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def describe_optimizers(declared: tuple[OptimizerDecl, ...], held: Mapping[str, Optimizer]) -> dict[str, state.Plain]:
-    """Return every option of every optimizer in words; a learning rate that was set by hand in place of the spec's."""
+    """Return every option of every optimizer in words; a number that was set by hand in place of the spec's."""
     return {each.name: dict[str, state.Plain](_describe(each, held[each.name])) for each in declared}
 
 
@@ -38,8 +38,13 @@ def find_differences(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iter
     for name, options in now.items():
         before = saved.get(name) if isinstance(saved, dict) else None
         if isinstance(before, dict) and isinstance(options, dict):
-            changed = [key for key in options if before.get(key, options[key]) != options[key]]
-            yield from (f"`{key}` of optimizer '{name}' was {before[key]}, and is {options[key]}" for key in changed)
+            for key in dict.fromkeys((*options, *before)):
+                was, is_now = before.get(key, WRITTEN), options.get(key, WRITTEN)
+                is_told = (key in before and key in options) or any(
+                    str(each).endswith(BY_HAND) for each in (was, is_now)
+                )
+                if was != is_now and is_told:
+                    yield f"`{key}` of optimizer '{name}' was {was}, and is {is_now}"
 
 
 def describe_settings(spec: GraphSpec) -> dict[str, state.Plain]:
@@ -65,6 +70,8 @@ def find_changes(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iterator
 
 
 NOTHING = "nothing"
+WRITTEN = "what the spec says"
+BY_HAND = "(set by hand)"
 
 
 def _spell_leaves(path: Path, value: Plain) -> Iterator[tuple[str, str]]:
@@ -80,12 +87,12 @@ def _spell_leaves(path: Path, value: Plain) -> Iterator[tuple[str, str]]:
 
 
 def _describe(declared: OptimizerDecl, held: Optimizer) -> Iterator[tuple[str, str]]:
-    """Yield the options of an optimizer in words."""
+    """Yield the options of an optimizer in words, and what of its groups was set by hand."""
+    by_hand = {**held.options.by_hand, **({RATE: held.learning_rate} if held.is_rate_set else {})}
     for key, value in declared.options.items():
-        if key != RATE or not held.is_rate_set:
+        if key not in by_hand:
             yield key, _spell(value)
-    if held.is_rate_set:
-        yield RATE, f"{held.learning_rate!r} (set by hand)"
+    yield from ((key, f"{value!r} {BY_HAND}") for key, value in by_hand.items())
 
 
 def _spell(value: HyperParameter) -> str:

@@ -1,22 +1,26 @@
-"""The optimizer of a step as its user holds it: the learning rate, the updates so far, the slots."""
+"""The optimizer of a step as its user holds it: the learning rate, other numbers, the updates so far, the slots."""
 
 from __future__ import annotations
 
 import math
-from typing import SupportsFloat, final
+from typing import SupportsFloat, SupportsIndex, final
 
 from compiler.program import OptimizerDecl
 from graphspec.diagnostics import SpecError
 from runtime.access import OptimizerAccess, Slots
+from runtime.options import START, Options
 from runtime.problems import problem
 from runtime.terminal import counted
+
+MOST = 2**53
+"""As many updates at most: more are no number of float64."""
 
 
 @final
 class Optimizer:
     """One optimizer of a built step, the same on every backend."""
 
-    __slots__ = ("_access", "_declared", "_is_set", "_used")  # so that `lr`, which it is called elsewhere, is told
+    __slots__ = ("_access", "_declared", "_is_set", "_options", "_used")
 
     def __init__(self, declared: OptimizerDecl, access: OptimizerAccess) -> None:
         self._declared = declared
@@ -24,6 +28,14 @@ class Optimizer:
         self._used: tuple[int, float | None] | None = None
         """After which update a rate was set, and the rate of that update."""
         self._is_set = False
+        self._options = Options(declared, access)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set what can be set; raise AttributeError for a number that is called otherwise here, with its name."""
+        if not hasattr(type(self), name):
+            known = "learning_rate" if name == "lr" else f"options[{name!r}]" if name in self._options else ""
+            raise AttributeError(f"an optimizer has no {name!r} to set{known and f': write optimizer.{known} = ...'}")
+        object.__setattr__(self, name, value)
 
     @property
     def name(self) -> str:
@@ -77,9 +89,33 @@ class Optimizer:
         return self._access.used()
 
     @property
+    def options(self) -> Options:
+        """Return the other numbers that the next update takes, by name: ``optimizer.options["weight_decay"] = 0.1``."""
+        return self._options
+
+    @property
     def iterations(self) -> int:
-        """Return how many updates were applied."""
+        """Return how many updates were applied, by which schedules and corrections of a bias go."""
         return self._access.applied()
+
+    @iterations.setter
+    def iterations(self, count: SupportsIndex) -> None:
+        """Set how many updates were applied: it is state. At 0 the slots of a built-in rule begin anew too.
+
+        Raises SpecError: GS270 what is no whole number from 0 up, or a user's class of PyTorch, which counts by itself.
+        """
+        value = _to_count(count)
+        if not 0 <= value <= MOST:
+            help = "give the number of updates so far"
+            raise self._refuse(f"{count!r} is no whole number from 0 to {MOST:,}", help, "`iterations`")
+        reason = self._access.why_counted()
+        if reason:
+            raise self._refuse(reason, "restore() a state, or set what it has through `native`", "`iterations`")
+        used = self.used_rate
+        accumulated = self._declared.options.get(START)
+        first = {"mu_product": 1.0, "sum": accumulated if isinstance(accumulated, (int, float)) else 0.0}
+        self._access.set_applied(value, first)
+        self._used = value, used
 
     @property
     def slots(self) -> Slots:
@@ -110,6 +146,11 @@ class Optimizer:
             raise self._refuse(f"{rate!r} is no finite number from 0 up", "None gives back what the spec says")
         return value
 
-    def _refuse(self, reason: str, help: str) -> SpecError:
-        """Return the error of a learning rate that cannot be read or set."""
-        return problem("GS270", f"the learning rate of optimizer '{self.name}': {reason}", help=help)
+    def _refuse(self, reason: str, help: str, what: str = "the learning rate") -> SpecError:
+        """Return the error of a number that cannot be read or set."""
+        return problem("GS270", f"{what} of optimizer '{self.name}': {reason}", help=help)
+
+
+def _to_count(value: object) -> int:
+    """Return a whole number; -1 for what is none."""
+    return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else -1

@@ -277,7 +277,7 @@ class Step:
     def _admit(self, batch: object, intake: Intake) -> Mapping[str, object]:
         """Return the inputs on the device; what a batch is like is checked when it is seen for the first time."""
         if not is_batch(batch):
-            raise StepError([refuse_batch(batch)], self.spec.texts())
+            raise StepError([refuse_batch(batch, intake.names)], self.spec.texts())
         seen = tuple(map(self._fingerprint, map(batch.get, intake.names)))
         if seen == intake.usual:  # the common case: nothing else is done where a batch is like the one before
             return batch

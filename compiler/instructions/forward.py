@@ -19,6 +19,8 @@ class Forward(InstructionBase):
     model: str
     arguments: tuple[Argument, ...]
     outputs: tuple[str, ...]
+    named: bool = False
+    """The spec names the results: they may come by these names."""
     taps: tuple[tuple[str, str], ...] = ()
     method: str | None = None
     train: bool = False

@@ -22,6 +22,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         model=model.name,
         arguments=arguments,
         outputs=tuple(output.name for output in op.outputs if output.tap is None) if op.outputs else (name,),
+        named=op.outputs is not None,
         taps=tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None),
         method=op.method,
         train=train,

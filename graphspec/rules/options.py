@@ -48,7 +48,7 @@ def _unknown(scope: Scope, owner: str, options: tuple[Option, ...], name: str, p
 
 def _check_value(scope: Scope, owner: str, option: Option, value: object, path: Path) -> Iterator[Diagnostic]:
     if isinstance(value, ScheduleSpec):
-        if option.kind == "number":
+        if option.kind == "number" and not option.once:
             yield from _check_schedule(scope, owner, option, value, (*path, option.name))
             return
         message = f"`{option.name}` of {owner} takes no schedule"

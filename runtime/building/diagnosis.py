@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from compiler.instructions import Gather, Gradient, Transform
+from compiler.instructions import Forward, Gather, Gradient, Transform
 from graphspec.diagnostics import Diagnostic
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
@@ -118,13 +118,19 @@ class _Failure:
         raised = self.framework.raised_in(self.error)
         if raised:
             message = f"{subject} raised {self.framework.quote(self.error)}"
-            help = self._name_sets() or help or "the error comes from your code: the last line under `raised in`"
+            help = (
+                self._name_sets()
+                or self._name_structured()
+                or help
+                or "the error comes from your code: the last line under `raised in`"
+            )
             return Diagnostic(
                 code="GS210", message=message, span=span, notes=(*self._name_arguments(), *raised), help=help
             )
         path = self._find_misused()
         if path is not None:
             span, help = self.spec.span("models", self.op, "args"), f"compare `args` with what {path} takes"
+        help = self._name_structured() or help
         unused = self._name_unused()
         code, message = "GS212" if unused else "GS211", f"{subject} failed: {message}"
         return Diagnostic(code=code, message=message, span=span, notes=unused or notes, help=help)
@@ -138,6 +144,19 @@ class _Failure:
             return ""
         what = "a tuple with a tensor for each parameter, or None where there is no gradient"
         return f"'{given[0]}' is a gradient set: your function gets {what}"
+
+    def _name_structured(self) -> str:
+        """Return what a model gave the op in place of a tensor, and what to write; empty where all are tensors."""
+        instructions = [*find_instructions(self.loaded.program)]
+        read = {name for each in instructions if each.op == self.op for name in each.operands}
+        forwards = {name: each.op for each in instructions if isinstance(each, Forward) for name in each.outputs}
+        for frame in find_frames(self.error, self.loaded):
+            for name in (each for each in forwards if each in read):
+                value = frame.f_locals.get(self.loaded.emitted.names.value(name))
+                if value is not None and self.framework.describe(value) is None:
+                    what = f"'{name}' is no tensor but a {type(value).__name__}"
+                    return f"{what}: write `outputs: [{_list_names(value)}]` at '{forwards[name]}'"
+        return ""
 
     def _find_misused(self) -> str | None:
         """Return the class of a model whose constructor does not take what the spec gives it."""
@@ -192,3 +211,15 @@ class _Failure:
                 yield each.inputs, each.models
             elif isinstance(each, Gather) and each.gradients is not None and each.op == self.op:
                 yield (each.gradients,), each.models
+
+
+def _list_names(value: object) -> str:
+    """Return the names under which a result of a model has others; of a tuple some to be chosen."""
+    fields = cast("Iterable[str]", getattr(value, "_fields", ()))
+    if isinstance(value, tuple) and not fields:
+        return ", ".join(f"name{number}" for number in range(1, len(cast("tuple[object, ...]", value)) + 1))
+    held = cast("Mapping[str, object]", getattr(cast("object", value), "__dict__", {}))
+    if isinstance(value, Mapping):
+        held = cast("Mapping[str, object]", value)
+    named = (name for name, each in held.items() if each is not None)
+    return ", ".join(fields or named)

@@ -99,13 +99,22 @@ def pick(columns: Columns, name: str, offered: Collection[str], read: Callable[[
 
 
 def as_mapping(value: object, place: Place) -> Mapping[str, object]:
-    """Return a sample or a batch as the mapping it must be."""
-    if not isinstance(value, Mapping):
-        found = type(value).__name__
-        raise place.problem(
-            "GS225", f"the source gave an object of type {found!r}, expected a mapping of names to arrays", help=FORMS
-        )
-    return cast("Mapping[str, object]", value)
+    """Return a sample or a batch as the mapping it must be; of a tuple or a list by the positions in it.
+
+    Raises SpecError: GS225 it is none of these, or `columns` names no positions: their order is nobody's guess.
+    """
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, object]", value)
+    if not isinstance(value, (tuple, list)):
+        message = f"the source gave an object of type {type(value).__name__!r}, expected a mapping of names to arrays"
+        raise place.problem("GS225", message, help=FORMS)
+    items = cast("Sequence[object]", value)
+    columns = column_names(place)
+    if not any(isinstance(each, str) and each.isdecimal() for each in columns.values()):
+        message = f"the source gave a {type(items).__name__} of {len(items)}, and nothing says which inputs they are"
+        positions = ", ".join(f"{name}: {index}" for index, name in enumerate(columns))
+        raise place.problem("GS225", message, help=f"tell their positions, as in `columns: {{{positions}}}`")
+    return {str(index): each for index, each in enumerate(items)}
 
 
 def column_names(place: Place) -> Mapping[str, Columns]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.group import GroupDecl
 from compiler.instructions import Resting, Transform
 from compiler.operands import Scheduled, ScheduleDecl
 from compiler.penalty import Penalty
@@ -72,27 +71,19 @@ def grouped_parameters(optimizer: OptimizerDecl, draft: Draft) -> ast.expr | Non
 
     Groups in which the same is different are one.
     """
-    unlike: list[Mapping[str, float | ScheduleDecl]] = []
-    for group in _find_changed(optimizer):
-        if group.changes not in unlike:
-            unlike.append(group.changes)
+    unlike = optimizer.find_unlike()
     return syntax.listing(_group(changes, optimizer, draft) for changes in unlike) if unlike else None
 
 
 def has_groups(optimizer: OptimizerDecl) -> bool:
     """Return whether an optimizer steps some parameters in another way than the rest."""
-    return any(True for _ in _find_changed(optimizer))
-
-
-def _find_changed(optimizer: OptimizerDecl) -> Iterator[GroupDecl]:
-    """Yield the groups of an optimizer that it steps in another way than the rest."""
-    yield from (group for group in optimizer.groups if group.changes and not group.frozen)
+    return bool(optimizer.find_changed())
 
 
 def _group(changes: Mapping[str, float | ScheduleDecl], optimizer: OptimizerDecl, draft: Draft) -> ast.expr:
     """Return ``(matching(net.named_parameters(), "bias$"), {"weight_decay": 0.0})``."""
     patterns: dict[str, list[str]] = {}
-    for group in _find_changed(optimizer):
+    for group in optimizer.find_changed():
         if group.changes == changes:
             patterns.setdefault(group.model, []).append(group.match)
     members = [_match(draft.program.model(model), tuple(found), draft) for model, found in patterns.items()]

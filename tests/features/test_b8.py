@@ -1,4 +1,4 @@
-"""An optimizer tells and takes its learning rate and tells its updates, whatever schedule or framework is behind it."""
+"""An optimizer tells and takes its learning rate and its updates, whatever schedule or framework is behind it."""
 
 from __future__ import annotations
 

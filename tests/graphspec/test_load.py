@@ -136,6 +136,8 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("data: {«train»: {source: csv, batch: 1}}", "GS053"),
         ("data: {train: {source: csv, path: a.csv, batch: 1, columns: {x: «[]»}}}", "GS044"),
         ("data: {train: {source: csv, path: a.csv, batch: 1, columns: {x: «[a, 1]»}}}", "GS044"),
+        ("data: {train: {class: 'a:B', batch: 1, columns: {x: «-1»}}}", "GS044"),
+        ("data: {train: {class: 'a:B', batch: 1, columns: {x: «true»}}}", "GS044"),
         ("data: {train: {source: digits, batch: «0»}}", "GS044"),
         ("data: {«train»: {source: npz, batch: 1}}", "GS053"),
         ("data: {train: {class: «a.b», batch: 1}}", "GS054"),

@@ -122,6 +122,11 @@ MODELS = {
             "`betas` of optimizer `adam` takes no schedule",
             "",
         ),
+        (
+            "m: {class: a:B, optimizer: {name: adagrad, initial_accumulator_value: «{schedule: constant, value: 1}»}}",
+            "`initial_accumulator_value` of optimizer `adagrad` takes no schedule",
+            "",
+        ),
     ],
     "GS114": [
         ("m: {layers: [{«conv2d»: 3}]}", "layer `conv2d` needs `kernel`", ""),

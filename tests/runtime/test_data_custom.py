@@ -39,6 +39,12 @@ def large(): return [{"x": np.zeros((3, 2), np.float32)}].__iter__()
 def fails(): raise OSError("no disk")
 three = 3
 
+class Pairs(Numbered):
+    def __getitem__(self, i): return i, np.array([i, -i], dtype=np.float32)
+
+class PairedBatches(Streamed):
+    def __iter__(self): return ([rows["x"][:, 0], rows["x"]] for rows in super().__iter__())
+
 class Late(Numbered):
     def __getitem__(self, i):
         if i == 3: raise ValueError("sample 3 is bad")
@@ -82,6 +88,39 @@ def test_all_three_forms_give_the_same_batches(read, name):
     assert firsts(read(name, "drop_last: false"))[-1] == [4]
 
 
+@pytest.mark.parametrize("name", ["Pairs", "PairedBatches"])
+def test_tuples_and_lists_are_read_by_the_positions_that_are_told(read, name):
+    assert firsts(read(name, "columns: {x: 1}")) == [[0, 1], [2, 3]]
+    with pytest.raises(SpecError, match=r"GS223.*the source has no '2' for the input 'x'"):
+        firsts(read(name, "columns: {x: 2}"))
+
+
+@pytest.mark.parametrize("name", ["Pairs", "PairedBatches"])
+def test_no_order_of_tuples_and_lists_is_guessed(read, name):
+    text = refusal(read, name)
+    assert "of 2, and nothing says which inputs they are" in text
+    assert "as in `columns: {x: 0}`" in text
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("name", ["TensorDataset", "DataLoader"])
+def test_data_sets_and_loaders_of_torch_are_read(tmp_path, name):
+    lines = ["import torch", "from torch.utils.data import DataLoader, TensorDataset"]
+    lines.append("made = TensorDataset(torch.tensor([[i, -i] for i in range(5)]).float(), torch.arange(5))")
+    lines.append("def give(): return made" if name == "TensorDataset" else "def give(): return DataLoader(made, 2)")
+    (tmp_path / "torch_data.py").write_text("\n".join(lines))
+    text = SPEC.format(name="give", options="columns: {x: 0, y: 1}").replace("my_data", "torch_data")
+    text = text.replace("[batch, 2]}}", "[batch, 2]}, y: {shape: [batch], dtype: int64}}")
+    spec = load(
+        text.replace("inputs: x}}", "inputs: x}, last: {call: mean, inputs: y}}").replace(
+            "outputs: mean", "outputs: [mean, last]"
+        )
+    )
+    batches = [*open_data(spec, "train", seed=3, allow=["torch_data"], directory=tmp_path).epoch(0)]
+    assert [np.asarray(each["x"])[:, 1].tolist() for each in batches] == [[0, -1], [-2, -3]]
+    assert [np.asarray(each["y"]).tolist() for each in batches] == [[0, 1], [2, 3]]
+
+
 @pytest.mark.parametrize("name", ["Numbered", "Streamed", "whole"])
 def test_arrays_are_made_to_fit_the_inputs(read, name):
     batch = next(read(name).epoch(0))
@@ -119,7 +158,7 @@ def test_shuffling_a_stream_is_told(read):
     ("name", "message"),
     [
         ("nothing", "an object of type 'int' is not a source of data"),
-        ("lists", "the source gave an object of type 'list', expected a mapping"),
+        ("lists", "the source gave a list of 2, and nothing says which inputs they are"),
         ("large", "the source gave a batch of 3 samples, not 2"),
         ("Ragged", "the samples of the source do not fit together"),
         ("Changing", "do not all have the same names"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from compiler import compile_step
@@ -60,3 +62,16 @@ def test_a_class_among_the_models_is_to_be_called():
 def test_what_is_exported_has_a_short_text():
     packed = PackedModel(content=bytes(10**6), tensors={}), PackedProgram(suffix=".pt2", files={"": bytes(10**6)})
     assert max(len(repr(each)) for each in packed) < 200
+
+
+@pytest.mark.parametrize(
+    "backend", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("torch", "tensorflow")]
+)
+def test_what_an_export_returns_has_the_text_of_its_files(backend: str, tmp_path: Path):
+    text = SPEC.replace("models:", "inputs: {x: {shape: [batch, 2]}}\nmodels:")
+    text = text.replace("  step:", "  b: {call: add, inputs: [a, x]}\n  step:") + "outputs: [b]\n"
+    step = build(compile_step(load(text), backend), device="cpu")
+    exported = step.export(tmp_path / "out", mode="eval")
+    files = sorted(path.name for path in (tmp_path / "out").iterdir() if path.name != "export.json")
+    assert repr(exported).startswith(f"<exported into '{tmp_path / 'out'}': ")
+    assert sorted(repr(exported).removesuffix(">").partition("': ")[2].split(", ")) == files

@@ -88,6 +88,15 @@ def test_a_batch_that_is_no_mapping_is_told_so(step, given):
         step(given)
 
 
+@pytest.mark.parametrize(
+    ("mode", "remedy"), [("train", 'step(dict(zip(["image", "label"], batch)))'), ("eval", 'step({"image": array})')]
+)
+def test_a_tuple_is_told_the_names_that_the_step_takes(step, mode, remedy):
+    with pytest.raises(StepError, match=r"GS209.*the batch is tuple, expected a mapping") as raised:
+        step(tuple(batch().values()), mode=mode)
+    assert remedy in raised.value.diagnostics[0].help
+
+
 def test_an_empty_batch_is_refused_before_it_makes_weights_nan(step):
     with pytest.raises(StepError, match=r"GS209.*'image' has no samples: its shape is \[0, 4\]"):
         step(batch(0))

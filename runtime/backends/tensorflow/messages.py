@@ -59,7 +59,7 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
     ),
     r"deepcopy|cannot pickle|Could not locate class|must override `get_config": (
         "the model cannot be copied",
-        "a copy is made for `like`: let the class be importable, with arguments that a spec can hold",
+        "a copy is made for `like` and `ema`; keep files, locks and the like out of its attributes",
     ),
     r"Resource exhausted|OOM when allocating": (
         "the device is out of memory",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 
@@ -30,6 +30,15 @@ from runtime.support.clocks import Clock
 
 Named = dict[str, list[tuple[str, tf.Variable]]]
 """The variables of models by model, with their names."""
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """What a step function has that is a graph (emitted modules have classes of their own)."""
+
+    def begin(self) -> None:
+        """Trace anew with the next call."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +106,23 @@ class Module:
         """Return the access to every optimizer, by cell."""
         names, steps = find_names(self.parameters), self.loaded.names.get("steps")
         return {
-            cell: TensorFlowOptimizer(cell=cell, shell=shell, names=names, clock=self.clock, steps=steps)
-            for cell, shell in self.optimizers.items()
+            decl.name: TensorFlowOptimizer(
+                cell=decl.name,
+                shell=self.optimizers[decl.name],
+                names=names,
+                clock=self.clock,
+                steps=steps,
+                unlike=len(decl.find_unlike()),
+                retrace=self.retrace,
+            )
+            for decl in self.loaded.program.optimizers
         }
+
+    def retrace(self) -> None:
+        """Let every graph be traced anew with the next step that runs it; a debug build has none."""
+        for graph in self.loaded.names["FUNCTIONS"].values():
+            if isinstance(graph, Traced):
+                graph.begin()
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""

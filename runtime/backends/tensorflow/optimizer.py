@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from runtime.access import OptimizerAccess, Slots
+import tensorflow as tf
+
+from runtime.access import OptimizerAccess, Place, Slots, Value
+from runtime.backends.tensorflow.library.dtypes import typed
 from runtime.backends.tensorflow.slots import Wrapping, slot_tensors
 from runtime.holding.naming import name_slots
 from runtime.support.clocks import Clock
+
+
+@final
+class Settable:
+    """A number, or several, in place of one of the spec: a variable, so that graphs stay when it is set once more.
+
+    Where the variable is NaN, it is what the spec says: a number or a schedule.
+    """
+
+    def __init__(self, written: Any, value: Value) -> None:
+        self.written = written
+        self.variable = tf.Variable(typed(self.spell(value), tf.float64), trainable=False, name="set")
+
+    def __call__(self, before: Any) -> Any:
+        """Return the number after so many updates."""
+        told, held = self.written(before) if callable(self.written) else self.written, self.variable.read_value()
+        pairs = zip(told, tf.unstack(held), strict=True) if isinstance(told, (tuple, list)) else ()
+        return tuple(map(_choose, *zip(*pairs, strict=True))) if held.shape.rank else _choose(told, held)
+
+    def put(self, value: Value | None) -> None:
+        """Be a number from now on; None gives back what the spec says."""
+        unset = tf.fill(self.variable.shape, typed(math.nan, tf.float64))
+        self.variable.assign(unset if value is None else typed(self.spell(value), tf.float64))
+
+    @staticmethod
+    def spell(value: Value) -> Any:
+        """Return what a tensor is made of."""
+        return [*value] if isinstance(value, tuple) else value
+
+
+def _choose(told: Any, held: tf.Tensor) -> tf.Tensor:
+    """Return what was set, else what the spec says."""
+    return tf.where(tf.math.is_nan(held), typed(told, tf.float64), held)
 
 
 @final
@@ -24,8 +60,14 @@ class TensorFlowOptimizer(OptimizerAccess):
     clock: Clock
     steps: Any = None
     """The variable of the finished train steps, where schedules read them; every step begins with writing it."""
+    unlike: int
+    """How many groups it has in each of which something else is different."""
+    retrace: Callable[[], None]
+    """Lets the graphs be traced anew with the next step."""
     replaced: float | None = field(default=None)
     """What a rate that was set stands in for: a number, or NaN where a schedule gives it."""
+    settable: dict[Place, Settable] = field(default_factory=dict[Place, Settable])
+    """What stands in the place of numbers that were set; the first time the graphs are traced anew."""
 
     @property
     def native(self) -> object:
@@ -46,8 +88,7 @@ class TensorFlowOptimizer(OptimizerAccess):
 
     def rate(self) -> float:
         """Return the learning rate of the next update."""
-        if self.steps is not None:
-            self.steps.assign(self.clock.steps.get("train", 0))
+        self._tell_steps()
         return float(self.shell.next_rate(self.shell.applied.read_value()))
 
     def used(self) -> float:
@@ -59,6 +100,59 @@ class TensorFlowOptimizer(OptimizerAccess):
         if self.replaced is None:
             self.replaced = math.nan if self.is_scheduled else self.rate()
         self.variable.assign(self.replaced if rate is None else rate)
+
+    def number(self, place: Place) -> Value:
+        """Return a number of the next update."""
+        self._tell_steps()
+        found: Any = self._holder(place)[place.option]
+        now: Any = found(self.shell.applied.read_value()) if callable(found) else found
+        return tuple(map(float, now)) if isinstance(now, (tuple, list)) else float(now)
+
+    def set_number(self, place: Place, value: Value | None) -> None:
+        """Set a number of the updates to come."""
+        if place in self.settable:
+            self.settable[place].put(value)
+        elif value is not None:
+            holder = self._holder(place)
+            with tf.device(self.shell.rate.device):
+                holder[place.option] = self.settable[place] = Settable(holder[place.option], value)
+            self.retrace()
+
+    def why_fixed(self, place: Place) -> str:
+        """Return why a number cannot be set; empty where it can."""
+        if isinstance(self.shell, Wrapping):
+            return "Keras takes it when the optimizer is made, and changes no more than learning rates"
+        is_known = place.group is None or len(self._find_shares()) > place.group
+        return "" if is_known else "the parameters of some groups are those of others"
+
+    def _holder(self, place: Place) -> Any:
+        """Return the options of the optimizer, or what is different for a group."""
+        return self.shell.options if place.group is None else self._find_shares()[place.group]
+
+    def _find_shares(self) -> list[Any]:
+        """Return what is different for each group; nothing where some groups have no parameters of their own."""
+        shares = [changes for _, changes in self.shell.shares if changes]
+        return shares if len(shares) == self.unlike else []
+
+    def _tell_steps(self) -> None:
+        """Give schedules that count steps the number of those that were taken."""
+        if self.steps is not None:
+            self.steps.assign(self.clock.steps.get("train", 0))
+
+    def why_counted(self) -> str:
+        """Return nothing: the number of updates can be set."""
+        return ""
+
+    def set_applied(self, applied: int, first: Mapping[str, float]) -> None:
+        """Set how many updates were applied; one of Keras has a count of its own, and keeps its slots."""
+        self.shell.applied.assign(applied)
+        if isinstance(self.shell, Wrapping):
+            self.shell.optimizer.iterations.assign(applied)
+        elif not applied:
+            for slot, variables in self.shell.slots.items():
+                for variable in variables:
+                    start = typed(first.get(slot, 0.0), variable.dtype)
+                    variable.assign(tf.fill(variable.shape, start))
 
     def applied(self) -> int:
         """Return how many updates were applied."""

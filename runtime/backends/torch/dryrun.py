@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,6 +28,7 @@ from runtime.emission.module import Emitted
 from runtime.emission.needs import find_metrics
 from runtime.emission.windows import REGISTER
 from runtime.frames import describe
+from runtime.support.closures import bound_again
 
 Models = Mapping[str, nn.Module]
 Tensors = Mapping[str, torch.Tensor]
@@ -140,8 +142,10 @@ class _Attempt:
 
     def _copy(self, fake: FakeTensorMode | None) -> tuple[Models, Tensors]:
         """Return copies of models and inputs; what models share stays shared."""
-        with copying(fake) if fake is not None else nullcontext():
-            return copy.deepcopy(dict(self.trial.models)), copy.deepcopy(dict(self.trial.inputs))
+        memo: dict[int, Any] = {}
+        parts = [part for model in self.trial.models.values() for part in model.modules()]
+        with copying(fake) if fake is not None else nullcontext(), bound_again(parts, memo):
+            return copy.deepcopy(dict(self.trial.models), memo), copy.deepcopy(dict(self.trial.inputs))
 
     def _build(self, models: Models, *, unreal: bool) -> None:
         """Call the module's ``build`` with the copies in place of the models it would make."""

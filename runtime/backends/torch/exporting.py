@@ -28,6 +28,7 @@ from runtime.backends.torch.untouched import untouched
 from runtime.emission.module import emit_module
 from runtime.packed import PackedModel, PackedProgram
 from runtime.problems import problem
+from runtime.support.closures import bound_again
 
 FREE = 8
 """The least free size of the inputs a mode is traced with; no two free sizes are the same there."""
@@ -158,12 +159,13 @@ class ProgramPacker:
 
 def _copy(models: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
     """Return copies; of tensors that modules have kept from a call, without the graph, which cannot be copied."""
-    parts = (part for model in models.values() for part in model.modules())
+    parts = [part for model in models.values() for part in model.modules()]
     kept = (value for part in parts for value in vars(part).values())
     memo: dict[int, Any] = {
         id(each): each.detach().clone() for each in kept if isinstance(each, torch.Tensor) and not each.is_leaf
     }
-    return copy.deepcopy(dict(models), memo)
+    with bound_again(parts, memo):
+        return copy.deepcopy(dict(models), memo)
 
 
 def _find_free(entry: InputDecl, free: Mapping[str, Any]) -> dict[int, Any]:

@@ -55,7 +55,8 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
     ),
     r"deepcopy|cannot pickle": (
         "the model cannot be copied",
-        "a copy is made for `like`; keep tensors with a graph, files, locks and the like out of its attributes",
+        "a copy is made for `like` and `ema`; keep tensors with a graph, files, locks and the like out of its "
+        "attributes",
     ),
     r"has no attribute 'to'": (
         "the class makes no torch.nn.Module",

@@ -119,7 +119,7 @@ class Module:
         """Return the access to every optimizer, by cell."""
         made, names = self.loaded.names["OPTIMIZERS"], self.names()
         return {
-            each.name: TorchOptimizer.of(made[each.name], is_shell=not _is_direct(each), names=names)
+            each.name: TorchOptimizer.of(made[each.name], is_shell=not _is_direct(each), names=names, decl=each)
             for each in self.loaded.program.optimizers
         }
 

@@ -8,11 +8,14 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import torch
 
-from runtime.access import OptimizerAccess, Slots
+from compiler.program import OptimizerDecl
+from runtime.access import OptimizerAccess, Place, Slots, Value
+from runtime.backends.torch.contents import set_applied
+from runtime.backends.torch.library.kernels import begin_slots
+from runtime.backends.torch.library.optimizers import make_slot
+from runtime.holding.contents import MOST_STEPS, STEP
 from runtime.holding.naming import name_slots
-
-RATE = "lr"
-"""What PyTorch calls the learning rate, in options and groups."""
+from runtime.options import RATE
 
 
 @runtime_checkable
@@ -27,20 +30,26 @@ class Sharing(Protocol):
 class TorchOptimizer(OptimizerAccess):
     """An optimizer of the library, or the library's shell around one with torch.optim's interface.
 
-    A rate that is set becomes a schedule, as the options are that the spec lets change: it is no state then.
+    A number that is set becomes a schedule, as the options are that the spec lets change: it is no state then.
     """
 
     shell: Any
     groups: tuple[dict[str, Any], ...]
     """Those of the optimizer inside the shell; none without one."""
     names: Mapping[int, str]
-    replaced: Mapping[str, Any] | None = field(default=None)
-    """What a rate that was set stands in for."""
+    builtin: bool
+    unlike: int
+    """How many groups it has in each of which something else is different."""
+    replaced: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """What the options that were set stand in for."""
+    changed: dict[Place, Any] = field(default_factory=dict[Place, Any])
+    """What the numbers of groups that were set stand in for."""
 
     @classmethod
-    def of(cls, shell: Any, *, is_shell: bool, names: Mapping[int, str]) -> TorchOptimizer:
+    def of(cls, shell: Any, *, is_shell: bool, names: Mapping[int, str], decl: OptimizerDecl) -> TorchOptimizer:
         """Return the access to an optimizer that was just made."""
-        return cls(shell=shell, groups=tuple(shell.optimizer.param_groups) if is_shell else (), names=names)
+        groups = tuple(shell.optimizer.param_groups) if is_shell else ()
+        return cls(shell=shell, groups=groups, names=names, builtin=decl.builtin, unlike=len(decl.find_unlike()))
 
     @property
     def native(self) -> object:
@@ -62,29 +71,94 @@ class TorchOptimizer(OptimizerAccess):
 
     def set_rate(self, rate: float | None) -> None:
         """Set the learning rate of the updates to come."""
-        if rate is None:
-            self._give_back()
-            return
-        if self.replaced is None:
-            kept = {"options": self.shell.options, "schedules": self.shell.schedules}
-            found = {name: each[RATE] for name, each in kept.items() if RATE in each}
-            self.replaced = {**found, "groups": [group.get(RATE) for group in self.groups]}
-        self.shell.schedules[RATE] = lambda n: rate
+        self._set_option(RATE, rate)
 
-    def _give_back(self) -> None:
-        """Put back what a rate stands in for."""
-        if self.replaced is None:
+    def number(self, place: Place) -> Value:
+        """Return a number of the next update."""
+        options = {**self.shell.options, **self.shell.schedules}
+        held = options if place.group is None else self._changes(place.group)
+        found: Any = held[place.option]
+        now: Any = found(self.shell.applied) if callable(found) else found
+        return tuple(map(float, now)) if isinstance(now, (tuple, list)) else float(now)
+
+    def set_number(self, place: Place, value: Value | None) -> None:
+        """Set a number of the updates to come."""
+        if place.group is None:
+            self._set_option(place.option, value)
             return
-        for name, entries in (("options", self.shell.options), ("schedules", self.shell.schedules)):
-            entries.pop(RATE, None)
-            entries.update({RATE: self.replaced[name]} if name in self.replaced else {})
-        for group, rate in zip(self.groups, self.replaced["groups"], strict=True):
-            group[RATE] = rate
-        self.replaced = None
+        changes = self._changes(place.group)
+        written: Any = self.changed.setdefault(place, changes[place.option])
+        told = written if value is None else value
+        changes[place.option] = told if callable(told) else lambda n: told
+
+    def why_fixed(self, place: Place) -> str:
+        """Return why a number cannot be set; empty where it can."""
+        if place.group is not None:
+            is_whole = len(self._find_shares()) > place.group
+            return "" if is_whole else "the parameters of some groups are those of others"
+        is_kept = all(place.option in group for group in self.groups)
+        return "" if is_kept else f"{type(self.shell.optimizer).__name__} keeps none under this name in its groups"
+
+    def _set_option(self, name: str, value: Value | None) -> None:
+        """Let an option be a number; None gives back what it stands in for."""
+        if value is None:
+            self._give_back(name)
+            return
+        if name not in self.replaced:
+            kept = {"options": self.shell.options, "schedules": self.shell.schedules}
+            found = {key: each[name] for key, each in kept.items() if name in each}
+            self.replaced[name] = {**found, "groups": [group.get(name) for group in self.groups]}
+        self.shell.schedules[name] = lambda n: value
+
+    def _give_back(self, name: str) -> None:
+        """Put back what a number stands in for."""
+        replaced = self.replaced.pop(name, None)
+        if replaced is None:
+            return
+        for key, entries in (("options", self.shell.options), ("schedules", self.shell.schedules)):
+            entries.pop(name, None)
+            entries.update({name: replaced[key]} if key in replaced else {})
+        for group, value in zip(self.groups, replaced["groups"], strict=True):
+            group[name] = value
+
+    def _find_shares(self) -> list[Any]:
+        """Return what is different for each group; nothing where some groups have no parameters of their own."""
+        shares = [changes for _, changes in self.shell.shares if changes]
+        return shares if len(shares) == self.unlike else []
+
+    def _changes(self, group: int) -> Any:
+        """Return what is different for a group."""
+        return self._find_shares()[group]
 
     def applied(self) -> int:
         """Return how many updates were applied."""
         return self.shell.applied
+
+    def why_counted(self) -> str:
+        """Return why the number of updates cannot be set; empty where it can."""
+        return "" if self.builtin else f"{type(self.shell.optimizer).__name__} counts its updates by itself"
+
+    def set_applied(self, applied: int, first: Mapping[str, float]) -> None:
+        """Set how many updates were applied, and the slots that follow from it."""
+        set_applied(self.shell, applied)
+        if self.groups:
+            self._count_inside(applied)
+        elif not applied:
+            for slot, values in self.shell.slots.items():
+                for parameter, value in zip(self.shell.parameters, values, strict=True):
+                    if slot != STEP and value is not None:
+                        value.copy_(make_slot(parameter, first.get(slot, 0.0)))
+
+    def _count_inside(self, applied: int) -> None:
+        """Let one of PyTorch's own classes have been applied so often."""
+        made = self.shell.optimizer
+        if not applied:
+            made.state.clear()
+            return
+        begin_slots(made)
+        for state in made.state.values():
+            if STEP in state:
+                state[STEP].fill_(min(applied, MOST_STEPS))
 
     def slots(self) -> Slots:
         """Return copies of what is kept for the parameters."""

@@ -27,6 +27,8 @@ class WrappedState:
     optimizer: torch.optim.Optimizer
     scheduled: Collection[str]
     """Options that follow a schedule, or were set by hand: they are set before each step."""
+    changes: tuple[Mapping[str, Any], ...]
+    """What is different for each group; what follows a schedule or was set by hand, is set before each step."""
     names: Mapping[torch.Tensor, str]
     groups: tuple[Mapping[str, Any], ...]
     host: Sequence[str] | None = None
@@ -39,6 +41,7 @@ class WrappedState:
         return cls(
             optimizer=shell.optimizer,
             scheduled=shell.schedules.keys(),
+            changes=tuple(each for _, each in getattr(shell, "shares", ())) or ({},) * len(groups),
             names=dict(zip(shell.parameters, names, strict=True)),
             groups=groups,
         )
@@ -61,11 +64,11 @@ class WrappedState:
 
     def habits(self) -> dict[str, Any]:
         """Return the rest: what steps changed in the groups, what is kept for no parameter, slots on the host."""
-        groups = zip(self.optimizer.param_groups, self.groups, strict=True)
+        groups = zip(self.optimizer.param_groups, self.groups, self.changes, strict=True)
         loose = {key: value for key, value in self.optimizer.state.items() if not isinstance(key, torch.Tensor)}
         more = {key: value for key, value in self.optimizer.state_dict().items() if key not in OWN_KEYS}
         return {
-            "groups": [encode(dict(self._changed(group, made))) for group, made in groups],
+            "groups": [encode(dict(self._changed(*each))) for each in groups],
             "loose": encode(loose),
             "more": encode(more),
             "host": sorted(self._hosted()) if self._is_remote() else None,
@@ -89,10 +92,13 @@ class WrappedState:
                 del group[key]
             group.update({**copy.deepcopy(dict(made)), **decode(changed)})
 
-    def _changed(self, group: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _changed(
+        self, group: Mapping[str, Any], made: Mapping[str, Any], changes: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
         """Yield the options of a group that are not as they were made."""
+        moving = {*self.scheduled, *(name.removesuffix("_scale") for name, each in changes.items() if callable(each))}
         for key, value in _options(group).items():
-            if key not in self.scheduled and not (key in made and _is_same(value, made[key])):
+            if key not in moving and not (key in made and _is_same(value, made[key])):
                 yield key, value
 
     def _is_remote(self) -> bool:

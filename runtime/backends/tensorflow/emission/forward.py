@@ -10,6 +10,7 @@ from compiler.program import ModelDecl
 from runtime.effects import is_lowered
 from runtime.emission import syntax
 from runtime.emission.flow import is_modal
+from runtime.emission.results import find_results, name_results
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
 from runtime.emission.text import Line
 from runtime.emission.versions import read_comment
@@ -21,26 +22,19 @@ def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
     return Lowered(code=(*_key_lines(instruction, scope), *call, *_tap_lines(instruction, scope)))
 
 
-def _results(instruction: Forward) -> tuple[str, ...]:
-    """Return the values the call itself gives, taps excepted."""
-    tapped = {value for value, _ in instruction.taps}
-    return tuple(value for value in instruction.outputs if value not in tapped)
-
-
 def _call_line(instruction: Forward, scope: Scope) -> Line:
     """Return the line with the call."""
     comment = read_comment(instruction, instruction.model)
-    results, value = _results(instruction), _call(instruction, scope)
-    targets = [scope.names.value(each) for each in results]
+    targets = [scope.names.value(each) for each in find_results(instruction)]
+    value = name_results(instruction, _call(instruction, scope), scope)
     value = syntax.call("widened", value) if is_lowered(instruction) and targets else value
     if not targets:
         return line_of(instruction, syntax.perform(value), comment=comment)
     if len(targets) == 1:
         value = syntax.call("tf.stop_gradient", value) if instruction.stop else value
         return line_of(instruction, syntax.assign(targets[0], value), comment=comment)
-    taken = syntax.call("results", value, *map(syntax.constant, results))
-    taken = syntax.call("detached", taken) if instruction.stop else taken
-    return line_of(instruction, syntax.assign(targets, taken), comment=comment)
+    value = syntax.call("detached", value) if instruction.stop else value
+    return line_of(instruction, syntax.assign(targets, value), comment=comment)
 
 
 def _call(instruction: Forward, scope: Scope) -> ast.expr:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import tensorflow as tf
 
 from runtime.backends.tensorflow.library.modules import KerasLayer, parts_of
+from runtime.support.closures import bound_again
 
 
 @runtime_checkable
@@ -33,10 +34,12 @@ def copied(model: Any) -> Any:
     originals = (*layers, *trackers)
     memo: dict[int, Any] = {id(each): each for each in sys.modules.values()}  # seed generators of Keras hold one
     memo.update({id(each): blank(each) for each in originals})
-    # Lists of parts tell their tracker of every part that is put into them: it stays blank until all of them are.
-    for each in originals:
-        vars(memo[id(each)]).update(copy.deepcopy(vars(each), memo))
-    return copy.deepcopy(model, memo)
+    owners = (*layers, *(model.submodules if isinstance(model, tf.Module) else ()), model)
+    with bound_again(owners, memo):
+        # Lists of parts tell their tracker of every part that is put into them: it stays blank until all of them are.
+        for each in originals:
+            vars(memo[id(each)]).update(copy.deepcopy(vars(each), memo))
+        return copy.deepcopy(model, memo)
 
 
 def blank(original: Any) -> Any:

@@ -176,7 +176,7 @@ def read_values(result: Any) -> Any:
     if isinstance(result, Mapping):
         return {name: read_values(part) for name, part in result.items()}
     if isinstance(result, (list, tuple)):
-        return tuple(map(read_values, result))
+        return getattr(type(result), "_make", tuple)(map(read_values, result))
     variable = result.value if isinstance(result, KerasVariable) else result
     return tf.convert_to_tensor(variable) if isinstance(variable, tf.Variable) else result
 
@@ -229,13 +229,26 @@ def widened(value: Any) -> Any:
     return tf.cast(value, tf.float32) if is_low else value
 
 
+def result(value: Any, name: str) -> Any:
+    """Return what a call gave, or the one result of that name where it gave several."""
+    has_parts = isinstance(value, (Mapping, tuple, list)) or hasattr(value, name)
+    return results(value, name)[0] if has_parts and not tf.is_tensor(value) else value
+
+
 def results(value: Any, *names: str) -> tuple[Any, ...]:
-    """Return several results of a call in order; a dictionary gives them by name."""
+    """Return several results of a call in order; a dictionary, a named tuple or an object gives them by name."""
     if isinstance(value, Mapping):
-        return tuple(value[name] for name in names)
-    if len(value) != len(names):
-        raise ValueError(f"the call gave {len(value)} results instead of {len(names)} ({', '.join(names)})")
-    return tuple(value)
+        found = [value.get(name) for name in names]
+    elif hasattr(value, "__len__") and not set(names) <= set(getattr(value, "_fields", ())):
+        if len(value) != len(names):
+            raise ValueError(f"the call gave {len(value)} results instead of {len(names)} ({', '.join(names)})")
+        return tuple(value)
+    else:
+        found = [getattr(value, name, None) for name in names]
+    missing = [name for name, each in zip(names, found, strict=True) if each is None]
+    if missing:
+        raise ValueError(f"the call gave a {type(value).__name__} without {missing[0]!r}")
+    return tuple(map(read_values, found))
 
 
 def detached(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:

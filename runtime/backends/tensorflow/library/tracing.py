@@ -23,9 +23,13 @@ class Compiled:
         numbered: bool,
         jit_compile: bool,
     ) -> None:
-        self.function, self.inputs, self.device = function, dict(inputs), device
-        signature = [*self.inputs.values(), *([NUMBER] if numbered else [])]
-        self.traced = tf.function(self.run, signature, autograph=False, jit_compile=jit_compile or None)
+        self.function, self.inputs, self.device, self.jit_compile = function, dict(inputs), device, jit_compile
+        self.signature = [*self.inputs.values(), *([NUMBER] if numbered else [])]
+        self.begin()
+
+    def begin(self) -> None:
+        """Trace anew with the next call: after what Python had put into the graph has changed."""
+        self.traced = tf.function(self.run, self.signature, autograph=False, jit_compile=self.jit_compile or None)
         self.graph: Callable[..., Any] | None = None
 
     def run(self, *tensors: tf.Tensor) -> dict[str, tf.Tensor]:

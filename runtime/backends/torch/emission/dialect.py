@@ -169,6 +169,10 @@ class TorchDialect(Dialect):
         is_direct = optimizer.builtin and optimizer.rule in self.direct
         return frozenset() if is_direct or optimizer.options.get("fused") != "auto" else frozenset({"fused"})
 
+    def copied(self, model: ModelDecl, made: ast.expr) -> ast.expr:
+        """Return a copy of a model; a class may keep functions that read the object they were made in."""
+        return syntax.call("copied_module", made) if model.kind == "class" else super().copied(model, made)
+
     def made(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
         """Yield the conversion of a model to the type of the step."""
         if model.kind == "class":

@@ -7,6 +7,7 @@ import ast
 from compiler.instructions import Forward
 from runtime.effects import is_lowered
 from runtime.emission import syntax
+from runtime.emission.results import find_results, name_results
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
 from runtime.emission.text import Block, Code, Line
 from runtime.emission.versions import read_comment
@@ -35,24 +36,19 @@ def _lowered(instruction: Forward, call: tuple[Line, ...]) -> tuple[Code, ...]:
     return (Block(header=line_of(instruction, syntax.within(region)), body=call),)
 
 
-def _results(instruction: Forward) -> tuple[str, ...]:
-    """Return the values the call itself gives, taps excepted."""
-    tapped = {value for value, _ in instruction.taps}
-    return tuple(value for value in instruction.outputs if value not in tapped)
-
-
 def _call_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
     """Return the line with the call."""
     comment = read_comment(instruction, instruction.model)
-    targets = [scope.names.value(value) for value in _results(instruction)]
-    value = _call(instruction, scope)
+    targets = [scope.names.value(value) for value in find_results(instruction)]
+    value = name_results(instruction, _call(instruction, scope), scope)
     value = syntax.call("widened", value) if is_lowered(instruction) and targets else value
     if not targets:
         return (line_of(instruction, syntax.perform(value), comment=comment),)
     if len(targets) == 1:
         value = syntax.method(value, "detach") if instruction.stop and instruction.graph else value
         return (line_of(instruction, syntax.assign(targets[0], value), comment=comment),)
-    return (line_of(instruction, syntax.assign(targets, _several(instruction, value, scope)), comment=comment),)
+    value = syntax.call("detached", value) if instruction.stop and instruction.graph else value
+    return (line_of(instruction, syntax.assign(targets, value), comment=comment),)
 
 
 def _call(instruction: Forward, scope: Scope) -> ast.expr:
@@ -66,13 +62,6 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
         return syntax.call("snapshot_call", model, what, *arguments, **{**extra, **named})
     callee = model if instruction.method is None else syntax.attribute(model, instruction.method)
     return syntax.call(callee, *arguments, **named)
-
-
-def _several(instruction: Forward, value: ast.expr, scope: Scope) -> ast.expr:
-    """Return several results of a call in order; a user's model may give them by name."""
-    keys = [syntax.constant(name) for name in _results(instruction)]
-    taken = syntax.call("results", value, *keys)
-    return syntax.call("detached", taken) if instruction.stop and instruction.graph else taken
 
 
 def _tap_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:

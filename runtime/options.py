@@ -1,0 +1,152 @@
+"""Numbers of an optimizer that its user may set while it trains: options of its rule, and those of groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import SupportsFloat, cast, final
+
+from compiler.operands import HyperParameter, ScheduleDecl
+from compiler.program import OptimizerDecl
+from graphspec.diagnostics import SpecError
+from graphspec.optimizers import OPTIMIZERS
+from graphspec.options import Option, accepts, describe_option, find_option
+from runtime.access import OptimizerAccess, Place, Value
+from runtime.problems import problem
+
+RATE = "lr"
+MOMENTUM, DAMPENING, START = "momentum", "dampening", "initial_accumulator_value"
+
+
+@final
+class Options(Mapping[str, Value]):
+    """The numbers that the next update takes beside its learning rate, by name: ``betas``, ``groups.0.lr_scale``.
+
+    A number that is set holds from the next update on, in place of what the spec says, until it is set to None.
+    """
+
+    __slots__ = ("_access", "_declared", "_places", "_set", "_written")
+
+    def __init__(self, declared: OptimizerDecl, access: OptimizerAccess) -> None:
+        self._declared, self._access = declared, access
+        self._written = dict(_find_written(declared))
+        self._places = {name: place for name, (place, _) in self._written.items()}
+        self._set: dict[str, Value] = {}
+
+    @property
+    def by_hand(self) -> Mapping[str, Value]:
+        """Return those that were set, and not given back."""
+        return MappingProxyType(self._set)
+
+    def __getitem__(self, name: str) -> Value:
+        """Return a number that the next update takes, its schedule evaluated; raise KeyError for an unknown name."""
+        return self._access.number(self._places[name])
+
+    def __setitem__(self, name: str, value: Value | None) -> None:
+        """Set a number from the next update on; None gives the spec's back.
+
+        Raises SpecError: GS270 an unknown name, what is no value of the option, or what cannot change any more.
+        """
+        place = self._find(name)
+        reason, help = self._why_fixed(name)
+        if reason:
+            raise self._refuse(name, reason, help)
+        taken = None if value is None else self._read(name, value)
+        self._access.set_number(place, taken)
+        self._set.pop(name, None)
+        self._set.update({} if taken is None else {name: taken})
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        """Return the numbers by name."""
+        return repr(dict(self))
+
+    def _find(self, name: str) -> Place:
+        """Return the place of a number."""
+        if name in self._places:
+            return self._places[name]
+        if name in (RATE, "learning_rate"):
+            raise self._refuse(name, "it is no entry of `options`", "set `learning_rate` of the optimizer")
+        if name == START:
+            raise self._refuse(name, "it is where the sums began", "write it in the spec")
+        has = ", ".join(self._places) or "none"
+        is_group = "groups." in name
+        help = "give the group another number than 1 in the spec, or a schedule" if is_group else f"it has {has}"
+        raise self._refuse(name, "the spec has no such number", help)
+
+    def _why_fixed(self, name: str) -> tuple[str, str]:
+        """Return why a number cannot be set, and the remedy; empty where it can."""
+        place, options = self._places[name], self._declared.options
+        if place.group is not None:
+            alike = [each for each in self._places if self._places[each] == place]
+            if len(alike) > 1:
+                told = f"{' and '.join(alike)} are one, since their groups say the same"
+                return told, "write another number in one of them, or a schedule"
+        elif self._declared.builtin:
+            is_still = options.get(MOMENTUM) == 0 and options.get("momentum_form") != "lr_inside"
+            if is_still and name in (MOMENTUM, DAMPENING):
+                return "nothing is kept for a momentum, which is 0 in the spec", "write another `momentum` there"
+            if name == DAMPENING and options["nesterov"]:
+                return "Nesterov's momentum has none", "leave `nesterov` out of the spec"
+        return self._access.why_fixed(place), "set what it has through `native`, or write it in the spec and build anew"
+
+    def _read(self, name: str, value: object) -> Value:
+        """Return a value of an option; raise SpecError (GS270) for what is none."""
+        place, written = self._written[name]
+        is_list = isinstance(value, (tuple, list))
+        items = cast("Sequence[object]", value) if is_list else (value,)
+        numbers = tuple(map(_to_number, items))
+        size = len(written) if isinstance(written, tuple) else 1
+        option = self._find_option(place)
+        is_one = is_list == isinstance(written, tuple) and len(numbers) == size and all(map(math.isfinite, numbers))
+        found = numbers if is_list else numbers[0]
+        if not is_one or (option is not None and not accepts(option, found)):
+            expected = describe_option(option) if option else f"{size} finite number{'s' if size > 1 else ''}"
+            raise self._refuse(name, f"expected {expected}, found {value!r}", "None gives back what the spec says")
+        if name == MOMENTUM and self._declared.builtin and not found:
+            raise self._refuse(name, "without a momentum nothing would become of the one that is kept", "set 1e-6")
+        return found
+
+    def _find_option(self, place: Place) -> Option | None:
+        """Return what the language says of an option; None where it is that of a user's class."""
+        if place.group is not None:
+            return Option(name=place.option, kind="number", minimum=0.0, required=True, meaning="")
+        rules = {str(rule): options for rule, options in OPTIMIZERS.items()}
+        return find_option(rules[self._declared.rule], place.option) if self._declared.builtin else None
+
+    def _refuse(self, name: str, reason: str, help: str) -> SpecError:
+        """Return the error of a number that cannot be set."""
+        return problem("GS270", f"`{name}` of optimizer '{self._declared.name}': {reason}", help=help)
+
+
+def _find_written(declared: OptimizerDecl) -> Iterator[tuple[str, tuple[Place, HyperParameter]]]:
+    """Yield what the spec says by the names of the numbers, each with its place."""
+    unknown = {RATE, START, *([DAMPENING] if declared.options.get("momentum_form") == "lr_inside" else [])}
+    for name, value in declared.options.items():
+        if name not in unknown and _is_numeric(value):
+            yield name, (Place(option=name), value)
+    unlike = declared.find_unlike()
+    for group in declared.find_changed():
+        for name, value in group.changes.items():
+            place = Place(option=name, group=unlike.index(group.changes))
+            yield group.spell(declared.name, name), (place, value)
+
+
+def _is_numeric(value: HyperParameter) -> bool:
+    """Return whether an option is a number, follows a schedule, or is several of those."""
+    if isinstance(value, tuple):
+        return bool(value) and all(map(_is_numeric, value))
+    return isinstance(value, (int, float, ScheduleDecl)) and not isinstance(value, bool)
+
+
+def _to_number(value: object) -> float:
+    """Return a number; NaN for what is none."""
+    return float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
