@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from compiler.operands import Plain, Setting, Shape
 from compiler.parts.kind import Kind, combine
 from compiler.shapes import TensorType
+from graphspec.options import BATCH
 
-BATCH = "batch"
 LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
 """Calls of one value that are the same for a sum as for its terms."""
 COUPLING = frozenset({"max", "min", "norm"})
