@@ -44,7 +44,7 @@ def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
     """Return whether a recorded instruction's results carry a graph, given what did before it."""
     match instruction:
         case Forward():
-            return not instruction.frozen or carries(instruction.arguments, carrying)
+            return not instruction.frozen or carries(instruction.arguments, carrying) or bool(instruction.begun)
         case Evaluate():
             return carries(instruction.arguments, carrying)
         case Transform():
@@ -73,7 +73,8 @@ def _find_siblings(function: Function) -> Iterator[str]:
     for instruction in function.instructions:
         made = instruction.defines
         if len(made) > 1 and instruction.recorded:
-            yield from (value for value in made if value in targets)
+            begun = instruction.begun if isinstance(instruction, Forward) else ()
+            yield from (value for value in made if value in targets and value not in begun)
 
 
 def find_differentiated(program: Program) -> frozenset[str]:
