@@ -12,6 +12,8 @@ from runtime.effects import find_functions
 
 MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
 """Built-in layers that behave differently in training and evaluation."""
+VIEWS = frozenset({"permute", "reshape", "slice", "split"})
+"""Calls that may share the memory of their operand."""
 DRAWING_LAYERS = frozenset({"dropout"})
 """Built-in layers that draw random numbers."""
 
@@ -33,11 +35,16 @@ def find_flow(function: Function) -> Flow:
     leaves = frozenset(_find_leaves(function))
     carrying = set(leaves)
     for instruction in function.instructions:
-        if instruction.recorded and _passes_graph(instruction, carrying):
+        if (instruction.recorded or _is_view(instruction)) and _passes_graph(instruction, carrying):
             carrying.update(instruction.defines)
     recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)
     siblings = frozenset(_find_siblings(function))
     return Flow(carrying=frozenset(carrying), leaves=leaves, siblings=siblings, recorded=recorded)
+
+
+def _is_view(instruction: Instruction) -> bool:
+    """Return whether PyTorch gives a view of an operand, which has its graph even where nothing is recorded."""
+    return isinstance(instruction, Evaluate) and instruction.function.builtin and instruction.function.name in VIEWS
 
 
 def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
