@@ -77,7 +77,8 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
             snapshot = graph.snapshots.get(node.id, "none") if base.snapshot == "none" else base.snapshot
             arguments = _detach(node, base.arguments, graph)
             frozen = node.id in flags.frozen
-            return replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot)
+            begun = _find_begun(node, graph)
+            return replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot, begun=begun)
         case Evaluate():
             return replace(base, arguments=_detach(node, base.arguments, graph), graph=recorded)
         case Gradient():
@@ -88,6 +89,11 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
             return replace(base, commits=(), unless=base.commits)
         case _:
             return base
+
+
+def _find_begun(node: Node, graph: StepGraph) -> tuple[str, ...]:
+    """Return the inner results of a node from which gradients of its others are taken."""
+    return tuple(value for value in node.inner if any((value, node.id) in path.uses for path in graph.paths.values()))
 
 
 def find_recomputed(node: Node, graph: StepGraph) -> tuple[Recomputed, ...]:

@@ -82,6 +82,8 @@ class Node:
     """How messages call it: ``forward on_fake``, ``gradient step_g``, ``apply step_d``."""
     uses: tuple[Use, ...] = ()
     defines: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+    """Those of its results from which the others may be made: a gradient by one of them runs back into the node."""
     reads: tuple[Read, ...] = ()
     writes: tuple[Write, ...] = ()
     model: str | None = None

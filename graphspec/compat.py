@@ -64,18 +64,18 @@ def adapt_options(options: tuple[Option, ...], defaults: Defaults) -> tuple[Opti
     return tuple(replace(each, default=defaults.get(each.name, each.default)) for each in options)
 
 
-def fill_model(model: ModelSpec, compat: Compat) -> ModelSpec:
-    """Return a model with the defaults of a profile written into its layers and its optimizer."""
+def fill_model(model: ModelSpec, compat: Compat | None) -> ModelSpec:
+    """Return a model with the defaults of a profile in its layers, and with a whole optimizer."""
     filled: dict[str, object] = {}
-    if model.layers is not None:
+    if model.layers is not None and compat is not None:
         filled["layers"] = tuple(_fill_layer(layer, compat) for layer in model.layers)
     if model.optimizer is not None:
         filled["optimizer"] = _fill_optimizer(model.optimizer, compat)
     return model.model_copy(update=filled) if filled else model
 
 
-def fill_op(op: Op, compat: Compat) -> Op:
-    """Return an op with the defaults of a profile written into its arguments, its clip and its optimizer."""
+def fill_op(op: Op, compat: Compat | None) -> Op:
+    """Return an op with the defaults of a profile in its arguments and its clip, and with a whole optimizer."""
     match op:
         case LossOp(loss=function) | TransformOp(transform=function) if function.is_builtin:
             defaults = find_defaults(compat, op.kind, function.given[0])
@@ -92,20 +92,22 @@ def _fill_layer(layer: Layer, compat: Compat) -> Layer:
     return layer.model_copy(update={"options": options, "layers": inner})
 
 
-def _fill_optimizer(optimizer: OptimizerSpec, compat: Compat) -> OptimizerSpec:
+def _fill_optimizer(optimizer: OptimizerSpec, compat: Compat | None) -> OptimizerSpec:
+    """Return an optimizer with the defaults of a profile, and with what its schedules leave out."""
     if optimizer.epochs:
         phases = {epoch: _fill_optimizer(each, compat) for epoch, each in optimizer.epochs.items()}
         return optimizer.model_copy(update={"epochs": phases})
-    if optimizer.name is None:
+    defaults = find_defaults(compat, "optimizer", optimizer.name or "")
+    optimizer = optimizer.close(defaults)
+    if not defaults:
         return optimizer
-    defaults = find_defaults(compat, "optimizer", optimizer.name)
     if not optimizer.options.get("momentum") or optimizer.options.get("dampening"):
         # Without a momentum both forms are one, and only lr_outside keeps nothing for it; only it has a dampening.
         defaults = {name: value for name, value in defaults.items() if name != "momentum_form"}
     return optimizer.model_copy(update={"options": _fill(optimizer.options, defaults)})
 
 
-def _fill_update(op: UpdateOp, compat: Compat) -> UpdateOp:
+def _fill_update(op: UpdateOp, compat: Compat | None) -> UpdateOp:
     filled: dict[str, object] = {}
     if op.optimizer is not None:
         filled["optimizer"] = _fill_optimizer(op.optimizer, compat)
@@ -114,7 +116,7 @@ def _fill_update(op: UpdateOp, compat: Compat) -> UpdateOp:
     return op.model_copy(update=filled) if filled else op
 
 
-def _fill_clip(clip: ClipSpec, compat: Compat) -> ClipSpec:
+def _fill_clip(clip: ClipSpec, compat: Compat | None) -> ClipSpec:
     """Return a clip with its `eps` written, where it has none."""
     defaults = find_defaults(compat, "clip", clip.kind)
     return clip.model_copy(update=dict(defaults)) if clip.eps is None and defaults else clip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, Self, TypeAlias
 
 from annotated_types import Ge, Gt
 from pydantic import AfterValidator, AllowInfNan, Field, Strict, model_validator
@@ -29,6 +29,17 @@ FIELDS: Mapping[ScheduleKind, Mapping[str, float | None]] = {
     "join": {"parts": None},
 }
 """The fields of every kind with their defaults; None where the field must be written."""
+
+OPEN: Mapping[ScheduleKind, Literal["from", "to", "value"]] = {
+    "constant": "value",
+    "linear": "from",
+    "cosine": "from",
+    "polynomial": "from",
+    "exponential": "from",
+    "step": "from",
+    "warmup": "to",
+}
+"""The field of a kind that may be left out where something else says the number: see `graphspec.schedules.close`."""
 
 LENGTHS = ("over", "per", "every")
 """The fields that say how long something is; the others are values."""
@@ -82,6 +93,11 @@ def _is_late(before: Length, moment: Length) -> bool:
     return not isinstance(before, Duration) and not isinstance(moment, Duration) and before >= moment
 
 
+def _attribute(name: str) -> str:
+    """Return what a field of the language is called in Python."""
+    return "from_" if name == "from" else name
+
+
 class CurveSpec(Declaration):
     """One curve: a number that changes with n, which is 0 at the first use."""
 
@@ -112,14 +128,39 @@ class CurveSpec(Declaration):
     def _complete(self) -> CurveSpec:
         """Refuse fields of other kinds, and a kind without its fields."""
         kind, allowed, given = self.schedule, FIELDS[self.schedule], self.written()
-        takes = f"`{kind}` takes {', '.join(allowed)}"
         for name in given:
             if name not in allowed:
-                raise problem("GS053", f"a {kind} schedule has no `{name}`", help=takes)
+                raise problem("GS053", f"a {kind} schedule has no `{name}`", help=self._takes())
         missing = [name for name, default in allowed.items() if default is None and name not in given]
-        if missing:
-            raise problem("GS053", f"a {kind} schedule needs `{'`, `'.join(missing)}`", help=takes)
+        if set(missing) - {OPEN.get(kind)}:
+            raise self._needs(missing)
         return self
+
+    def _needs(self, missing: Sequence[str]) -> PydanticCustomError:
+        """Return the problem of a curve without some of its fields."""
+        return problem("GS053", f"a {self.schedule} schedule needs `{'`, `'.join(missing)}`", help=self._takes())
+
+    def _takes(self) -> str:
+        return f"`{self.schedule}` takes {', '.join(FIELDS[self.schedule])}"
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a value is left out that has no default."""
+        return self.schedule in OPEN and OPEN[self.schedule] not in self.written()
+
+    def close(self, value: float | None) -> Self:
+        """Return the curve with the value that it leaves out; it still does not count as written.
+
+        Raises a validation error with code GS053 where a value is left out and there is none.
+        """
+        if not self.is_open:
+            return self
+        name = OPEN[self.schedule]
+        if value is None:
+            raise self._needs([name])
+        closed = self.model_copy(update={_attribute(name): float(value)})
+        closed.model_fields_set.discard(_attribute(name))
+        return closed
 
     def written(self) -> Mapping[str, object]:
         """Return the fields of the curve that are written, by their names in the language."""
@@ -139,9 +180,13 @@ class CurveSpec(Declaration):
     def values(self) -> Mapping[tuple[str, ...], float]:
         """Return the values that the curve begins with, ends with or takes, by the keys that give them.
 
-        That of a default is there too, by the key that is left out.
+        That of a default is there too, by the key that is left out, but not what :meth:`close` has filled in.
         """
-        named: Mapping[str, object] = {name: self.fields.get(name) for name in ("value", "from", "to")}
+        given = self.fields
+        named: Mapping[str, object] = {name: given.get(name) for name in ("value", "from", "to")}
+        closed = OPEN.get(self.schedule)
+        if closed is not None and _attribute(closed) not in self.model_fields_set:
+            named = {name: value for name, value in named.items() if name != closed}
         found = {(name,): value for name, value in named.items() if isinstance(value, int | float)}
         found |= {("at", key): value for key, value in (self.at or {}).items()}
         return found | ({("factor",): 0.0} if self.factor == 0 else {})

@@ -71,13 +71,12 @@ class GraphSpec(Declaration):
 
     @model_validator(mode="after")
     def _fill(self) -> GraphSpec:
-        """Write the defaults of `compat` where options are left out: all else sees options, and knows nothing of it."""
-        if self.compat is not None:
-            models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
-            ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
-            # Frozen for everybody else; the constructor would lose a copy.
-            object.__setattr__(self, "models", models)
-            object.__setattr__(self, "ops", ops)
+        """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither."""
+        models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
+        ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
+        # Frozen for everybody else; the constructor would lose a copy.
+        object.__setattr__(self, "models", models)
+        object.__setattr__(self, "ops", ops)
         return self
 
     @classmethod

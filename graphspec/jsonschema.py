@@ -229,7 +229,7 @@ def _each(change: Callable[[Json], Json], node: Json) -> Json:
     for key, value in node.items():
         if key in ("properties", "$defs"):
             inner[key] = {name: _each(change, item) for name, item in cast("dict[str, Json]", value).items()}
-        elif key in ("anyOf", "oneOf", "allOf"):
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
             inner[key] = [_each(change, item) for item in cast("list[Json]", value)]
         elif key in ("items", "additionalProperties", "then") and isinstance(value, dict):
             inner[key] = _each(change, value)

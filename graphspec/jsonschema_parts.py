@@ -11,7 +11,7 @@ from graphspec.layers import LAYERS
 from graphspec.library import FUNCTIONS, Family, Signature, find_other_names
 from graphspec.names import NAME_PATTERN, PATH_PATTERN
 from graphspec.optimizers import OPTIMIZERS
-from graphspec.options import Option
+from graphspec.options import BATCH, Option
 
 Json: TypeAlias = dict[str, JsonValue]
 
@@ -177,6 +177,8 @@ def _describe_kind(option: Option) -> Json:
             return {"anyOf": [whole, {**many, "minItems": 2, "maxItems": 2}]}
         case "sizes" | "axes":
             return {"anyOf": [whole, many]}
+        case "shape":
+            return {"anyOf": [whole, {**many, "prefixItems": [{"anyOf": [whole, {"const": BATCH}]}]}]}
         case _:
             assert_never(option.kind)
 

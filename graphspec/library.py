@@ -152,7 +152,7 @@ CALLS: Mapping[str, Signature] = {
     ),
     "reshape": _unary(
         "the same elements in another shape",
-        Option(name="shape", kind="sizes", required=True, meaning="all sizes, the batch included; one may be -1"),
+        Option(name="shape", kind="shape", required=True, meaning="all sizes, the batch included; one may be -1"),
     ),
     "permute": _unary(
         "axes in another order",

@@ -20,8 +20,12 @@ OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw", "rmsprop", "adagrad",
 OptionValue: TypeAlias = bool | int | float | str | tuple[float | ScheduleSpec, ...] | ScheduleSpec | None
 
 
+RATE = "lr"
+"""The option of every rule that has its default where a schedule leaves a value out."""
+
+
 def _rate(default: float) -> Option:
-    return Option(name="lr", kind="number", default=default, minimum=0.0, meaning="learning rate")
+    return Option(name=RATE, kind="number", default=default, minimum=0.0, meaning="learning rate")
 
 
 def _betas(first: float, second: float) -> Option:
@@ -129,7 +133,7 @@ def _read_numbers(values: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def _read_item(value: object) -> object:
-    return _read_schedule(cast("dict[str, object]", value)) if isinstance(value, dict) else value
+    return _read_schedule(cast("dict[str, object]", value)).close(None) if isinstance(value, dict) else value
 
 
 _EPOCH = re.compile(r"[1-9][0-9]{0,17}")
@@ -194,7 +198,22 @@ class OptimizerSpec(Declaration):
             raise problem("GS053", f"an optimizer has a `name` or a `class`, found {found}", help=help)
         if self.class_ is not None:
             check_keywords(self.options)
+        for name, value in self.options.items():
+            if isinstance(value, ScheduleSpec):
+                # The rate of a rule has a default, whichever it is in the document.
+                value.close(0.0 if name == RATE and self.name is not None else None, (name,))
         return self
+
+    def close(self, defaults: Mapping[str, object]) -> OptimizerSpec:
+        """Return the optimizer with the values that its schedules leave out; not for one that changes by epochs.
+
+        Those of the rate are its default, ``defaults`` being what a document has in place of those of the rule.
+        """
+        own = {} if self.name is None else {**find_defaults(OPTIMIZERS[self.name]), **defaults}
+        rates = {RATE: rate} if isinstance(rate := own.get(RATE), float) else {}
+        open = {name: value for name, value in self.options.items() if isinstance(value, ScheduleSpec)}
+        closed = {name: value.close(rates.get(name)) for name, value in open.items()}
+        return self.model_copy(update={"options": {**self.options, **closed}}) if closed != open else self
 
     @property
     def phases(self) -> tuple[tuple[int, OptimizerSpec], ...]:

@@ -7,9 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, cast
 
-OptionKind: TypeAlias = Literal["int", "number", "bool", "choice", "pair", "sizes", "axes", "index", "betas", "auto"]
-"""int; number; true or false; one of ``choices``; int or [h, w]; int or a list of ints (sizes, axes); an int (index);
-two numbers; ``auto``, true or false. Axes, indices and numbers may be nothing where nothing is the default."""
+OptionKind: TypeAlias = Literal[
+    "int", "number", "bool", "choice", "pair", "sizes", "shape", "axes", "index", "betas", "auto"
+]
+"""int; number; true or false; one of ``choices``; int or [h, w]; int or a list of ints (sizes, axes), which may begin
+with `batch` (shape); an int (index); two numbers; ``auto``, true or false. Axes, indices and numbers may be nothing
+where nothing is the default."""
+
+BATCH = "batch"
+"""The size of a batch: that of the leading axis."""
 
 OptionDefault: TypeAlias = bool | int | float | str | tuple[float, ...] | None
 
@@ -72,6 +78,9 @@ def accepts(option: Option, value: object) -> bool:
             return _accepts_ints(option, value) and len(_items(value)) in (0, 2)
         case "sizes" | "axes":
             return _accepts_ints(option, value) and (_is_int(value) or len(_items(value)) > 0)
+        case "shape":
+            rest = _items(value)[1:] if _items(value)[:1] in ([BATCH], (BATCH,)) else value
+            return _accepts_ints(option, rest) and (_is_int(value) or len(_items(value)) > 0)
         case _:
             assert_never(option.kind)
 
@@ -95,6 +104,8 @@ def describe_option(option: Option) -> str:
             return f"a whole number{_describe_range(option)}, or two of them: [height, width]"
         case "sizes" | "axes":
             return "a whole number or a list of them"
+        case "shape":
+            return "a whole number or a list of them, the first of which may be `batch`"
         case _:
             assert_never(option.kind)
 

@@ -37,12 +37,12 @@ def read_schedule(value: object) -> ScheduleSpec | None:
     if written.get("clock") == "updates":
         message = "`clock: updates` counts those of an optimizer, and this number belongs to none"
         raise below(("clock",), problem("GS053", message, help="leave `clock` out: train steps are counted then"))
-    return ScheduleSpec.model_validate({"clock": "steps", **written})
+    return ScheduleSpec.model_validate({"clock": "steps", **written}).close(None)
 
 
 def read_own_schedule(value: object) -> ScheduleSpec | None:
     """Return a schedule likewise, but one that counts an optimizer's updates where it names no clock."""
-    return ScheduleSpec.model_validate(value) if is_schedule(value) else None
+    return ScheduleSpec.model_validate(value).close(None) if is_schedule(value) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,8 @@ class Forward(InstructionBase):
     """The model draws random numbers in this call: key them by this op."""
     stop: bool = False
     """The results are constants for every gradient."""
+    begun: tuple[str, ...] = ()
+    """Taps from which gradients of other results are taken: a graph begins there at the latest."""
     compute: Compute = "float32"
     """The type of the operands of what multiplies matrices and convolves in it; the results are float32 again."""
 

@@ -38,6 +38,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         label=f"forward {name}",
         uses=uses_of(arguments),
         defines=op.defines(name),
+        inner=_find_inner(instruction, model),
         reads=_reads(model, train=train, kept=model.recomputes or not op.snapshot),
         writes=(Write(cell=buffers_of(model.name), statistics=True),) if train and model.buffers else (),
         model=model.name,
@@ -45,6 +46,12 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         place=instruction.place,
     )
     return (node,)
+
+
+def _find_inner(instruction: Forward, model: ModelFacts) -> tuple[str, ...]:
+    """Return the taps that are what the model goes on with: not copies in another type, nor of what runs again."""
+    is_copied = instruction.compute != "float32" or model.recomputes
+    return () if is_copied else tuple(value for value, _ in instruction.taps)
 
 
 def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: Lowering) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from compiler.operands import Plain, Setting, Shape
 from compiler.parts.kind import Kind, combine
 from compiler.shapes import TensorType
+from graphspec.options import BATCH
 
-BATCH = "batch"
 LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
 """Calls of one value that are the same for a sum as for its terms."""
 COUPLING = frozenset({"max", "min", "norm"})
@@ -24,11 +24,12 @@ DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "softmax": -1, "normalize": -1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """A built-in call: its operands' kinds and types, and what is known of its result."""
+    """A built-in call: its operands' kinds, types and axes of the batch, and what is known of its result."""
 
     name: str
     kinds: Sequence[Kind]
     types: Sequence[TensorType]
+    axes: Sequence[int]
     options: Mapping[str, Setting]
     result: TensorType
 
@@ -47,6 +48,10 @@ class Called:
             return bool(batched) and not is_linear_call(self.name, self.kinds)
         if any(kind is not Kind.ROWS for kind in batched):
             return True
+        if self.name == "reshape":
+            return any(self.axes) or not self._leads()
+        if self.name == "matmul":
+            return self._sums_over_batch()
         return self._goes_along_batch() or (self.name in COUPLING and not self._keeps_rows())
 
     def _find_reduced(self) -> Kind:
@@ -65,13 +70,33 @@ class Called:
         over = self.name in ("mean", "sum", *COUPLING)
         return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
 
+    def _leads(self) -> bool:
+        """Return whether the first axis of a reshaped value is that of the batch, as far as that can be seen."""
+        shape = self.options.get("shape")
+        first = shape[0] if isinstance(shape, tuple) else shape
+        return first in (-1, BATCH) if self.result.shape is None else has_batch(self.result.shape[:1])
+
+    def _sums_over_batch(self) -> bool:
+        """Return whether a product of matrices sums over samples, or pairs them with each other."""
+        inner = (-1, -2)
+        ends = zip(self.types, self.kinds, self.axes, inner, strict=False)
+        summed = (
+            known.shape is not None and axis - len(known.shape) == (place if len(known.shape) > 1 else -1)
+            for known, kind, axis, place in ends
+            if kind is Kind.ROWS
+        )
+        return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
+
     def _goes_along_batch(self) -> bool:
         """Return whether a call goes along the axis of the batch: the leading one."""
         if self.name not in ALONG or (self.name in COUPLING and not self._keeps_rows()):
             return False
         rank = next((len(each.shape) for each in self.types if each.shape is not None), None)
         axes = _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
-        return any(axis == 0 or (rank is not None and axis + rank + (self.name == "stack") == 0) for axis in axes)
+        along = next((axis for axis, kind in zip(self.axes, self.kinds, strict=False) if kind is Kind.ROWS), 0)
+        return any(
+            axis == along or (rank is not None and axis + rank + (self.name == "stack") == along) for axis in axes
+        )
 
 
 def is_linear_call(name: str, kinds: Sequence[Kind]) -> bool:

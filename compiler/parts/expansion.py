@@ -144,6 +144,7 @@ class Expansion:
             label=part_of(node.label, part),
             uses=uses,
             defines=tuple(part_of(value, part) for value in node.defines),
+            inner=tuple(part_of(value, part) for value in node.inner),
             derivative=derivative,
             part=part,
         )

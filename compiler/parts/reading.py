@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from compiler.causality import find_producers
@@ -133,14 +133,24 @@ class Reading:
             if call.is_coupling():
                 self.coupled[node.id] = f"`{call.name}` makes a number of the whole batch, or mixes its samples"
             self.kinds.update(dict.fromkeys(instruction.outputs, call.find_kind()))
+        self._read_axes(instruction.outputs)
+
+    def _read_axes(self, values: Iterable[str]) -> None:
+        """Note where the rows of results lie: along the first axis that depends on the batch."""
+        for value in values:
+            shape = self.types.get(value, UNKNOWN).shape or ()
+            found = [axis for axis, size in enumerate(shape) if has_batch((size,))]
+            if found and self.kind(value) is Kind.ROWS:
+                self.axes[value] = found[0]
 
     def _describe(self, instruction: Evaluate, kinds: list[Kind]) -> Called:
         """Return a built-in call with what is known of its operands and results."""
-        operands = (argument.operand for argument in instruction.arguments)
+        operands = [each.operand for each in instruction.arguments if isinstance(each.operand, Ref)]
         return Called(
             name=instruction.function.name,
             kinds=kinds,
-            types=[self.types.get(each.name, UNKNOWN) for each in operands if isinstance(each, Ref)],
+            types=[self.types.get(each.name, UNKNOWN) for each in operands],
+            axes=[self.axis(each.name) for each in operands],
             options=instruction.options,
             result=self.types.get(instruction.outputs[0], UNKNOWN),
         )

@@ -31,7 +31,8 @@ def find_path(
     if derivative.loss not in producers:
         return GradientPath(nodes=frozenset(), uses=frozenset())
     reaching = _find_reaching(producers[derivative.loss], nodes, producers, inner)
-    derived = _find_derived(derivative, nodes, reaching, producers, inner)
+    begun = _find_begun(derivative, nodes, reaching)
+    derived = _find_derived(derivative, nodes, reaching, producers, inner, begun)
     on_path = {name for name in reaching if name in derived}
     second = [inner[name] for name in on_path if name in inner]
     members = frozenset(on_path).union(*(path.nodes for path in second))
@@ -41,7 +42,20 @@ def find_path(
         for use in nodes[name].uses
         if use.differentiable and (use.value in derivative.values or producers.get(use.value) in on_path)
     }
-    return GradientPath(nodes=members, uses=frozenset(uses).union(*(path.uses for path in second)))
+    return GradientPath(nodes=members, uses=frozenset(uses | begun).union(*(path.uses for path in second)))
+
+
+def _find_begun(
+    derivative: Derivative, nodes: Mapping[str, Node], reaching: Mapping[str, None]
+) -> frozenset[tuple[str, str]]:
+    """Return the targets that the loss reaches by other results of the nodes that make them, with these nodes."""
+    used = {use.value for name in reaching for use in nodes[name].uses if use.differentiable} | {derivative.loss}
+    return frozenset(
+        (value, name)
+        for name in reaching
+        for value in nodes[name].inner
+        if value in derivative.values and any(other in used for other in nodes[name].defines if other != value)
+    )
 
 
 def _inner_first(graph: StepGraph) -> list[str]:
@@ -74,9 +88,10 @@ def _find_derived(
     reaching: Mapping[str, None],
     producers: Mapping[str, str],
     inner: Mapping[str, GradientPath],
+    begun: frozenset[tuple[str, str]],
 ) -> frozenset[str]:
     """Return those of the reaching nodes whose results depend on the targets."""
-    derived: set[str] = set()
+    derived = {name for _, name in begun}
     for name in _data_order(reaching, nodes, producers):
         node = nodes[name]
         depends = any(read.cell in derivative.cells and not read.constant for read in node.reads) or any(

@@ -8,11 +8,18 @@ from compiler.shapes.dtype import agree, promote
 from compiler.shapes.function_use import FunctionUse
 from compiler.shapes.reshaping import fill_reshape
 from compiler.shapes.tensor_type import TensorType, format_shape
+from graphspec.options import BATCH
 
 
 def reshape(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type reshape: ``shape`` is the whole shape, the batch included; one size may be -1."""
+    """Type reshape: ``shape`` is the whole shape, the batch included; one size may be -1.
+
+    `batch` in it is the size of the leading axis, which then has to be that of the batch.
+    """
     tensor, target = use.tensor(0), use.options.sizes("shape")
+    if BATCH in target and tensor.shape is not None and tensor.shape[:1] != (BATCH,):
+        expected = f"a value whose first axis is `{BATCH}`, as `shape: {format_shape(target)}` says"
+        raise use.wrong_input(0, f"shape {tensor}", expected, "write -1 in its place")
     if tensor.shape is None:
         return (TensorType(None if -1 in target else target, tensor.dtype),)
     return (TensorType(fill_reshape(tensor.shape, target, ("args", "shape")), tensor.dtype),)

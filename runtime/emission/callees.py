@@ -9,6 +9,7 @@ from compiler.instructions import Evaluate
 from compiler.operands import Setting
 from compiler.program import LayerDecl
 from compiler.shapes.loss import OF_CLASSES
+from graphspec.options import BATCH
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect
 from runtime.emission.scope import Scope, setting
@@ -20,9 +21,17 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: Scope) 
     operands = _checked(instruction, operands, scope) if instruction.open else operands
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
     between = [setting(value, scope) for value in call.first]
-    after = [setting(value, scope) for value in call.positional]
+    after = [_sized(value, first, scope) for value in call.positional]
     keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
     return syntax.call(call.path, first, *between, *rest, *after, **keywords)
+
+
+def _sized(value: Setting, first: ast.expr, scope: Scope) -> ast.expr:
+    """Return an option that follows the operands; `batch` in a shape is the size of the first one's leading axis."""
+    if not isinstance(value, tuple) or BATCH not in value:
+        return setting(value, scope)
+    rows = syntax.item(scope.dialect.shape(first), syntax.constant(0))
+    return syntax.sequence(rows if each == BATCH else setting(each, scope) for each in value)
 
 
 AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent": (2, 2)}

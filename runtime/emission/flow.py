@@ -12,6 +12,8 @@ from runtime.effects import find_functions
 
 MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
 """Built-in layers that behave differently in training and evaluation."""
+VIEWS = frozenset({"permute", "reshape", "slice", "split"})
+"""Calls that may share the memory of their operand."""
 DRAWING_LAYERS = frozenset({"dropout"})
 """Built-in layers that draw random numbers."""
 
@@ -33,18 +35,23 @@ def find_flow(function: Function) -> Flow:
     leaves = frozenset(_find_leaves(function))
     carrying = set(leaves)
     for instruction in function.instructions:
-        if instruction.recorded and _passes_graph(instruction, carrying):
+        if (instruction.recorded or _is_view(instruction)) and _passes_graph(instruction, carrying):
             carrying.update(instruction.defines)
     recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)
     siblings = frozenset(_find_siblings(function))
     return Flow(carrying=frozenset(carrying), leaves=leaves, siblings=siblings, recorded=recorded)
 
 
+def _is_view(instruction: Instruction) -> bool:
+    """Return whether PyTorch gives a view of an operand, which has its graph even where nothing is recorded."""
+    return isinstance(instruction, Evaluate) and instruction.function.builtin and instruction.function.name in VIEWS
+
+
 def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
     """Return whether a recorded instruction's results carry a graph, given what did before it."""
     match instruction:
         case Forward():
-            return not instruction.frozen or carries(instruction.arguments, carrying)
+            return not instruction.frozen or carries(instruction.arguments, carrying) or bool(instruction.begun)
         case Evaluate():
             return carries(instruction.arguments, carrying)
         case Transform():
@@ -73,7 +80,8 @@ def _find_siblings(function: Function) -> Iterator[str]:
     for instruction in function.instructions:
         made = instruction.defines
         if len(made) > 1 and instruction.recorded:
-            yield from (value for value in made if value in targets)
+            begun = instruction.begun if isinstance(instruction, Forward) else ()
+            yield from (value for value in made if value in targets and value not in begun)
 
 
 def find_differentiated(program: Program) -> frozenset[str]:

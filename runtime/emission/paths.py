@@ -45,11 +45,24 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
     reaching = reaching.union(*inner.values())
     derived: set[int] = set()
     models = find_holders(gradient, program)
+    used = {value for each in instructions if id(each) in reaching for value in _find_uses(each)} | {gradient.loss}
     for each in (each for each in instructions if id(each) in reaching):
         is_target = isinstance(each, Forward) and each.model in models and not each.frozen
-        if is_target or _depends(each, gradient, producers, derived) or not derived.isdisjoint(inner.get(id(each), ())):
+        if (
+            is_target
+            or _begins(each, gradient, used)
+            or _depends(each, gradient, producers, derived)
+            or not derived.isdisjoint(inner.get(id(each), ()))
+        ):
             derived.add(id(each))
     return frozenset(derived).union(*(inner[each] for each in derived & inner.keys()))
+
+
+def _begins(instruction: Instruction, gradient: Gradient, used: set[str]) -> bool:
+    """Return whether a gradient is taken by a tap of a call, of a loss that is made from its other results."""
+    begun = instruction.begun if isinstance(instruction, Forward) else ()
+    targets = [value for value in begun if value in gradient.values]
+    return any(other in used for value in targets for other in instruction.defines if other != value)
 
 
 def _find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[int]:

@@ -37,3 +37,16 @@ def make_normed_keras(width):
     import keras
 
     return keras.Sequential([keras.Input((4,)), keras.layers.Dense(width), keras.layers.BatchNormalization()])
+
+
+def make_deep_torch():
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(4, 3, bias=False), nn.Tanh(), nn.Linear(3, 2, bias=False))
+
+
+def make_deep_keras():
+    import keras
+
+    wide, narrow = (keras.layers.Dense(size, use_bias=False) for size in (3, 2))
+    return keras.Sequential([keras.Input((4,)), wide, keras.layers.Activation("tanh"), narrow])

@@ -66,6 +66,38 @@ def test_a_step_taken_back_takes_the_schedule_back(backend: str, steps: int) -> 
     assert [step({"x": np.zeros(2)}) and float(weights(step)["m.value"]) for _ in range(steps)] == first
 
 
+OWN = 1e-3
+"""What torch.optim.SGD learns at unless it is told otherwise; keras.optimizers.SGD: 0.01."""
+RISE = "{schedule: warmup, over: 2}"
+
+
+def test_a_rate_that_is_left_out_is_the_optimizers_own(backend: str) -> None:
+    assert np.allclose(fall(backend, RISE, steps=4), [0, OWN / 2, OWN, OWN], rtol=1e-9)
+    assert np.allclose(fall(backend, "{schedule: cosine, over: 4}", steps=5), [*(OWN * each for each in COSINE), 0])
+    halving = "{schedule: step, factor: 0.5, every: 1}"
+    assert np.allclose(fall(backend, halving, steps=3), [OWN, OWN / 2, OWN / 4], rtol=1e-9)
+
+
+def test_under_the_defaults_of_keras_it_is_that_of_keras(backend: str) -> None:
+    step = build_step(SPEC.format(rate=RISE, every=""), backend, ["compat=tf_keras"])
+    for rate in (0.0, 0.005, 0.01):
+        step({"x": np.zeros(2)})
+        assert step.report.updates["step"].learning_rates == pytest.approx({"m": rate})
+
+
+@pytest.mark.parametrize(
+    ("parts", "peak"),
+    [
+        (f"{RISE}, {{schedule: constant, for: 1}}, {{schedule: cosine, over: 4}}", OWN),
+        ("{schedule: warmup, to: 0.5, over: 2}, {schedule: constant, for: 1}, {schedule: cosine, over: 4}", 0.5),
+        (f"{RISE}, {{schedule: constant, for: 1}}, {{schedule: cosine, from: 0.5, over: 4}}", 0.5),
+    ],
+)
+def test_the_parts_of_a_join_go_on_from_each_other(backend: str, parts: str, peak: float) -> None:
+    found = fall(backend, f"{{schedule: join, parts: [{parts}]}}", steps=7)
+    assert np.allclose(found, [peak * each for each in (0, 0.5, 1, *COSINE)], rtol=1e-9)
+
+
 GROWING = """
 graphspec: 1
 name: grow

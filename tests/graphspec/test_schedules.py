@@ -123,3 +123,27 @@ def test_problems_point_into_the_schedule(small, find, lr, code):
     found = find(small(models=f"third: {{layers: [relu], optimizer: {{name: adam, lr: {lr}}}}}"))
     assert found.codes == (code,)
     assert found.places == found.marks
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "{name: sgd, momentum: «{schedule: warmup, over: 3}»}",
+        "{name: adam, betas: [«{schedule: cosine, over: 3}», 0.9]}",
+        "{class: 'zoo:Mine', lr: «{schedule: cosine, over: 3}»}",
+        "{name: sgd, lr: {schedule: join, parts: [{schedule: cosine, over: 9, for: 3}, «{schedule: constant}»]}}",
+        "{name: sgd, momentum: {schedule: join, parts: [«{schedule: warmup, over: 3}», {schedule: cosine, over: 3}]}}",
+    ],
+)
+def test_what_nothing_tells_has_to_be_written(small, find, optimizer):
+    found = find(small(models=f"third: {{layers: [relu], optimizer: {optimizer}}}"))
+    assert found.codes == ("GS053",)
+    assert found.places == found.marks
+
+
+def test_a_wrong_value_is_told_once_however_many_parts_go_on_from_it(small, find):
+    parts = "{schedule: warmup, to: «-2», over: 3}, {schedule: constant, for: 3}, {schedule: cosine, over: 3}"
+    lr = f"{{schedule: join, parts: [{parts}]}}"
+    found = find(small(models=f"third: {{layers: [relu], optimizer: {{name: adam, lr: {lr}}}}}"))
+    assert found.codes == ("GS113",)
+    assert found.places == found.marks

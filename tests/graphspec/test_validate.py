@@ -248,7 +248,7 @@ def test_a_name_declared_twice_is_told_once_and_may_be_used_as_either(small, fin
 
 
 def test_what_is_wrong_in_a_list_of_sizes_is_named(small, find):
-    found = find(small(ops="a: {call: reshape, inputs: x, args: {shape: «[batch, 4]»}}"))
+    found = find(small(ops="a: {call: reshape, inputs: x, args: {shape: «[4, batch]»}}"))
     assert found.codes == ("GS113",)
     assert "found the string 'batch' in a list" in found.diagnostics[0].message
 

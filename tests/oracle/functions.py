@@ -179,7 +179,9 @@ CALLS: Mapping[str, Function] = {
     "split": split,
     "slice": lambda n, x, start=0, stop=None, axis=1: _cut(x, start, stop, beyond(axis) % x.ndim),
     "gather": lambda n, x, indices, axis=1: n.pick(x, indices, beyond(axis)),
-    "reshape": lambda n, x, shape=(): x.reshape((x.shape[0], *shape)),
+    "reshape": lambda n, x, shape=(): x.reshape(
+        (x.shape[0], *(x.shape[1] if one == "batch" else one for one in shape))
+    ),
     "permute": lambda n, x, dims=(): n.permute(x, [0, *[one + 1 for one in dims]]),
     "where": where,
     "lerp": lambda n, a, b, weight: _mix(*n.align(a, b, weight)),

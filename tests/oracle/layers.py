@@ -58,12 +58,14 @@ class Call:
     """Running statistics after the call."""
     taps: dict[str, Array] = field(default_factory=dict)
     """What every layer returned, by its path."""
+    shifts: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    """What is added to the results of layers that are targets."""
 
     def run(self, layers: Sequence[Layer], x: Array, path: str = "") -> Array:
         """Return what the layers make of x."""
         for index, layer in enumerate(layers):
             name = f"{path}{index}"
-            x = self._run(layer, x, name)
+            x = sum(self.shifts.get(name, ()), self._run(layer, x, name))
             self.taps[name] = x
         return x
 

@@ -52,6 +52,7 @@ class Paths:
             return set()
         passing = self._passing(name)
         starts = bool(self.called(name) & models) or any(one in values for one in passing)
+        starts = starts or any(one in values for one in self._taps(name) if one != value)
         found = set().union(*(self._between(one, models, values) for one in passing))
         if isinstance(self.ops[name], GradientOp):
             inner = self.path(name)
@@ -59,6 +60,11 @@ class Paths:
             starts = starts or any(value in values for one in inner for value in self._passing(one))
             found |= inner if starts or found else set()
         return found | {name} if starts or found else set()
+
+    def _taps(self, name: str) -> list[str]:
+        """Return what inner layers of a call give: what it goes on with."""
+        op = self.ops[name]
+        return [one.name for one in op.outputs or () if one.tap] if isinstance(op, ForwardOp) else []
 
     def _is_blocked(self, name: str) -> bool:
         op = self.ops[name]

@@ -79,7 +79,9 @@ class World:
             case ForwardOp():
                 named = [value for _, value in op.inputs.references()]
                 holders = self.step.meaning.storages.holders(op.forward)
-                return not op.stop and (not self.models.isdisjoint(holders) or any(map(self.touches, named)))
+                inner = {output.name for output in op.outputs or () if output.tap is not None}
+                starts = not self.models.isdisjoint(holders) or not self.values.isdisjoint(inner)
+                return not op.stop and (starts or any(map(self.touches, named)))
             case CallOp():
                 if op.call.name("torch") in ("stop", "argmax", "one_hot"):
                     return False
@@ -97,11 +99,21 @@ class World:
         """Return a value; literal numbers are values too."""
         if name not in self.known:
             found = self._find(name)
-            is_own = self.step.parts.count == 1 or self.step.parts.is_batched(name) == bool(self.part)
-            for shift in self.shifts.get(("", name), ()) if is_own else ():
+            for shift in () if self._is_tap(name) else self._shifts_of(name):
                 found = found + shift
             self.known[name] = found
         return self.known[name]
+
+    def _shifts_of(self, name: str) -> Sequence[Array]:
+        """Return what is added to a value here."""
+        is_own = self.step.parts.count == 1 or self.step.parts.is_batched(name) == bool(self.part)
+        return self.shifts.get(("", name), ()) if is_own else ()
+
+    def _is_tap(self, name: str) -> bool:
+        """Return whether a value is what an inner layer gave: shifted in the call, which goes on with it."""
+        op = self.step.meaning.ops.get(self.step.meaning.owner.get(name, ""))
+        outputs = op.outputs or () if isinstance(op, ForwardOp) and not op.stop else ()
+        return any(output.name == name and output.tap is not None for output in outputs)
 
     def _find(self, name: str) -> Array:
         base, parts = self.base, self.step.parts
@@ -205,6 +217,7 @@ class World:
             buffers=buffers,
             train=train,
             mask=step.masks(self.run_of(name)),
+            shifts={} if op.stop else {one.tap: self._shifts_of(one.name) for one in op.outputs or () if one.tap},
         )
         found = call.run(declared.layers, given)
         if self is self.base:

@@ -31,6 +31,7 @@ from tests.properties.programs import emit_changed, find_deferred
 from tests.properties.special_endings import ENDING
 from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.specs import random_spec
+from tests.properties.tapped import TAPPED
 
 CHUNKS = 10
 ELSEWHERE = range(1, CHUNKS)
@@ -73,6 +74,13 @@ def test_gradients_that_overflow_stop_what_the_definition_says(name):
 @pytest.mark.parametrize("name", ENDING)
 def test_data_sets_endings_and_what_is_shared_mean_what_the_definition_says(name):
     assert try_spec(ENDING[name], POLICIES, Tally()) == ""
+
+
+@pytest.mark.parametrize("name", TAPPED)
+def test_gradients_by_inner_results_are_those_of_the_definition(name):
+    tally = Tally()
+    assert try_spec(TAPPED[name], POLICIES, tally, find_other_backend()) == ""
+    assert tally.executed
 
 
 def find_silent_mistakes() -> Iterator[tuple[Plan, list]]:

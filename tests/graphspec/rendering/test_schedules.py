@@ -80,6 +80,16 @@ def test_a_schedule_that_is_read_renders_to_one_that_is_read(field, curve):
     assert is_read_again(written) == (FIELDS[field] or curve not in VANISHING)
 
 
+@pytest.mark.parametrize("compat", ["torch", "tf_keras"])
+@pytest.mark.parametrize("kind", ["warmup, over: 9", "cosine, over: 9", "step, factor: 0.5, every: 3", "constant"])
+def test_so_does_one_that_leaves_the_rate_to_the_optimizer(kind, compat):
+    spec = load(SPEC.replace("OPTIMIZER", f"{{name: sgd, lr: {{schedule: {kind}}}}}"), [f"compat={compat}"])
+    again = load(render(spec))
+    assert render(again) == render(spec)
+    rates = [each.models["net"].optimizer.options["lr"].fields for each in (spec, again)]
+    assert rates[0] == rates[1]
+
+
 @pytest.mark.parametrize("curve", CURVES)
 def test_so_is_one_in_an_option_of_a_function(curve):
     for kind, known in FUNCTIONS.items():

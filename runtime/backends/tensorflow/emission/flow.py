@@ -28,7 +28,8 @@ def _carries(instruction: Instruction, targets: frozenset[str], carrying: set[st
     """Return whether the results of an instruction depend on what some tape watches."""
     match instruction:
         case Forward():
-            return not instruction.stop and (instruction.model in targets or _enters(instruction, carrying))
+            is_recorded = instruction.model in targets or _enters(instruction, carrying) or bool(instruction.begun)
+            return not instruction.stop and is_recorded
         case Evaluate():
             return not instruction.constant and _enters(instruction, carrying)
         case Gradient():

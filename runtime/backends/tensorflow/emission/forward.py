@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Forward
+from compiler.instructions import Forward, Gradient
 from compiler.program import ModelDecl
 from runtime.effects import is_lowered
 from runtime.emission import syntax
 from runtime.emission.flow import is_modal
 from runtime.emission.results import find_results, name_results
+from runtime.emission.paths import find_path
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
 from runtime.emission.text import Line
 from runtime.emission.versions import read_comment
@@ -19,7 +20,8 @@ from runtime.emission.versions import read_comment
 def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
     """Return the call of a model, ``training`` told wherever it matters, behind the line that keys what it draws."""
     call = with_notes(instruction, [_call_line(instruction, scope)])
-    return Lowered(code=(*_key_lines(instruction, scope), *call, *_tap_lines(instruction, scope)))
+    before = (*_key_lines(instruction, scope), *_begin_lines(instruction, scope))
+    return Lowered(code=(*before, *call, *_tap_lines(instruction, scope)))
 
 
 def _call_line(instruction: Forward, scope: Scope) -> Line:
@@ -61,6 +63,19 @@ def _tap_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
         taken = syntax.call("widened", taken) if is_lowered(instruction) else taken
         taken = syntax.call("tf.stop_gradient", taken) if instruction.stop else taken
         yield line_of(instruction, syntax.assign(scope.names.value(value), taken))
+
+
+def _begin_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
+    """Yield the lines that let tapes watch what inner layers give, for gradients of what is made from that."""
+    instructions = scope.function.instructions
+    for value, layer in instruction.taps:
+        takers = (each for each in instructions if isinstance(each, Gradient) and value in each.values)
+        inside = (each for each in takers if id(instruction) in find_path(each, instructions, scope.program))
+        tapes = dict.fromkeys(scope.tapes[id(each)] for each in inside)
+        if tapes and value in instruction.begun:
+            seen = syntax.name(scope.names.taps(instruction.model))
+            begin = syntax.method(seen, "begin", syntax.constant(layer), *map(syntax.name, tapes))
+            yield line_of(instruction, syntax.perform(begin))
 
 
 def _key_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:

@@ -14,7 +14,7 @@ class Layer(tf.Module):
     layout = "any"
     """How it wants images: channels ``first``, channels ``last``, or ``any`` of the two."""
     seen: Any = None
-    """Where the result is left for who watches the layer."""
+    """What is called with the result for who watches the layer; it goes on with what that returns."""
     compute: tf.DType | None = None
     """The type in which operands are multiplied; None: that of the variables."""
     exact = True
@@ -56,9 +56,7 @@ class Layer(tf.Module):
         x = tf.cast(x, tf.float32) if self.exact and x.dtype == self.compute else x
         y = self.call(turned(x, last, wanted), training, wanted)
         wanted = wanted and y.shape.rank == 4
-        if self.seen is not None:
-            self.seen(turned(y, wanted, False))
-        return y, wanted
+        return (y, wanted) if self.seen is None else (self.seen(turned(y, wanted, False)), False)
 
 
 def turned(x: tf.Tensor, last: bool, wanted: bool) -> tf.Tensor:
@@ -108,9 +106,7 @@ class Residual(Stack):
         if x.dtype != y.dtype:  # one of the two is of lower precision
             x, y = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
         y = x + y
-        if self.seen is not None:
-            self.seen(turned(y, wanted, False))
-        return y, wanted
+        return (y, wanted) if self.seen is None else (self.seen(turned(y, wanted, False)), False)
 
 
 class Sequential(Stack):

@@ -181,15 +181,34 @@ def read_values(result: Any) -> Any:
     return tf.convert_to_tensor(variable) if isinstance(variable, tf.Variable) else result
 
 
-def watch(model: Any, *layers: str) -> dict[str, Any]:
+class Taps(dict[str, Any]):
+    """What inner layers of a model gave in its last call, by their paths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: dict[str, Sequence[tf.GradientTape]] = {}
+
+    def begin(self, layer: str, *tapes: tf.GradientTape) -> None:
+        """Let tapes watch what a layer gives in the next call, as soon as it is there."""
+        self.begun[layer] = tapes
+
+    def keep(self, layer: str, result: Any) -> Any:
+        """Keep what a layer gave, and return it: the model goes on with it."""
+        for tape in self.begun.pop(layer, ()):
+            tape.watch(result)
+        self[layer] = result
+        return result
+
+
+def watch(model: Any, *layers: str) -> Taps:
     """Return a dictionary in which every call of a model leaves what its inner layers gave.
 
     Raises TypeError for a layer that is neither the library's nor Keras's.
     """
-    seen: dict[str, Any] = {}
+    seen = Taps()
     for path in layers:
         layer = functools.reduce(inner, path.split("."), model)
-        keep = functools.partial(seen.__setitem__, path)
+        keep = functools.partial(seen.keep, path)
         if isinstance(layer, Watched):
             layer.seen = keep
         elif isinstance(layer, KerasLayer):
@@ -206,15 +225,13 @@ def inner(owner: Any, name: str) -> Any:
     return owner[int(name)] if isinstance(owner, Sequence) else owner.layers[int(name)]
 
 
-def watched(call: Callable[..., Any], keep: Callable[[Any], None]) -> Callable[..., Any]:
+def watched(call: Callable[..., Any], keep: Callable[[Any], Any]) -> Callable[..., Any]:
     """Return a call that leaves its result with ``keep``."""
 
     @functools.wraps(call)
     def called(*args: Any, **kwargs: Any) -> Any:
         """Call, and leave the result."""
-        result = call(*args, **kwargs)
-        keep(result)
-        return result
+        return keep(call(*args, **kwargs))
 
     return called
 

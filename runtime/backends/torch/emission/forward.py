@@ -22,7 +22,12 @@ def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
         code = (Block(header=line_of(instruction, syntax.within(*contexts)), body=code),)
     recorded = instruction.graph or not scope.flow.recorded
     return Lowered(
-        code=(*_switch_lines(instruction, scope), *_seek_lines(instruction, scope), *code),
+        code=(
+            *_switch_lines(instruction, scope),
+            *_seek_lines(instruction, scope),
+            *_begin_lines(instruction, scope),
+            *code,
+        ),
         graph="with" if recorded else "without",
     )
 
@@ -71,6 +76,13 @@ def _tap_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
         line_of(instruction, syntax.assign(scope.names.value(value), _tap(instruction, seen, layer)))
         for value, layer in instruction.taps
     )
+
+
+def _begin_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
+    """Return the line that says from which inner layers a graph has to begin in the call."""
+    layers = [syntax.constant(layer) for value, layer in instruction.taps if value in instruction.begun]
+    begin = syntax.method(syntax.name(scope.names.taps(instruction.model)), "begin", *layers)
+    return (line_of(instruction, syntax.perform(begin)),) if layers else ()
 
 
 def _tap(instruction: Forward, seen: ast.expr, layer: str) -> ast.expr:

@@ -94,16 +94,34 @@ class MethodCall(nn.Module):
         return called(*args, **kwargs)
 
 
-def watch(model: nn.Module, *layers: str) -> dict[str, Any]:
+class Taps(dict[str, Any]):
+    """What inner layers of a model gave in its last call, by their paths."""
+
+    begun: tuple[str, ...] = ()
+
+    def begin(self, *layers: str) -> None:
+        """Let the next call have a graph from what these layers give on, if none leads there."""
+        self.begun = layers
+
+    def hook(self, layer: str) -> Callable[..., Any]:
+        """Return a hook that keeps what one layer gives; the model goes on with what it returns."""
+
+        def keep(module: nn.Module, args: Any, output: Any) -> Any:
+            """Keep the result of a layer."""
+            if layer in self.begun:
+                self.begun = tuple(each for each in self.begun if each != layer)
+                output = output if output.requires_grad else output.detach().requires_grad_()
+            self[layer] = output
+            return output
+
+        return keep
+
+
+def watch(model: nn.Module, *layers: str) -> Taps:
     """Return a dictionary in which every call of a model leaves what its inner layers gave."""
-    seen: dict[str, Any] = {}
-
-    def keep(layer: str) -> Callable[..., None]:
-        """Return a hook that keeps what one layer gave."""
-        return lambda module, args, output: seen.__setitem__(layer, output)
-
+    seen = Taps()
     for layer in layers:
-        model.get_submodule(layer).register_forward_hook(keep(layer))
+        model.get_submodule(layer).register_forward_hook(seen.hook(layer))
     return seen
 
 
