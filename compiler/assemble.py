@@ -65,7 +65,8 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
             snapshot = graph.snapshots.get(node.id, "none") if base.snapshot == "none" else base.snapshot
             arguments = _detach(node, base.arguments, graph)
             frozen = node.id in flags.frozen
-            return replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot)
+            base = replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot)
+            return replace(base, checkpoint=base.checkpoint and recorded)
         case Evaluate():
             return replace(base, arguments=_detach(node, base.arguments, graph), graph=recorded)
         case Gradient():
