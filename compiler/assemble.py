@@ -78,7 +78,8 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
             arguments = _detach(node, base.arguments, graph)
             frozen = node.id in flags.frozen
             begun = _find_begun(node, graph)
-            return replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot, begun=begun)
+            base = replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot, begun=begun)
+            return replace(base, checkpoint=base.checkpoint and recorded)
         case Evaluate():
             return replace(base, arguments=_detach(node, base.arguments, graph), graph=recorded)
         case Gradient():

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from compiler.ir import Edge, Hazard, Node
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.graph import GraphSpec
+from graphspec.ops import ForwardOp, Op
 
 PENDING = (Hazard.BACKWARD_WAR, Hazard.BUFFER_WAR)
 """Edges that exist because a gradient still reads what a forward used; clones for the forward remove them."""
@@ -46,19 +47,26 @@ def cycle_problem(
         span=span_of(spec, nodes[cycle[0]].op) if declared is None else span_of(spec, declared, "after"),
         label="this op is part of the cycle",
         notes=tuple(f"{nodes[edge.before].label} before {nodes[edge.after].label}: {edge.why}" for edge in steps),
-        help=_cycle_help(code, nodes, steps),
+        help=_cycle_help(code, spec, nodes, steps),
     )
 
 
-def _cycle_help(code: str, nodes: Mapping[str, Node], steps: list[Edge]) -> str:
+def _is_checkpoint(op: Op) -> bool:
+    """Return whether an op says itself that gradients run it again."""
+    return isinstance(op, ForwardOp) and op.checkpoint
+
+
+def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Node], steps: list[Edge]) -> str:
     """Return the remedy of a cycle, which depends on what closes it."""
     if code == "E-CYCLE":
         return "remove one `after`, or take a value that exists earlier"
     through = [nodes[name] for edge in steps if edge.hazard in PENDING for name in edge.through]
     forwards = [node.op for node in through if not any(read.again for read in node.reads)]
-    if forwards:
+    checkpoints = [node.op for node in through if _is_checkpoint(spec.ops[node.op])]
+    if forwards or checkpoints:
+        name, instead = (forwards[0], "") if forwards else (checkpoints[0], " in place of `checkpoint: true`")
         return (
-            "let both ops read one version (write `after` on the other), or write `snapshot: true` on "
-            f"'{forwards[0]}', which then reads clones"
+            "let both ops read one version (write `after` on the other), or write `snapshot: true`"
+            f"{instead} on '{name}', which then reads clones"
         )
     return "let both ops read one version: write `after` on the one that reads the older, or take it from the other"

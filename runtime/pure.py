@@ -114,7 +114,8 @@ def _simplify(instruction: Instruction) -> Instruction:
     match instruction:
         case Forward():
             draws = instruction.draws and instruction.train
-            return replace(instruction, graph=False, frozen=False, snapshot="none", stop=False, draws=draws)
+            plain = replace(instruction, graph=False, frozen=False, snapshot="none", checkpoint=False)
+            return replace(plain, stop=False, draws=draws)
         case Evaluate():
             return replace(instruction, graph=False)
         case _:

@@ -12,6 +12,7 @@ from compiler.ir import Node, StepGraph
 from compiler.passes.flags import is_recomputed
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
+from graphspec.ops import ForwardOp
 
 
 def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> Iterator[Diagnostic]:
@@ -21,9 +22,9 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
     """
     for gradient, path in graph.paths.items() if table.holds_modes else ():
         recomputed = [node for name, node in graph.nodes.items() if name in path.nodes and is_recomputed(node)]
-        calls = [(node.op, node.instruction) for node in recomputed if _is_modal(node)]
+        calls = [(node.op, node.instruction) for node in recomputed]
         modes = {(call.model, call.train): op for op, call in calls if isinstance(call, Forward)}
-        for model in dict.fromkeys(model for model, _ in modes):
+        for model in dict.fromkeys(node.model for node in recomputed if node.model and _is_modal(node)):
             if (model, True) in modes and (model, False) in modes:
                 training, evaluating = modes[model, True], modes[model, False]
                 yield Diagnostic(
@@ -32,9 +33,15 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
                     f"'{evaluating}' as in evaluation, and '{model}' can be in one mode only",
                     span=span_of(spec, evaluating),
                     label=f"recomputed together with '{training}'",
-                    help=f"write the same `train` on both, `stop: true` on one, or give '{evaluating}' a model of "
-                    f"its own that is `like: {model}`",
+                    help=f"write the same `train` on both, `stop: true` on one, {_or_no_checkpoint(spec, evaluating)}"
+                    f"or give '{evaluating}' a model of its own that is `like: {model}`",
                 )
+
+
+def _or_no_checkpoint(spec: GraphSpec, name: str) -> str:
+    """Return the remedy of a call that is recomputed because its op says so."""
+    op = spec.ops[name]
+    return "take `checkpoint` off one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
 
 
 def _is_modal(node: Node) -> bool:

@@ -30,6 +30,8 @@ class Forward(InstructionBase):
     """The graph is needed, but no gradient of the model's own weights."""
     snapshot: Literal["none", "buffers", "all"] = "none"
     """Run on clones of the buffers, or of weights and buffers, so that later writes need not wait."""
+    checkpoint: bool = False
+    """Its inner results are not kept: a gradient through it runs it again."""
     draws: bool = False
     """The model draws random numbers in this call: key them by this op."""
     stop: bool = False
@@ -47,6 +49,7 @@ class Forward(InstructionBase):
         "graph": FLAG,
         "frozen": FLAG,
         "snapshot": {"enum": ["none", "buffers", "all"]},
+        "checkpoint": FLAG,
         "compute": {"enum": [*get_args(Compute)]},
         "detached": NAMES,
     }
@@ -102,6 +105,7 @@ class Forward(InstructionBase):
                 "no_grad": not self.graph,
                 "frozen": self.frozen,
                 f"snapshot {self.snapshot}": self.snapshot != "none",
+                "checkpoint": self.checkpoint,
                 "stop": self.stop,
                 f"computes in {self.compute}": self.compute != "float32",
             }
@@ -117,6 +121,7 @@ class Forward(InstructionBase):
             "graph": self.graph,
             "frozen": self.frozen,
             "snapshot": self.snapshot,
+            "checkpoint": self.checkpoint,
             "compute": self.compute,
             "detached": export_detached(self.arguments),
         }

@@ -15,6 +15,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
     owner = context.models[op.forward]
     train = _is_training(name, op, owner, context)
     model = context.models[context.averages.get(op.forward, op.forward)]
+    again = model.recomputes or op.checkpoint
     arguments = lower_inputs(name, op.inputs, context)
     instruction = Forward(
         op=name,
@@ -26,7 +27,8 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         taps=tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None),
         method=op.method,
         train=train,
-        snapshot="all" if op.snapshot and not model.recomputes else "none",
+        snapshot="all" if op.snapshot and not again else "none",
+        checkpoint=op.checkpoint,
         draws=model.rng and (train or context.spec.models[model.root].class_ is not None),
         stop=op.stop,
         compute=model.compute,
@@ -39,7 +41,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
         uses=uses_of(arguments),
         defines=op.defines(name),
         inner=_find_inner(instruction, model),
-        reads=_reads(model, train=train, kept=model.recomputes or not op.snapshot),
+        reads=_reads(model, train=train, kept=again or not op.snapshot, again=again),
         writes=(Write(cell=buffers_of(model.name), statistics=True),) if train and model.buffers else (),
         model=model.name,
         differentiable=not op.stop,
@@ -64,12 +66,11 @@ def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: Lowering)
     return op.train is True and "train" not in context.reaches[name].modes
 
 
-def _reads(model: ModelFacts, *, train: bool, kept: bool) -> tuple[Read, ...]:
+def _reads(model: ModelFacts, *, train: bool, kept: bool, again: bool) -> tuple[Read, ...]:
     """Return the cells a call reads; autograd keeps them unless the call runs on clones.
 
     A recomputed call reads the model itself again, not clones.
     """
-    again = model.recomputes
     parameters = tuple(Read(cell=cell, saved=kept, again=again) for cell in model.cells)
     if not model.buffers:
         return parameters

@@ -116,7 +116,7 @@ def _find_recompute(view: View, name: str) -> Iterator[Decision]:
     if forwards:
         told = ", ".join(dict.fromkeys(node.op for node in forwards))
         because = tuple(Because(edge="graph", op=node.op, place=node.place) for node in forwards)
-        text = f"{graph.nodes[name].label} recomputes parts of {told}, which read their models again"
+        text = f"{graph.nodes[name].label} recomputes {told}, in whole or in part: they read their models again"
         yield Decision(code="RECOMPUTE", subject=graph.nodes[name].op, text=text, because=because, node=name)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Strict, WithJsonSchema, model_validator
 
-from graphspec.declaration import Declaration, NotBuilt, problem
+from graphspec.declaration import Declaration, below, problem
 from graphspec.fields import at_least_one
 from graphspec.inputs import Inputs
 from graphspec.names import NAME_PATTERN, is_name
@@ -84,7 +84,24 @@ class ForwardOp(OpBase):
     """Whether the results are constants for every gradient."""
     snapshot: bool = False
     """Whether it reads clones of weights and buffers, so that later writes wait for no gradient through it."""
-    checkpoint: NotBuilt = None
+    checkpoint: bool = False
+    """Whether its inner results are not kept for gradients, which run it again."""
+
+    @model_validator(mode="after")
+    def _check(self) -> ForwardOp:
+        for found, reason in self._find_contradictions() if self.checkpoint else ():
+            message = f"`checkpoint` does not go with {found}: {reason}"
+            raise below(("checkpoint",), problem("GS053", message, help="take one of them away", at="key"))
+        return self
+
+    def _find_contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield what contradicts that gradients run the call again, and why."""
+        if self.stop:
+            yield "`stop`", "no gradient runs through the call"
+        if self.snapshot:
+            yield "`snapshot`", "gradients run the model itself again, not a clone"
+        if any(output.tap is not None for output in self.outputs or ()):
+            yield "a tapped output", "what an inner layer gives would be kept"
 
     @property
     def kind(self) -> Literal["forward"]:

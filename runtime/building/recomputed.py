@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from compiler import Plan
-from compiler.instructions import Gradient
+from compiler.instructions import Forward, Gradient
 from compiler.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.building.attribution import find_instructions, find_span
 
 REMEDIES = {
-    "torch": "leave `preserve_rng_state` of torch.utils.checkpoint at True, or draw outside of the checkpoint",
-    "tensorflow": "draw outside of what is given to tf.recompute_grad, as by a Dropout layer behind it",
+    "torch": "draw by torch's own generators, with `preserve_rng_state` of torch.utils.checkpoint left at True, or "
+    "outside of the checkpoint",
+    "tensorflow": "draw outside of what is given to tf.recompute_grad, as by a Dropout layer behind it; under "
+    "`checkpoint: true` draw by a SeedGenerator of Keras, or a tf.random.Generator, of the model's own",
 }
 """How the second run of a forward draws what the first drew."""
+
+
+def find_checkpoints(program: Program) -> frozenset[str]:
+    """Return the models that a program calls and whose calls gradients run again because their ops say so."""
+    calls = (each for each in find_instructions(program) if isinstance(each, Forward) and each.checkpoint)
+    return frozenset(each.model for each in calls)
 
 
 def find_redrawing(models: Collection[str], plan: Plan) -> Iterator[Diagnostic]:
     """Yield GS134 for every model that draws other numbers when a gradient recomputes it."""
     gradients = [each for each in find_instructions(plan.program) if isinstance(each, Gradient)]
-    recomputed = {one.model for each in gradients for one in each.recomputed}
+    classes = {model.name for model in plan.program.models if model.kind == "class"}
+    recomputed = {one.model for each in gradients for one in each.recomputed} & classes
     for name in (name for name in plan.spec.models if name in recomputed and name in models):
         yield Diagnostic(
             code="GS134",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from compiler.instructions import Gradient
 from runtime.emission import syntax
 from runtime.emission.scope import Scope, line_of, parameter_list
 from runtime.emission.text import Block, Code, Line
 
-AGAIN = "parts of forwards run again, whose statistics are written already"
+AGAIN = "forwards run again, in whole or in part, whose statistics are written already"
 
 
 def find_targets(instruction: Gradient, scope: Scope) -> ast.expr:
@@ -32,12 +33,12 @@ def receive(instruction: Gradient, gradients: ast.expr, scope: Scope) -> ast.stm
     return syntax.unpack(output, values, gradients)
 
 
-def recomputing(instruction: Gradient, line: Line, scope: Scope) -> tuple[Code, ...]:
+def recomputing(instruction: Gradient, line: Line, models: Iterable[str], scope: Scope) -> tuple[Code, ...]:
     """Return the line of a gradient, in a block that keeps the buffers of models whose forwards run again in it."""
-    kept = dict.fromkeys(each.model for each in instruction.recomputed if each.kept)
+    kept = [syntax.name(scope.names.model(model)) for model in dict.fromkeys(models)]
     if not kept:
         return (line,)
-    context = syntax.call("kept_buffers", *(syntax.name(scope.names.model(model)) for model in kept))
+    context = syntax.call("kept_buffers", *kept)
     return (Block(header=line_of(instruction, syntax.within(context), comment=AGAIN), body=(line,)),)
 
 

@@ -36,7 +36,7 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
     A gradient on the path brings its own path along: differentiating it again reads all of that.
     """
     producers = {value: each for each in instructions for value in each.defines}
-    reaching = set(_find_reaching(gradient.loss, producers))
+    reaching = set(find_reaching(gradient.loss, producers))
     inner = {
         id(each): find_path(each, instructions, program)
         for each in instructions
@@ -65,7 +65,7 @@ def _begins(instruction: Instruction, gradient: Gradient, used: set[str]) -> boo
     return any(other in used for value in targets for other in instruction.defines if other != value)
 
 
-def _find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[int]:
+def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[int]:
     """Yield the ids of the instructions from which a recorded path leads to a value."""
     pending, seen = [loss], {loss}
     while pending:

@@ -84,6 +84,11 @@ def assert_alike(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarra
         np.testing.assert_allclose(found[name], value, rtol=1e-12, atol=1e-13, err_msg=name)
 
 
+APART = """
+  step_g: {update: g, loss: d_loss}
+"""
+"""Two gradients of one loss: what one of them recomputes does not lead to the targets of the other."""
+
 CASES = {"simultaneous": SIMULTANEOUS, "alternating": ALTERNATING, "waiting": WAITING}
 TRIED = [("torch", "simultaneous"), ("torch", "alternating"), ("torch", "waiting"), ("tensorflow", "simultaneous")]
 
@@ -93,6 +98,19 @@ def test_recomputed_forwards_read_what_they_read_the_first_time(backend, case):
     wanted = train(build_of(backend, "on: false, norm: true", CASES[case]))
     for order in ("listed", "latest"):
         assert_alike(train(build_of(backend, "on: true, norm: true", CASES[case], order=order)), wanted)
+
+
+@BACKENDS
+def test_statistics_are_those_of_the_first_run_where_tapes_are_shared(backend):
+    spec = SPEC.replace("  on_fake: {forward: d, inputs: fake, after: []}\n", "").replace("[on_fake,", "[fake,")
+    found, wanted = (train(build_of(backend, f"on: {on}, norm: true", APART, spec=spec)) for on in ("true", "false"))
+    assert_alike(found, wanted)
+
+
+def test_frozen_groups_are_recorded_both_times():
+    spec = SPEC.replace("TRAITS", 'groups: [{match: "^first", frozen: true}], TRAITS')
+    found, wanted = (train(build_of("torch", f"on: {on}", spec=spec)) for on in ("true", "false"))
+    assert_alike(found, wanted)
 
 
 @BACKENDS

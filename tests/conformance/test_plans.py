@@ -40,12 +40,7 @@ class TapeOrder(Order):
     """The constraints where tapes keep what was read: a write waits for a pending gradient only if that recomputes."""
 
     def _on_path(self, gradient: str) -> list[str]:
-        told = {name: model.traits for name, model in self.meaning.spec.models.items()}
-        recomputed = {name for name, traits in told.items() if traits is not None and traits.recomputes}
-        return [name for name in super()._on_path(gradient) if self.ops[name].forward in recomputed]
-
-    def _kept_buffers(self) -> Mapping[str, Pairs]:
-        return {}
+        return [name for name in super()._on_path(gradient) if self.runs_again(name)]
 
     def recomputes(self) -> bool:
         """Return whether some gradient reads a model again."""

@@ -252,7 +252,6 @@ def test_the_table_of_optimizers_is_that_of_the_language():
 
 WHERE = {
     "document": "",
-    "forward": "ops.logits.",
     "call": "ops.noisy.",
     "update": "ops.learn.",
     "ema": "ops.average.",

@@ -17,7 +17,7 @@ from graphspec.graph import GraphSpec
 from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
 from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.groups import Groups
-from tests.oracle.meaning import Meaning, Versions, op_of, part_of
+from tests.oracle.meaning import WRITERS, Meaning, Versions, op_of, part_of
 from tests.oracle.parts import Parts
 from tests.oracle.paths import Paths
 from tests.oracle.settling import settle
@@ -154,7 +154,21 @@ class Runs:
                     for cell in self.meaning.storages.cells(self.ops[name].forward):
                         seen = self.versions.seen(run, cell)
                         found |= {(gradient, writer) for writer in self.versions.writers(cell)[seen : seen + 1]}
+                    if self.ops[name].checkpoint:
+                        found |= {(gradient, writer) for writer in self._next_buffers(run)}
         return found
+
+    def _next_buffers(self, run: str) -> list[str]:
+        """Return the writer of buffers that a forward would not see when it runs again.
+
+        One in training normalises with its batch: only an average or a copy changes what it finds.
+        """
+        cell = f"{self.ops[op_of(run)].forward}.buffers"
+        writers = self.versions.writers(cell)
+        if op_of(run) in self.meaning.training:
+            return [writer for writer in writers if isinstance(self.ops[op_of(writer)], WRITERS)][:1]
+        seen = self.versions.seen(run, cell)
+        return writers[seen : seen + 1]
 
     # ------------------------------------------------------------ cells
 

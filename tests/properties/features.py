@@ -69,6 +69,7 @@ def _of_op(document: Document, op: Document) -> Iterator[str]:
         "mode",
         "stop",
         "snapshot",
+        "checkpoint",
         "clip",
         "reset",
         "unconnected",

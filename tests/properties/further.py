@@ -13,7 +13,7 @@ from tests.properties.combinations import combine
 from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.epochs import end_with_epochs
-from tests.properties.graphs import evaluate_in_training, recompute
+from tests.properties.graphs import checkpoint, evaluate_in_training, recompute
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.micro_batches import split_batch
 from tests.properties.overflow import add_overflow
@@ -59,8 +59,10 @@ What looks at whole losses comes last.
 
 
 def add_further(draft: Draft) -> None:
-    """Add up to five of these to more than half of the drafts."""
+    """Add up to five of these to more than half of the drafts, and checkpoints to a quarter of all."""
     if FURTHER and draft.chance(0.62):
         chosen = draft.random.sample(FURTHER, draft.random.randint(1, min(5, len(FURTHER))))
         for add in sorted(chosen, key=FURTHER.index):
             add(draft)
+    if draft.chance(0.25):
+        checkpoint(draft)

@@ -1,4 +1,4 @@
-"""What decides which orders there are: classes that are recomputed, and averages that are evaluated as in training."""
+"""What decides which orders there are: forwards that are recomputed, and averages that are evaluated as in training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.properties.tied import declare
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
+UNCHECKED = frozenset({"stop", "snapshot", "outputs"})
 UNREAD = ("forward", "update", "after", "every")
 
 
@@ -22,6 +23,16 @@ def recompute(draft: Draft) -> None:
         optimizer = draft.models[name]["optimizer"]
         declare(draft, name, "Recoder", recomputes=True)
         draft.models[name]["optimizer"] = optimizer
+
+
+def checkpoint(draft: Draft) -> None:
+    """Let gradients run some forwards again, those of a model in one mode only."""
+    plain = [name for name, op in draft.ops.items() if "forward" in op and UNCHECKED.isdisjoint(op)]
+    modes: dict[str, object] = {}
+    for name in draft.random.sample(plain, (len(plain) + 1) // 2):
+        op = draft.ops[name]
+        if modes.setdefault(op["forward"], op.get("train")) == op.get("train"):
+            draft.ops[name] = {**op, "checkpoint": True}
 
 
 def feeds(draft: Draft, model: str) -> bool:

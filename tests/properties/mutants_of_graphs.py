@@ -199,6 +199,14 @@ MUTANTS_OF_GRAPHS = (
         case="recomputed",
     ),
     Mutant(
+        name="checkpoints-read-once",
+        says="A gradient that runs a forward again does not read its model again.",
+        place="ops.forward:_reads",
+        change=to.change_options(again=False),
+        killer="numbers",
+        case="checkpointed",
+    ),
+    Mutant(
         name="statistics-by-parts-alone",
         says="Train-mode forwards run part by part whatever updates stand between them.",
         place="passes.versions:_needs_later",

@@ -32,6 +32,11 @@ def change_arguments(function: Callable[..., tuple]) -> Change:
     return lambda original: lambda *arguments: original(*function(*arguments))
 
 
+def change_options(**changed: object) -> Change:
+    """Return the right answer to other options."""
+    return lambda original: lambda *arguments, **options: original(*arguments, **{**options, **changed})
+
+
 def change_row(kind: type, function: Callable[..., object]) -> Change:
     """Return a table in which a function changes the right answers of a row; it gets these, then the arguments."""
     return lambda table: {**table, kind: change(function)(table[kind])}

@@ -229,6 +229,23 @@ def recomputed() -> dict:
     return _document("recomputed", {"a": _model(LINEAR), "judge": judge}, ops)
 
 
+def checkpointed() -> dict:
+    """Return forwards with statistics that run again for two gradients, one of which needs old weights of a judge."""
+    ops = {
+        "fake": {"forward": "a", "inputs": "x", "checkpoint": True},
+        "seen": {"forward": "judge", "inputs": "y", "checkpoint": True},
+        "judged": {"forward": "judge", "inputs": "fake", "checkpoint": True},
+        "near": {"loss": "mse", "inputs": ["seen", 1.0]},
+        "far": {"loss": "mse", "inputs": ["judged", 0.0]},
+        "loss_j": {"call": "add", "inputs": ["near", "far"]},
+        "step_j": {"update": "judge", "loss": "loss_j"},
+        "loss_a": {"loss": "mse", "inputs": ["judged", 1.0]},
+        "step_a": {"update": "a", "loss": "loss_a"},
+    }
+    models = {"a": _model(LINEAR), "judge": _model([{"linear": 3}, "batch_norm", "tanh", {"linear": 1}])}
+    return _document("checkpointed", models, ops)
+
+
 def statistics_in_parts() -> dict:
     """Return BatchNorm in micro-batches: a forward behind an update beside one that has nothing to do with it."""
     ops = {
@@ -293,6 +310,7 @@ def unreached() -> dict:
 
 SPECIAL: Mapping[str, dict] = {
     "recomputed": recomputed(),
+    "checkpointed": checkpointed(),
     "statistics-in-parts": statistics_in_parts(),
     "drilled": drilled(),
     "absent-terms": absent_terms(),

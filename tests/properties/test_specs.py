@@ -34,6 +34,7 @@ WANTED = {
     "ema: buffers average": 0.03,
     "forward: stop": 0.2,
     "forward: snapshot": 0.1,
+    "forward: checkpoint": 0.2,
     "forward: after": 0.4,
     "forward: mode": 0.2,
     "random: bernoulli": 0.1,

@@ -25,6 +25,7 @@ from runtime.building import learning
 from runtime.building.batches import Batches, find_neighbour
 from runtime.building.forwards import find_forwards
 from runtime.building.learning import Observer, Sight
+from runtime.building.recomputed import find_checkpoints
 from runtime.building.replicas import refuse_reducers
 from runtime.building.weights import find_late, find_rounds, load_late, place_files
 from runtime.effects import find_functions, find_inputs
@@ -81,7 +82,7 @@ class TensorFlowObserver(Observer[Any]):
             ran=frozenset(watch.ran),
             drawing=frozenset(watch.drawing),
             recomputing=frozenset(watch.recomputing),
-            redrawing=frozenset(watch.redrawing),
+            redrawing=frozenset(watch.redrawing | watch.unkeyed & find_checkpoints(program)),
             notes=tuple(watch.notes()),
         )
 

@@ -25,8 +25,10 @@ class Watch:
     redrawing: set[str] = field(default_factory=set[str])
     """Those that draw other numbers when they are recomputed."""
     running: list[str] = field(default_factory=list[str])
+    checkpoints: int = 0
+    """How many calls run that will run again."""
     unpreserved: int = 0
-    """How many calls run that will draw other numbers the second time."""
+    """How many of them will draw other numbers then."""
 
     @contextmanager
     def over(self, models: Mapping[str, nn.Module]) -> Iterator[None]:
@@ -54,10 +56,12 @@ class Watch:
     def _recomputed(self, preserved: bool) -> Iterator[None]:
         """Note that what runs inside is recomputed when a gradient is taken."""
         self.recomputing.update(self.running)
+        self.checkpoints += 1
         self.unpreserved += not preserved
         try:
             yield
         finally:
+            self.checkpoints -= 1
             self.unpreserved -= not preserved
 
     def _enter(self, name: str) -> None:
@@ -77,7 +81,8 @@ class _Draws(TorchDispatchMode):
         """Run an operation; where it draws, note for whom."""
         if has_drawn(func, args, kwargs or {}):
             self.watch.drawing.update(self.watch.running)
-            self.watch.redrawing.update(self.watch.running if self.watch.unpreserved else ())
+            is_own = self.watch.checkpoints and (kwargs or {}).get("generator") is not None
+            self.watch.redrawing.update(self.watch.running if self.watch.unpreserved or is_own else ())
         return func(*args, **(kwargs or {}))
 
 

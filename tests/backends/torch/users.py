@@ -236,3 +236,15 @@ class Recomputing(nn.Module):
 
     def inner(self, x):
         return self.last(self.drop(torch.tanh(self.norm(self.first(x)))))
+
+
+class Generating(Plain):
+    """Noise of a generator of its own, which nobody else knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source = torch.Generator()
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y + torch.randn(y.shape, generator=self.source, dtype=y.dtype)

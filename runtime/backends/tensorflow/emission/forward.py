@@ -10,8 +10,8 @@ from compiler.program import ModelDecl
 from runtime.effects import is_lowered
 from runtime.emission import syntax
 from runtime.emission.flow import is_modal
-from runtime.emission.results import find_results, name_results
 from runtime.emission.paths import find_path
+from runtime.emission.results import find_results, name_results
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
 from runtime.emission.text import Line
 from runtime.emission.versions import read_comment
@@ -44,10 +44,22 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
     model, decl = syntax.name(scope.names.model(instruction.model)), scope.program.model(instruction.model)
     arguments, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
     if decl.kind != "class":
-        return syntax.call(model, *arguments, **{**named, **_mode(instruction, decl)})
+        return _checkpointed(instruction, scope, model, *arguments, **{**named, **_mode(instruction, decl)})
     method = {"method": syntax.constant(instruction.method)} if instruction.method else {}
-    training = {"training": syntax.constant(instruction.train)}
-    return syntax.call("call_model", model, *arguments, **{**training, **method, **named})
+    options = {"training": syntax.constant(instruction.train), **method, **named}
+    return _checkpointed(instruction, scope, syntax.name("call_model"), model, *arguments, **options)
+
+
+def _checkpointed(
+    instruction: Forward, scope: Scope, callee: ast.expr, *arguments: ast.expr, **named: ast.expr
+) -> ast.expr:
+    """Return a call, or what makes it and lets gradients make it again."""
+    if not instruction.checkpoint:
+        return syntax.call(callee, *arguments, **named)
+    if instruction.draws:
+        op, *states = _key(instruction, scope)
+        callee = syntax.call("random.keyed", op, callee, *states)
+    return syntax.call("checkpointed", callee, *arguments, **named)
 
 
 def _mode(instruction: Forward, decl: ModelDecl) -> dict[str, ast.expr]:
@@ -79,12 +91,16 @@ def _begin_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
 
 
 def _key_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
-    """Yield the line that keys what a model draws by the op."""
-    if not instruction.draws:
-        return
+    """Yield the line that keys what a model draws by the op; a checkpoint does it in both of its calls."""
+    if instruction.draws and not instruction.checkpoint:
+        op, *states = _key(instruction, scope)
+        key = syntax.call("random.rekey" if states else "random.seek", op, *states)
+        yield line_of(instruction, syntax.perform(key))
+
+
+def _key(instruction: Forward, scope: Scope) -> tuple[ast.expr, ...]:
+    """Return the op whose numbers a model draws, and the states that a user's model draws from."""
     op = syntax.constant(instruction.key)
-    if scope.program.model(instruction.model).kind == "class":
-        states = syntax.name(scope.names.generators(instruction.model))
-        yield line_of(instruction, syntax.perform(syntax.call("random.rekey", op, states)))
-    else:
-        yield line_of(instruction, syntax.perform(syntax.call("random.seek", op)))
+    if scope.program.model(instruction.model).kind != "class":
+        return (op,)
+    return op, syntax.name(scope.names.generators(instruction.model))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from compiler.instructions import Gradient
+from compiler.cells import is_buffers
+from compiler.instructions import Forward, Gradient
 from runtime.emission import syntax
 from runtime.emission.gaps import resting_places
 from runtime.emission.gradients import find_targets, receive, recomputing
+from runtime.emission.paths import find_reaching
 from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
 from runtime.emission.verdicts import scaled_seeds, unscaled
 
@@ -24,7 +27,24 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     line = line_of(instruction, statement)
     # Why a graph is kept is of no interest here: whether a tape serves several gradients shows where it is opened.
     (line,) = with_notes(instruction, [line]) if instruction.create_graph else (line,)
-    return Lowered(code=recomputing(instruction, line, scope))
+    return Lowered(code=recomputing(instruction, line, _find_kept(instruction, scope), scope))
+
+
+def _find_kept(instruction: Gradient, scope: Scope) -> Iterator[str]:
+    """Yield the models whose statistics a tape writes again: it runs back through all that it recorded.
+
+    With several gradients on it that is more than what leads to the targets of this one.
+    """
+    every = scope.function.instructions
+    reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
+    for each in every:
+        if isinstance(each, Forward) and id(each) in reaching and (each.checkpoint or _recomputes(each, scope)):
+            yield from (each.model for at in each.writes if is_buffers(at.cell))
+
+
+def _recomputes(forward: Forward, scope: Scope) -> bool:
+    """Return whether the class of a model runs parts of its calls again."""
+    return scope.program.model(forward.model).recomputes
 
 
 def _targets(instruction: Gradient, scope: Scope) -> ast.expr:

@@ -159,6 +159,45 @@ def call_model(model: Any, /, *args: Any, training: bool, method: str | None = N
     return read_values(called(*args, **kwargs))
 
 
+def checkpointed(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Return what a call gives without keeping its inner results: a gradient through it runs it again.
+
+    Gradients can be differentiated again, which those of ``tf.recompute_grad`` cannot.
+    """
+    given = {**dict(enumerate(args)), **kwargs}
+    tensors = {key: value for key, value in given.items() if tf.is_tensor(value)}
+
+    def called(*values: tf.Tensor) -> Any:
+        """Call with other values of the tensors."""
+        changed = given | dict(zip(tensors, values, strict=True))
+        return call(*(changed[place] for place in range(len(args))), **{name: changed[name] for name in kwargs})
+
+    @tf.custom_gradient
+    def recomputed(*values: tf.Tensor) -> Any:
+        """Return the result, and its gradients by the tensors and by the variables that were read."""
+
+        def differentiate(*upstream: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
+            """Run the call again, once the gradients of its results are there, and return those of the rest."""
+            again = [not_before(value, upstream) for value in values]
+            with tf.GradientTape() as tape:
+                tape.watch([*(value for value in again if value.dtype.is_floating), *variables])
+                result = called(*again)
+            found = tape.gradient(result, [*again, *variables], list(upstream))
+            return found[: len(again)], found[len(again) :]
+
+        return called(*values), differentiate
+
+    return recomputed(*tensors.values())
+
+
+def not_before(value: tf.Tensor, others: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return a value as it is once the first of others is there: what is made of it cannot be taken for what was."""
+    if not (value.dtype.is_floating or value.dtype.is_integer):
+        return value
+    first = tf.reduce_max(tf.reshape(others[0], [-1])[:1])
+    return value + tf.cast(tf.where(tf.equal(first, first), -0.0, 0.0), value.dtype)
+
+
 @contextmanager
 def kept_buffers(*models: Any) -> Iterator[None]:
     """Undo what is written to the buffers of models inside: a gradient that recomputes forwards writes them again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import tensorflow as tf
@@ -65,6 +65,16 @@ class KeyedRandom:
         full: Any = None  # the whole range of the type
         for state in states:
             state.assign(tf.random.stateless_uniform(state.shape, self.next_seed(), full, full, state.dtype))
+
+    def keyed(self, op: str, call: Callable[..., Any], states: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return a call of a model that draws the numbers of the op each time, by layers or from states of its own."""
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            """Call the model from the start of the op's numbers."""
+            self.rekey(op, states)
+            return call(*args, **kwargs)
+
+        return called
 
     def __deepcopy__(self, memo: dict[int, Any]) -> KeyedRandom:
         return self  # a copy of a model draws from the same source

@@ -36,11 +36,13 @@ class TorchDialect(Dialect):
     held = "torch.Tensor"
     own: Mapping[str, Imported] = {
         "F": ("torch.nn.functional", None, "F"),
+        "checkpoint": ("torch.utils.checkpoint", "checkpoint", None),
         "copy": ("copy", None, None),
         "nn": ("torch", "nn", None),
+        "partial": ("functools", "partial", None),
         "torch": ("torch", None, None),
     }
-    reserved = ("F", "device_type", "nn", "p", "torch")
+    reserved = ("F", "checkpoint", "device_type", "nn", "p", "partial", "torch")
     stack = "nn.Sequential"
     direct: Mapping[str, str] = {
         "sgd": "SGD",

@@ -57,7 +57,7 @@ def _call_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
 
 
 def _call(instruction: Forward, scope: Scope) -> ast.expr:
-    """Return the call of the model, of its method, or of the model on clones."""
+    """Return the call of the model, of its method, or of the model on clones; a checkpoint is given what it calls."""
     model = syntax.name(scope.names.model(instruction.model))
     arguments = positional(instruction.arguments, scope)
     named = keywords(instruction.arguments, scope)
@@ -66,7 +66,12 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
         extra = {"method": syntax.constant(instruction.method)} if instruction.method else {}
         return syntax.call("snapshot_call", model, what, *arguments, **{**extra, **named})
     callee = model if instruction.method is None else syntax.attribute(model, instruction.method)
-    return syntax.call(callee, *arguments, **named)
+    if not instruction.checkpoint:
+        return syntax.call(callee, *arguments, **named)
+    callee = syntax.call("partial", callee, **named) if named else callee
+    if instruction.draws and _draws_by_layers(instruction, scope):
+        callee = syntax.call("random.keyed", syntax.constant(instruction.key), callee)
+    return syntax.call("checkpoint", callee, *arguments, use_reentrant=syntax.constant(False))
 
 
 def _tap_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
@@ -98,7 +103,9 @@ def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
     if instruction.graph and instruction.frozen and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
     model = scope.program.model(instruction.model)
-    if instruction.graph and model.frozen and not model.tied and instruction.model in scope.differentiated:
+    again = instruction.checkpoint or model.recomputes  # nothing would freeze its weights the second time
+    resting = model.frozen and not model.tied and not again
+    if instruction.graph and resting and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", syntax.constant(instruction.key)))
@@ -106,8 +113,8 @@ def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
 
 
 def _seek_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
-    """Return the line that keys what built-in layers draw by the op."""
-    if not instruction.draws or not _draws_by_layers(instruction, scope):
+    """Return the line that keys what built-in layers draw by the op; a checkpoint does it in both of its calls."""
+    if not instruction.draws or instruction.checkpoint or not _draws_by_layers(instruction, scope):
         return ()
     return (line_of(instruction, syntax.perform(syntax.call("random.seek", syntax.constant(instruction.key)))),)
 

@@ -27,7 +27,8 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     )
     gradients = unscaled(gradients) if instruction.scaled else gradients
     (line,) = with_notes(instruction, [line_of(instruction, receive(instruction, gradients, scope))])
-    return Lowered(code=(*_switch_lines(instruction, scope), *recomputing(instruction, line, scope)))
+    kept = (each.model for each in instruction.recomputed if each.kept)
+    return Lowered(code=(*_switch_lines(instruction, scope), *recomputing(instruction, line, kept, scope)))
 
 
 def _switch_lines(instruction: Gradient, scope: Scope) -> Iterator[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -55,6 +55,16 @@ class KeyedRandom:
         """Return a context for a call of a model: what its layers draw is keyed by the op, in their order."""
         self.seek(op)
         return nullcontext()
+
+    def keyed(self, op: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a call of a model whose layers draw the numbers of the op each time."""
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            """Call the model from the start of the op's numbers."""
+            self.seek(op)
+            return call(*args, **kwargs)
+
+        return called
 
     @contextmanager
     def forked(self, op: str) -> Iterator[None]:

@@ -1,0 +1,285 @@
+"""Activation checkpoints: a forward whose inner results are not kept gives the numbers of one whose results are."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.functional import batch_norm, mse_loss
+
+from compiler import compile_step
+from graphspec import SpecError, load
+from runtime import build, emit
+from tests.features.steps import build_step, set_weights, weights
+
+GAN = """
+graphspec: 1
+name: gan
+inputs: {x: {shape: [batch, 3]}, z: {shape: [batch, 2]}}
+models:
+  g: {layers: [{linear: 4}, tanh, {linear: 3}], optimizer: {name: sgd, lr: 0.3}}
+  d: {layers: [{linear: 5}, batch_norm, tanh, {linear: 1}], optimizer: {name: sgd, lr: 0.2}}
+ops:
+  fake: {forward: g, inputs: z, checkpoint: true}
+  on_real: {forward: d, inputs: x, checkpoint: true}
+  on_fake: {forward: d, inputs: fake, checkpoint: true}
+  d_real: {loss: mse, inputs: [on_real, 1.0]}
+  d_fake: {loss: mse, inputs: [on_fake, 0.0]}
+  score: {call: sum, inputs: on_real}
+  slopes: {gradient: score, wrt: x}
+  flat: {loss: mse, inputs: [slopes, 0.3]}
+  both: {call: add, inputs: [d_real, d_fake]}
+  d_loss: {call: add, inputs: [both, flat]}
+  step_d: {update: d, loss: d_loss}
+  g_loss: {loss: mse, inputs: [on_fake, 1.0]}
+  step_g: {update: g, loss: g_loss}
+outputs: [d_loss, g_loss]
+"""
+"""All at once: statistics, one forward for two gradients, a gradient of a gradient, both updates from old weights."""
+DROPOUT = """
+graphspec: 1
+name: dropout
+inputs: {x: {shape: [batch, 3]}, z: {shape: [batch, 3]}}
+FIELDS
+models:
+  net:
+    layers: [{linear: 8}, batch_norm, tanh, {dropout: 0.4}, {linear: 8}, {dropout: 0.2}, {linear: 1}]
+    optimizer: {name: adam, lr: 0.05}
+    EXTRA
+  head: {layers: [{linear: 1}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  seen: {forward: net, inputs: x, checkpoint: true}
+  other: {forward: net, inputs: z, checkpoint: true}
+  steady: {forward: net, inputs: x, train: false}
+  fit: {loss: mse, inputs: [seen, 1.0]}
+  near: {loss: mse, inputs: [steady, 0.5]}
+  apart: {loss: l1, inputs: [other, 0.0]}
+  some: {call: add, inputs: [fit, near]}
+  total: {call: add, inputs: [some, apart]}
+  step_net: {update: net, loss: total}
+  late: {forward: net, inputs: z, after: step_net, checkpoint: true}
+  judged: {forward: head, inputs: late, checkpoint: true}
+  end: {loss: mse, inputs: [judged, 0.5]}
+  step_head: {update: head, loss: end}
+outputs: [total, end]
+"""
+"""Masks that both runs of a forward must draw alike, of forwards in one order and gradients in another."""
+DEEP = """
+graphspec: 1
+name: deep
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 1]}}
+models:
+  net: {layers: [{linear: 8}, tanh, {linear: 8}, tanh, {linear: 8}, tanh, {linear: 1}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  out: {forward: net, inputs: x, checkpoint: true}
+  loss: {loss: mse, inputs: [out, y]}
+  step: {update: net, loss: loss}
+"""
+
+
+def draw_batch(text: str, number: int) -> Mapping[str, np.ndarray]:
+    """Return a batch of six rows for a spec."""
+    random = np.random.default_rng(number)
+    return {
+        name: random.normal(size=(6, *(size for size in entry.shape or () if isinstance(size, int))))
+        for name, entry in load(text).inputs.items()
+    }
+
+
+def without(text: str) -> str:
+    """Return a spec without checkpoints."""
+    assert ", checkpoint: true" in text
+    return text.replace(", checkpoint: true", "")
+
+
+def run(text: str, backend: str, order: str, dtype: str = "float64") -> Iterator[tuple[str, np.ndarray]]:
+    """Yield all that three steps give and leave."""
+    step = build(compile_step(load(text), backend, order), device="cpu", dtype=dtype, allow=("tests",))
+    for number in range(3):
+        out = step({name: array.astype(dtype) for name, array in draw_batch(text, number).items()})
+        yield from ((f"{number} {name}", np.asarray(value)) for name, value in out.items())
+    yield from weights(step).items()
+
+
+def assert_alike(text: str, backend: str, dtype: str = "float64") -> None:
+    """Compare a spec with itself without checkpoints, under every policy."""
+    for order in ("fewest", "listed", "latest"):
+        wanted = dict(run(without(text), backend, order, dtype))
+        for name, value in run(text, backend, order, dtype):
+            np.testing.assert_allclose(value, wanted[name], rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+def loop(start: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield what three steps of the GAN give and leave, written out by hand with nothing recomputed."""
+    w = {name: torch.tensor(value) for name, value in start.items()}
+    owned = {owner: [name for name in w if name.startswith(owner) and "running" not in name] for owner in ("g.", "d.")}
+
+    def judge(x: torch.Tensor) -> torch.Tensor:
+        hidden = x @ w["d.0.weight"].T + w["d.0.bias"]
+        statistics = w["d.1.running_mean"], w["d.1.running_var"]
+        hidden = batch_norm(hidden, *statistics, w["d.1.weight"], w["d.1.bias"], training=True, momentum=0.1)
+        return torch.tanh(hidden) @ w["d.3.weight"].T + w["d.3.bias"]
+
+    for number in range(3):
+        batch = {name: torch.tensor(value) for name, value in draw_batch(GAN, number).items()}
+        for name in (*owned["g."], *owned["d."]):
+            w[name].requires_grad_()
+        fake = torch.tanh(batch["z"] @ w["g.0.weight"].T + w["g.0.bias"]) @ w["g.2.weight"].T + w["g.2.bias"]
+        x = batch["x"].requires_grad_()
+        on_real, on_fake = judge(x), judge(fake)
+        (slopes,) = torch.autograd.grad(on_real.sum(), x, create_graph=True)
+        d_loss = mse_loss(on_real, torch.ones_like(on_real)) + mse_loss(on_fake, torch.zeros_like(on_fake))
+        d_loss = d_loss + mse_loss(slopes, torch.full_like(slopes, 0.3))
+        g_loss = mse_loss(on_fake, torch.ones_like(on_fake))
+        found = {
+            owner: torch.autograd.grad(loss, [w[name] for name in owned[owner]], retain_graph=True)
+            for owner, loss in (("d.", d_loss), ("g.", g_loss))
+        }
+        with torch.no_grad():
+            for owner, rate in (("d.", 0.2), ("g.", 0.3)):
+                for name, gradient in zip(owned[owner], found[owner], strict=True):
+                    w[name] = w[name] - rate * gradient
+        yield from ((f"{number} d_loss", d_loss.detach().numpy()), (f"{number} g_loss", g_loss.detach().numpy()))
+    yield from ((name, value.detach().numpy()) for name, value in w.items())
+
+
+@pytest.mark.parametrize("order", ["fewest", "listed", "latest"])
+def test_the_numbers_are_those_of_a_loop_that_keeps_everything(backend: str, order: str) -> None:
+    step = build(compile_step(load(GAN), backend, order), device="cpu", dtype="float64")
+    random = np.random.default_rng(7)
+    start = {name: random.normal(size=value.shape) for name, value in weights(step).items() if value.dtype.kind == "f"}
+    start = {name: np.abs(value) if "running_var" in name else value for name, value in start.items()}
+    set_weights(step, start)
+    found = {f"{n} {name}": value for n in range(3) for name, value in step(draw_batch(GAN, n)).items()}
+    for name, value in loop(start):
+        np.testing.assert_allclose(np.asarray({**found, **weights(step)}[name]), value, rtol=1e-12, err_msg=name)
+
+
+FIELDS = ["rng: native", "rng: portable", "micro_batches: 2", "precision: {loss_scale: dynamic}"]
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+def test_both_runs_draw_the_same_numbers(backend: str, fields: str) -> None:
+    assert_alike(DROPOUT.replace("FIELDS", fields).replace("EXTRA", ""), backend)
+
+
+@pytest.mark.parametrize("group", ["frozen: true", "frozen: {until: 2 steps}"])
+def test_some_parameters_may_be_frozen(backend: str, group: str) -> None:
+    text = DROPOUT.replace("FIELDS", "rng: native")
+    assert_alike(text.replace("EXTRA", f'groups: [{{match: "^[04][.]", {group}}}]'), backend)
+
+
+def test_lower_precision_is_lower_both_times(backend: str) -> None:
+    fields = "precision: {compute: bfloat16}"
+    assert_alike(DROPOUT.replace("FIELDS", fields).replace("EXTRA", ""), backend, "float32")
+
+
+OWN = """
+graphspec: 1
+name: own
+inputs: {x: {shape: [batch, 4]}, z: {shape: [batch, 4]}}
+models:
+  first: {layers: [{linear: 4}], optimizer: {name: sgd, lr: 0.5}}
+  net: {class: "tests.backends.BACKEND.users:KIND", args: {ARGS}, optimizer: {name: sgd, lr: 0.5}}
+ops:
+  hidden: {forward: first, inputs: x}
+  out: {forward: net, inputs: {x: hidden}, checkpoint: true}
+  other: {forward: net, inputs: z, method: CALL, checkpoint: true}
+  fit: {loss: mse, inputs: [out, 1.0]}
+  rest: {loss: mse, inputs: [other, 0.0]}
+  total: {call: add, inputs: [fit, rest]}
+  step: {update: [first, net], loss: total}
+"""
+
+
+def own(backend: str, kind: str, args: str) -> str:
+    """Return a spec with a class of the tests, called by the name of its argument and by the name of its method."""
+    text = OWN.replace("BACKEND", backend).replace("KIND", kind).replace("ARGS", args)
+    return text.replace("CALL", "forward" if backend == "torch" else "call")
+
+
+@pytest.mark.parametrize("args", ["on: false, norm: true", "on: false, drop: true"])
+def test_users_classes_are_called_by_name_and_by_method(backend: str, args: str) -> None:
+    """Keras's dropout draws from a state of its own, which both runs begin with."""
+    text = own(backend, "Recomputing", args)
+    assert_alike(text, backend)
+    told = next(note for note in build_step(text, backend).notes if "observed of 'net'" in note)
+    assert told.endswith(", no recomputed forwards")
+
+
+def test_a_checkpoint_may_hold_another_of_the_class() -> None:
+    assert_alike(own("torch", "Recomputing", "on: true, norm: true"), "torch")
+
+
+@pytest.mark.parametrize(("backend", "kind"), [("torch", "Generating"), ("tensorflow", "Noisy")])
+def test_a_class_that_draws_other_numbers_the_second_time_is_refused(backend: str, kind: str) -> None:
+    text = own(backend, kind, "").replace("method: call, ", "")
+    build_step(without(text), backend, dtype="float32")
+    with pytest.raises(SpecError, match=r"GS134.*model 'net' draws other random numbers"):
+        build_step(text, backend, dtype="float32")
+
+
+def count_saved(text: str) -> int:
+    """Return how many tensors a step of PyTorch keeps for gradients, those of a checkpoint's second run left out."""
+    step = build_step(text, "torch")
+    kept: list[torch.Tensor] = []
+    with saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        step(draw_batch(text, 0))
+    weighty = [tensor for tensor in kept if not isinstance(tensor, torch.nn.Parameter) and tensor.shape[-1:] == (8,)]
+    return len(weighty)
+
+
+def test_pytorch_keeps_no_inner_results() -> None:
+    assert count_saved(without(DEEP)) >= 3
+    assert count_saved(DEEP) == 0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_tensorflow_keeps_no_inner_results(kept: bool) -> None:
+    """In the graph that runs, optimized, derivatives of tanh read what is made for the loss, or what is made anew."""
+    pytest.importorskip("tensorflow")
+    nodes = find_nodes(without(DEEP) if kept else DEEP)
+    made = ancestors(nodes, {name for name, node in nodes.items() if node.op == "_Retval"})
+    read = {bare(node.input[0]) for node in nodes.values() if node.op == "TanhGrad"}
+    assert len(read) == 3
+    assert len(read & made) == (3 if kept else 0)
+
+
+def find_nodes(text: str) -> Mapping[str, object]:
+    """Return the nodes of the graph of a step of TensorFlow as it is run, by name."""
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    module = types.ModuleType("emitted_checkpoint")
+    sys.modules[module.__name__] = module
+    exec(emit(compile_step(load(text), "tensorflow")), vars(module))
+    module.build(seed=0)
+    context.enable_run_metadata()
+    try:
+        module.step({name: tf.constant(value, tf.float32) for name, value in draw_batch(text, 0).items()})
+        graphs = context.export_run_metadata().function_graphs
+    finally:
+        context.disable_run_metadata()
+    found = [graph.post_optimization_graph.node for graph in graphs]
+    return {node.name: node for node in next(each for each in found if any(one.op == "TanhGrad" for one in each))}
+
+
+def bare(name: str) -> str:
+    """Return the node of an input."""
+    return name.removeprefix("^").partition(":")[0]
+
+
+def ancestors(nodes: Mapping[str, object], names: set[str]) -> set[str]:
+    """Return the nodes that some are made of."""
+    pending, found = [*names], set[str]()
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(bare(each) for each in nodes[name].input if not each.startswith("^"))
+    return found
