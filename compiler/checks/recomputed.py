@@ -22,9 +22,10 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
     """
     for gradient, path in graph.paths.items() if table.holds_modes else ():
         recomputed = [node for name, node in graph.nodes.items() if name in path.nodes and is_recomputed(node)]
-        calls = [(node.op, node.instruction) for node in recomputed]
-        modes = {(call.model, call.train): op for op, call in calls if isinstance(call, Forward)}
-        for model in dict.fromkeys(node.model for node in recomputed if node.model and _is_modal(node)):
+        calls = [(node, node.instruction) for node in recomputed]
+        modes = {(call.model, call.train): node.op for node, call in calls if isinstance(call, Forward)}
+        modal = [call.model for node, call in calls if isinstance(call, Forward) and _is_modal(node)]
+        for model in dict.fromkeys(modal):
             if (model, True) in modes and (model, False) in modes:
                 training, evaluating = modes[model, True], modes[model, False]
                 yield Diagnostic(

@@ -224,6 +224,47 @@ def test_a_class_that_draws_other_numbers_the_second_time_is_refused(backend: st
         build_step(text, backend, dtype="float32")
 
 
+def test_one_gradient_cannot_run_a_model_again_in_two_modes_on_pytorch() -> None:
+    """Only one of the two draws: the other would draw when it runs again."""
+    text = DROPOUT.replace("FIELDS", "").replace("EXTRA", "").replace("batch_norm, ", "")
+    text = text.replace("train: false}", "train: false, checkpoint: true}")
+    with pytest.raises(SpecError, match="GS133") as raised:
+        compile_step(load(text), "torch")
+    assert "take `checkpoint` off one" in (raised.value.diagnostics[0].help or "")
+    compile_step(load(text), "tensorflow")
+
+
+def test_a_circle_through_a_checkpoint_names_the_clones_that_would_break_it() -> None:
+    text = """
+graphspec: 1
+name: circle
+inputs: {x: {shape: [batch, 3]}}
+models: {net: {layers: [{linear: 3}], optimizer: sgd}, first: {layers: [{linear: 3}], optimizer: sgd}}
+ops:
+  start: {forward: first, inputs: x}
+  old: {forward: net, inputs: start, checkpoint: true}
+  loss: {loss: mse, inputs: [old, 1.0]}
+  step: {update: net, loss: loss}
+  new: {forward: net, inputs: x, after: step}
+  both: {loss: mse, inputs: [old, new]}
+  move: {update: first, loss: both}
+"""
+    for backend in ("torch", "tensorflow"):
+        with pytest.raises(SpecError, match=r"E-TWO-VERSIONS.*(\n.*)*in place of `checkpoint: true` on 'old'"):
+            compile_step(load(text), backend)
+        compile_step(load(text.replace("checkpoint", "snapshot")), backend)
+
+
+def test_a_plan_tells_what_runs_again_and_which_write_waits(backend: str) -> None:
+    plan = compile_step(load(GAN), backend, "listed")
+    text = plan.text("train")
+    assert "on_fake = d(fake)" in text
+    assert "[train, checkpoint]" in text
+    assert "gradient step_g still recomputes with d.params@0 through on_fake" in plan.explain("step_d")
+    listed = plan.to_json()["functions"][0]["instructions"]
+    assert {each["op"] for each in listed if each.get("checkpoint")} == {"fake", "on_real", "on_fake"}
+
+
 def count_saved(text: str) -> int:
     """Return how many tensors a step of PyTorch keeps for gradients, those of a checkpoint's second run left out."""
     step = build_step(text, "torch")
