@@ -12,6 +12,8 @@ from tests.conformance.training import train
 
 pytestmark = pytest.mark.needs("torch", "tensorflow")
 SCENARIOS = (*examples(), *specs(), *catalogue(), *programs())
+SINGLE = [one for one in (*examples(), *specs()[::2]) if not one.models]
+"""What is trained in float32 as well, which takes as long again."""
 DIGIT = 10
 """How much of PyTorch's rounding error TensorFlow's may be: the kernels of a CPU choose in which order they add up, and
 of two kinds of CPU one gave up to twice PyTorch's error, the other up to six times."""
@@ -38,14 +40,14 @@ def test_twenty_steps_in_float64_are_the_same_on_both_backends(scenario: Scenari
     assert find_apart(one, other) == {}
 
 
-@each([one for one in (*examples(), *specs()) if not one.models])
+@each(SINGLE)
 def test_float32_on_tensorflow_is_within_a_digit_as_near_to_float64_as_on_pytorch(scenario: Scenario) -> None:
     exact = train(scenario, "torch")
     theirs, ours = (max(distances(exact, train(scenario, name, "float32")).values()) for name in BACKENDS)
     assert ours <= max(DIGIT * theirs, FLOOR)
 
 
-@each([one for one in (*examples(), *specs()) if not one.models and rules(one.plan("torch").spec) <= {"sgd"}])
+@each([one for one in SINGLE if rules(one.plan("torch").spec) <= {"sgd"}])
 def test_the_first_step_of_sgd_in_float32_is_the_same_to_five_digits(scenario: Scenario) -> None:
     one, other = (train(scenario, backend, "float32") for backend in BACKENDS)
     for found, expected in ((other.outputs[0], one.outputs[0]), (other.first.arrays, one.first.arrays)):

@@ -107,11 +107,12 @@ def run(text: str, backend: str, order: str, dtype: str = "float64") -> Iterator
 
 
 def assert_alike(text: str, backend: str, dtype: str = "float64") -> None:
-    """Compare a spec with itself without checkpoints, under every policy."""
-    for order in ("fewest", "listed", "latest"):
+    """Compare a spec with itself without checkpoints, where writes come as early and as late as they may."""
+    near = {"rtol": 1e-12, "atol": 1e-13} if dtype == "float64" else {"rtol": 1e-6, "atol": 1e-7}
+    for order in ("fewest", "latest"):
         wanted = dict(run(without(text), backend, order, dtype))
         for name, value in run(text, backend, order, dtype):
-            np.testing.assert_allclose(value, wanted[name], rtol=1e-12, atol=1e-13, err_msg=name)
+            np.testing.assert_allclose(value, wanted[name], **near, err_msg=name)
 
 
 def loop(start: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
@@ -280,10 +281,10 @@ def test_pytorch_keeps_no_inner_results() -> None:
     assert count_saved(DEEP) == 0
 
 
+@pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize("kept", [True, False])
 def test_tensorflow_keeps_no_inner_results(kept: bool) -> None:
     """In the graph that runs, optimized, derivatives of tanh read what is made for the loss, or what is made anew."""
-    pytest.importorskip("tensorflow")
     nodes = find_nodes(without(DEEP) if kept else DEEP)
     made = ancestors(nodes, {name for name, node in nodes.items() if node.op == "_Retval"})
     read = {bare(node.input[0]) for node in nodes.values() if node.op == "TanhGrad"}

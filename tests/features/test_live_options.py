@@ -309,10 +309,17 @@ def test_what_was_set_is_no_state_and_load_tells_of_it(backend: str, tmp_path: P
         second.load(tmp_path / "plain")
 
 
-@pytest.mark.parametrize("options", [{"debug": True}, {"jit_compile": True}])
-def test_numbers_are_set_however_the_step_is_built(options: dict[str, bool], backend: str) -> None:
-    if backend == "torch" and "jit_compile" in options:
-        pytest.skip("XLA is TensorFlow's")
+def test_numbers_are_set_in_a_debug_build(backend: str) -> None:
+    assert_set_alike(backend, debug=True)
+
+
+@pytest.mark.needs("tensorflow")
+def test_numbers_are_set_under_xla() -> None:
+    assert_set_alike("tensorflow", jit_compile=True)
+
+
+def assert_set_alike(backend: str, **options: bool) -> None:
+    """Compare numbers that are set in a plain build with those of another."""
     text = SPEC.replace("OPTIMIZER", "name: adam, weight_decay: 0.1").replace("GROUPS", f"    groups: {GROUPS}\n")
     plan = compile_step(load(text, ["rng=portable"]), backend)
     plain, other = (build(plan, device="cpu", dtype="float64", **each) for each in ({}, options))

@@ -185,7 +185,8 @@ def test_results_come_in_order_or_by_name():
     pair = namedtuple("pair", "b a")(1, 2)
     assert results((1, 2), "a", "b") == (1, 2)
     assert results([1, 2], "a", "b") == (1, 2)
-    assert results(pair, "a", "b") == (1, 2)
+    assert results(pair, "a", "b") == (2, 1)  # whose results have names goes by these
+    assert results(pair, "one", "two") == (1, 2)
     assert results({"b": 2, "a": 1, "c": 3}, "a", "b") == (1, 2)
 
 
