@@ -31,7 +31,7 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "soak": ("-m", "tests.properties.soak", *soak),
         "needed-on-torch": ("-m", "tests.properties.necessity", "100"),
         "other-rule": ("-m", "tests.properties.contiguous", "60"),
-        "both-backends": ("-m", "tests.conformance.random_specs", "210", "--first", "40"),
+        "both-backends": ("-m", "tests.conformance.random_specs", "230", "--first", "20"),
         "needed-on-tensorflow": ("-m", "tests.conformance.necessity", "40"),
         "kills": ("-m", "tests.resilience", "15"),
         "kills-on-tensorflow": ("-m", "tests.resilience", "4", "--backend", "tensorflow"),
