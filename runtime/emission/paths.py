@@ -78,6 +78,11 @@ def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[i
         pending.extend(following)
 
 
+def is_recomputed(forward: Forward, program: Program) -> bool:
+    """Return whether a forward runs again, in whole or in part, when a gradient is taken through it."""
+    return forward.checkpoint or program.model(forward.model).recomputes
+
+
 def _find_uses(instruction: Instruction) -> tuple[str, ...]:
     """Return the values that a graph goes through into an instruction."""
     match instruction:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -285,35 +283,13 @@ def test_pytorch_keeps_no_inner_results() -> None:
 @pytest.mark.parametrize("kept", [True, False])
 def test_tensorflow_keeps_no_inner_results(kept: bool) -> None:
     """In the graph that runs, optimized, derivatives of tanh read what is made for the loss, or what is made anew."""
-    nodes = find_nodes(without(DEEP) if kept else DEEP)
+    from tests.backends.tensorflow.optimized import optimized
+
+    nodes = optimized(emit(compile_step(load(without(DEEP) if kept else DEEP), "tensorflow")), draw_batch(DEEP, 0))
     made = ancestors(nodes, {name for name, node in nodes.items() if node.op == "_Retval"})
-    read = {bare(node.input[0]) for node in nodes.values() if node.op == "TanhGrad"}
+    read = {node.input[0].partition(":")[0] for node in nodes.values() if node.op == "TanhGrad"}
     assert len(read) == 3
     assert len(read & made) == (3 if kept else 0)
-
-
-def find_nodes(text: str) -> Mapping[str, object]:
-    """Return the nodes of the graph of a step of TensorFlow as it is run, by name."""
-    import tensorflow as tf
-    from tensorflow.python.eager import context
-
-    module = types.ModuleType("emitted_checkpoint")
-    sys.modules[module.__name__] = module
-    exec(emit(compile_step(load(text), "tensorflow")), vars(module))
-    module.build(seed=0)
-    context.enable_run_metadata()
-    try:
-        module.step({name: tf.constant(value, tf.float32) for name, value in draw_batch(text, 0).items()})
-        graphs = context.export_run_metadata().function_graphs
-    finally:
-        context.disable_run_metadata()
-    found = [graph.post_optimization_graph.node for graph in graphs]
-    return {node.name: node for node in next(each for each in found if any(one.op == "TanhGrad" for one in each))}
-
-
-def bare(name: str) -> str:
-    """Return the node of an input."""
-    return name.removeprefix("^").partition(":")[0]
 
 
 def ancestors(nodes: Mapping[str, object], names: set[str]) -> set[str]:
@@ -323,5 +299,5 @@ def ancestors(nodes: Mapping[str, object], names: set[str]) -> set[str]:
         name = pending.pop()
         if name not in found:
             found.add(name)
-            pending.extend(bare(each) for each in nodes[name].input if not each.startswith("^"))
+            pending.extend(each.partition(":")[0] for each in nodes[name].input if not each.startswith("^"))
     return found

@@ -238,3 +238,21 @@ class Recomputing(keras.Model):
             return self.last(hidden if self.drop is None else self.drop(hidden, training=training))
 
         return tf.recompute_grad(inner)(x) if self.on else inner(x)
+
+
+class Several(keras.Model):
+    """Two results that `tf.recompute_grad` runs again."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.left, self.right = (keras.layers.Dense(width) for width in (6, 4, 4))
+        self.built = True
+        for layer, width in ((self.first, 4), (self.left, 6), (self.right, 6)):
+            layer.build((None, width))
+
+    def call(self, x):
+        def inner(x):
+            hidden = tf.tanh(self.first(x))
+            return self.left(hidden), self.right(hidden)
+
+        return tf.recompute_grad(inner)(x)

@@ -10,7 +10,7 @@ from compiler.program import ModelDecl
 from runtime.effects import is_lowered
 from runtime.emission import syntax
 from runtime.emission.flow import is_modal
-from runtime.emission.paths import find_path
+from runtime.emission.paths import find_path, is_recomputed
 from runtime.emission.results import find_results, name_results
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
 from runtime.emission.text import Line
@@ -35,6 +35,7 @@ def _call_line(instruction: Forward, scope: Scope) -> Line:
     if len(targets) == 1:
         value = syntax.call("tf.stop_gradient", value) if instruction.stop else value
         return line_of(instruction, syntax.assign(targets[0], value), comment=comment)
+    value = syntax.call("together", value) if is_recomputed(instruction, scope.program) else value
     value = syntax.call("detached", value) if instruction.stop else value
     return line_of(instruction, syntax.assign(targets, value), comment=comment)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from compiler.cells import is_buffers
 from compiler.instructions import Forward, Gradient
 from runtime.emission import syntax
 from runtime.emission.gaps import resting_places
 from runtime.emission.gradients import find_targets, receive, recomputing
-from runtime.emission.paths import find_reaching
+from runtime.emission.paths import find_reaching, is_recomputed
 from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
 from runtime.emission.verdicts import scaled_seeds, unscaled
 
@@ -22,29 +21,26 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     path = "thawed_gradients" if resting else "gradients"
     options = _options(instruction, scope)
     taken: ast.expr = syntax.call(path, tape, loss, _targets(instruction, scope), *resting, **options)
+    again = _find_again(instruction, scope)
+    taken = syntax.call("together", taken) if again else taken
     taken = unscaled(taken) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)
     line = line_of(instruction, statement)
     # Why a graph is kept is of no interest here: whether a tape serves several gradients shows where it is opened.
     (line,) = with_notes(instruction, [line]) if instruction.create_graph else (line,)
-    return Lowered(code=recomputing(instruction, line, _find_kept(instruction, scope), scope))
+    kept = (each.model for each in again for at in each.writes if is_buffers(at.cell))
+    return Lowered(code=recomputing(instruction, line, kept, scope))
 
 
-def _find_kept(instruction: Gradient, scope: Scope) -> Iterator[str]:
-    """Yield the models whose statistics a tape writes again: it runs back through all that it recorded.
+def _find_again(instruction: Gradient, scope: Scope) -> list[Forward]:
+    """Return the forwards that a tape runs again: it runs back through all that it recorded.
 
     With several gradients on it that is more than what leads to the targets of this one.
     """
     every = scope.function.instructions
     reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
-    for each in every:
-        if isinstance(each, Forward) and id(each) in reaching and (each.checkpoint or _recomputes(each, scope)):
-            yield from (each.model for at in each.writes if is_buffers(at.cell))
-
-
-def _recomputes(forward: Forward, scope: Scope) -> bool:
-    """Return whether the class of a model runs parts of its calls again."""
-    return scope.program.model(forward.model).recomputes
+    forwards = [each for each in every if isinstance(each, Forward) and id(each) in reaching]
+    return [each for each in forwards if is_recomputed(each, scope.program)]
 
 
 def _targets(instruction: Gradient, scope: Scope) -> ast.expr:

@@ -48,6 +48,18 @@ def dense(gradient: Any, target: Any, unconnected: str) -> Any:
     return tf.zeros_like(target) if unconnected == "zero" else None
 
 
+def together(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return values none of which is there before all of them are; None stays None.
+
+    `tf.recompute_grad` ends with an IdentityN over all its results. TensorFlow's graph optimizer takes that for a path
+    from every read inside to every use of a result, drops the edges that make writes wait for those reads, and splits
+    the IdentityN afterwards: weights were written before a gradient had read them. An EnsureShape stays.
+    """
+    there = [value if value is None else tf.ensure_shape(value, value.shape) for value in values]
+    with tf.control_dependencies([tf.group(*(value for value in there if value is not None))]):
+        return tuple(value if value is None else tf.identity(value) for value in there)
+
+
 def set_norm(gradients: GradientSet) -> tf.Tensor:
     """Return the Euclidean norm over all elements of all gradients."""
     return tf.sqrt(tf.add_n([tf.reduce_sum(each * each) for each in gradients]))

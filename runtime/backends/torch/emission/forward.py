@@ -7,6 +7,7 @@ import ast
 from compiler.instructions import Forward
 from runtime.effects import is_lowered
 from runtime.emission import syntax
+from runtime.emission.paths import is_recomputed
 from runtime.emission.results import find_results, name_results
 from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
 from runtime.emission.text import Block, Code, Line
@@ -103,8 +104,8 @@ def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
     if instruction.graph and instruction.frozen and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
     model = scope.program.model(instruction.model)
-    again = instruction.checkpoint or model.recomputes  # nothing would freeze its weights the second time
-    resting = model.frozen and not model.tied and not again
+    again = is_recomputed(instruction, scope.program)
+    resting = model.frozen and not model.tied and not again  # nothing would freeze its weights the second time
     if instruction.graph and resting and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
