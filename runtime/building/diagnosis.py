@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from compiler.instructions import Forward, Gather, Gradient, Transform
+from compiler.instructions import Evaluate, Forward, Gather, Gradient, Transform
 from graphspec.diagnostics import Diagnostic
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec
@@ -149,13 +149,14 @@ class _Failure:
         """Return what a model gave the op in place of a tensor, and what to write; empty where all are tensors."""
         instructions = [*find_instructions(self.loaded.program)]
         read = {name for each in instructions if each.op == self.op for name in each.operands}
-        forwards = {name: each.op for each in instructions if isinstance(each, Forward) for name in each.outputs}
+        calls = [each for each in instructions if isinstance(each, Forward | Evaluate)]
+        made = {name: each.op for each in calls for name in each.outputs}
         for frame in find_frames(self.error, self.loaded):
-            for name in (each for each in forwards if each in read):
+            for name in (each for each in made if each in read):
                 value = frame.f_locals.get(self.loaded.emitted.names.value(name))
                 if value is not None and self.framework.describe(value) is None:
                     what = f"'{name}' is no tensor but a {type(value).__name__}"
-                    return f"{what}: write `outputs: [{_list_names(value)}]` at '{forwards[name]}'"
+                    return f"{what}: write `outputs: [{_list_names(value)}]` at '{made[name]}'"
         return ""
 
     def _find_misused(self) -> str | None:
@@ -216,8 +217,8 @@ class _Failure:
 def _list_names(value: object) -> str:
     """Return the names under which a result of a model has others; of a tuple some to be chosen."""
     fields = cast("Iterable[str]", getattr(value, "_fields", ()))
-    if isinstance(value, tuple) and not fields:
-        return ", ".join(f"name{number}" for number in range(1, len(cast("tuple[object, ...]", value)) + 1))
+    if isinstance(value, (tuple, list)) and not fields:
+        return ", ".join(f"name{number}" for number in range(1, len(cast("Sequence[object]", value)) + 1))
     held = cast("Mapping[str, object]", getattr(cast("object", value), "__dict__", {}))
     if isinstance(value, Mapping):
         held = cast("Mapping[str, object]", value)

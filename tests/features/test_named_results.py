@@ -64,13 +64,39 @@ def test_a_tuple_of_one_is_that_one(backend: str) -> None:
     assert step.numpy(step({"x": X})["out"]).shape == (2, 3)
 
 
-@pytest.mark.parametrize("form", ["mapping", "fields"])
+NAMES = {"pair": "hidden, logits", "tuple": "name1, name2", "list": "name1, name2"}
+
+
+@pytest.mark.parametrize("form", ["mapping", "fields", *NAMES])
 def test_results_without_names_in_the_spec_are_told_what_to_write(form: str, backend: str) -> None:
+    """TensorFlow would stack several of one shape."""
     with pytest.raises(SpecError) as raised:
         make(backend, form, "seen", "", "seen")
     kind = type(typed_results.pack(form, 1, 2)).__name__
-    told = f"'seen' is no tensor but a {kind}: write `outputs: [logits, hidden]` at 'seen'"
+    names = NAMES.get(form, "logits, hidden")
+    told = f"'seen' is no tensor but a {kind}: write `outputs: [{names}]` at 'seen'"
     assert raised.value.diagnostics[0].help == told
+
+
+FUNCTION = """
+graphspec: 1
+name: functions
+inputs: {x: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.5}}}
+ops:
+  seen: {forward: net, inputs: x}
+  parts: {call: "tests.features.typed_results:halves", inputs: seen}
+  joined: {call: "tests.features.typed_results:join", inputs: parts}
+  error: {call: mean, inputs: TAKEN}
+  step: {update: net, loss: error}
+outputs: [error]
+"""
+
+
+def test_results_of_functions_are_told_too_and_given_to_functions_as_they_are(backend: str) -> None:
+    with pytest.raises(SpecError, match=r"'parts' is no tensor but a tuple: write `outputs: \[name1, name2\]`"):
+        build(compile_step(load(FUNCTION.replace("TAKEN", "parts")), backend), device="cpu", allow=("tests",))
+    build(compile_step(load(FUNCTION.replace("TAKEN", "joined")), backend), device="cpu", allow=("tests",))({"x": X})
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -34,7 +34,19 @@ def pack(kind: str, logits: Any, hidden: Any) -> Any:
     """Return results in one of the forms."""
     parts = {"logits": logits, "hidden": hidden}
     kinds = {"mapping": dict, "output": ModelOutput, "fields": Fields, "pair": Pair}
-    return (logits,) if kind == "single" else kinds[kind](**parts)
+    plain = {"single": (logits,), "tuple": (hidden, logits), "list": [hidden, logits]}
+    return plain[kind] if kind in plain else kinds[kind](**parts)
+
+
+def halves(x: Any) -> Any:
+    """Return two values, of one shape."""
+    return x / 2, x - x / 2
+
+
+def join(parts: tuple[Any, Any]) -> Any:
+    """Return the sum of two values, which come as a tuple."""
+    assert type(parts) is tuple
+    return sum(parts)
 
 
 def make_torch(kind: str, kept: bool) -> Any:

@@ -32,8 +32,8 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
         "reduce it: `reduction: mean` on the loss, or `call: mean`",
     ),
     r"Attempt to convert a value \([\[({]|object of type 'dict'|must be Tensor, not (tuple|list|dict)": (
-        "a model gave several results where one was expected",
-        "name them all on the forward: `outputs: [first, second]`",
+        "a call gave several results where one was expected",
+        "name them all at the call: `outputs: [first, second]`",
     ),
     r"Using a symbolic `tf.Tensor` as a Python `bool`|iterating over `tf.Tensor`|Iterating over a symbolic": (
         "what Python decides here depends on the values of tensors, which a graph does not have yet",

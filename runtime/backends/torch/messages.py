@@ -50,8 +50,8 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
         "a model or function of yours writes into its input or its weights during forward: work on a copy there",
     ),
     r"must be Tensor, not (tuple|list|dict)|'(tuple|list|dict)' object has no attribute": (
-        "a model gave several results where one was expected",
-        "name them all on the forward: `outputs: [first, second]`",
+        "a call gave several results where one was expected",
+        "name them all at the call: `outputs: [first, second]`",
     ),
     r"deepcopy|cannot pickle": (
         "the model cannot be copied",

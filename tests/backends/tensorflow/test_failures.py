@@ -94,7 +94,7 @@ def test_wrong_arguments_of_a_class_are_told_where_they_stand():
         (user("Broken"), "GS210", "model 'net' raised OSError: no such weights"),
         (user("NoModel"), "GS208", "the class of model 'net' makes NoModel, expected a model or layer of Keras"),
         (user("Plain", ", args: {size: 5}"), "GS211", "unexpected keyword argument 'size'"),
-        (user("Named"), "GS211", "op 'loss' failed: a model gave several results where one was expected"),
+        (user("Named"), "GS211", "op 'loss' failed: a call gave several results where one was expected"),
         (user("Branching"), "GS210", "use `tf.where`, `tf.cond` or `tf.while_loop`"),
         (user("Numeric"), "GS210", "compute with TensorFlow's operations"),
         (user("Rolling"), "GS211", "op 'y' failed: it draws random numbers of Python or NumPy"),

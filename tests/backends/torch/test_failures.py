@@ -90,7 +90,7 @@ def test_a_step_that_failed_once_goes_on_with_a_batch_that_fits():
         (user("Broken"), "GS210", "model 'net' raised OSError: no such weights"),
         (user("NoModule"), "GS211", "model 'net' failed: the class makes no torch.nn.Module"),
         (user("Plain", ", args: {size: 5}"), "GS211", "unexpected keyword argument 'size'"),
-        (user("Named"), "GS211", "op 'loss' failed: a model gave several results where one was expected"),
+        (user("Named"), "GS211", "op 'loss' failed: a call gave several results where one was expected"),
         (
             f"{{layers: [{{linear: 3}}], optimizer: {{class: '{USERS}:NoModule', lr: 0.1}}}}",
             "GS211",

@@ -215,7 +215,8 @@ def read_values(result: Any) -> Any:
     if isinstance(result, Mapping):
         return {name: read_values(part) for name, part in result.items()}
     if isinstance(result, (list, tuple)):
-        return getattr(type(result), "_make", tuple)(map(read_values, result))
+        kind = list if isinstance(result, list) else tuple
+        return getattr(type(result), "_make", kind)(map(read_values, result))
     variable = result.value if isinstance(result, KerasVariable) else result
     return tf.convert_to_tensor(variable) if isinstance(variable, tf.Variable) else result
 
