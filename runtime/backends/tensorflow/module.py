@@ -127,12 +127,12 @@ class Module:
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found out about its gradients."""
         verdicts, scale = self.loaded.names["verdicts"], self.loaded.names.get("loss_scale")
-        looked = {update: variable.numpy() for update, variable in verdicts.looked.items()}
+        missed = {update: int(variable.numpy()) for update, variable in verdicts.missed.items()}
         held = verdicts.withheld()
         return Overflow(
-            given={update: bool(each.all()) for update, each in looked.items()},
+            given={update: place < 0 for update, place in missed.items()},
             committed={op: op not in held for op in verdicts.ops},
-            places={update: int(each.argmin()) for update, each in looked.items() if not each.all()},
+            places={update: place for update, place in missed.items() if place >= 0},
             scale_before=None if scale is None else float(scale.before),
             scale_after=None if scale is None else float(scale.scale),
         )

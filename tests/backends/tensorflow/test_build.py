@@ -112,6 +112,38 @@ def test_xla_compiles_the_step_to_the_same_numbers_but_for_the_last_bits():
     assert all(graph.traced.get_concrete_function().function_def.attr["_XlaMustCompile"].b for graph in graphs)
 
 
+SCALED = """
+graphspec: 1
+name: scaled
+precision: {loss_scale: {initial: 8, growth_interval: 2}}
+inputs: {x: {shape: [batch, 4]}}
+models: {net: {layers: [{linear: 3}, tanh, {linear: 2}], optimizer: {name: adam, lr: 0.1}}}
+ops:
+  seen: {forward: net, inputs: x}
+  fit: {loss: mse, inputs: [seen, 0.5]}
+  step: {update: net, loss: fit, accumulate: {steps: 2, on_nonfinite: POLICY}}
+outputs: [fit]
+"""
+
+
+@pytest.mark.parametrize("policy", ["drop", "window"])
+def test_xla_compiles_verdicts_and_windows(policy):
+    plan = compile_step(load(SCALED.replace("POLICY", policy)), "tensorflow")
+    plain, compiled = (build(plan, device="cpu", dtype="float64", jit_compile=jit) for jit in (False, True))
+    rows = np.random.default_rng(0).normal(size=(6, 3, 4))
+    rows[2, 0, 0], scales = np.inf, []
+    for x in rows:
+        for step in (plain, compiled):
+            step({"x": x})
+        assert compiled.report == plain.report
+        assert compiled.report.updates["step"].nonfinite == plain.report.updates["step"].nonfinite
+        assert (plain.report.updates["step"].nonfinite is None) == np.isfinite(x).all()
+        scales.append(plain.report.scale_after)
+    for name, value in plain.tensors().items():
+        assert np.allclose(compiled.tensors()[name], value, rtol=1e-12)
+    assert len(set(scales)) > 1
+
+
 def test_pytorch_has_no_xla():
     text = next(iter(plan_of(LAYERS).spec.texts().values()))
     with pytest.raises(SpecError, match=r"GS268.*XLA compiles steps of TensorFlow only"):

@@ -8,6 +8,9 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.library.scaling import NotFinite
 
+NONE = -1
+"""The place of a gradient that is not finite, where all are."""
+
 
 class Verdicts:
     """The verdicts of the last step: of every update over its gradients, of every op whether it took place.
@@ -16,8 +19,9 @@ class Verdicts:
     """
 
     def __init__(self, updates: Sequence[str], ops: Sequence[str]) -> None:
-        none = tf.ones((0,), tf.bool)
-        self.looked = {update: tf.Variable(none, False, shape=tf.TensorShape([None])) for update in updates}
+        self.missed = {
+            update: tf.Variable(tf.constant(NONE, tf.int64), False) for update in updates
+        }  # the first gradient that is not finite
         self.ops = tuple(ops)
         self.answers = tf.Variable(tf.ones((len(self.ops),), tf.bool), False)
 
@@ -27,14 +31,15 @@ class Verdicts:
         ``filled``: whether the window from which they come holds something; if not, they are no overflow.
         """
         gradients = [gradient for each in sets for gradient in each]
-        finite = tf.stack([True if each is None else tf.reduce_all(tf.math.is_finite(each)) for each in gradients])
-        finite = finite if filled is None else finite | tf.logical_not(filled)
-        return tf.reduce_all(self.looked[update].assign(finite, read_value=True))
+        flags = tf.stack([True if each is None else tf.reduce_all(tf.math.is_finite(each)) for each in gradients])
+        finite = tf.reduce_all(flags if filled is None else flags | tf.logical_not(filled))
+        self.missed[update].assign(tf.where(finite, tf.constant(NONE, tf.int64), tf.argmin(tf.cast(flags, tf.int32))))
+        return finite
 
     def begin(self) -> None:
         """Forget the step before."""
-        for looked in self.looked.values():
-            looked.assign(tf.ones((0,), tf.bool))
+        for missed in self.missed.values():
+            missed.assign(NONE)
         self.answers.assign(tf.ones_like(self.answers))
 
     def keep(self, commits: Mapping[str, tf.Tensor]) -> None:
@@ -49,7 +54,7 @@ class Verdicts:
 
     def require(self, update: str, *others: str) -> None:
         """Raise NotFinite where some verdict over the gradients of an update was not given."""
-        if not all(self.looked[each].numpy().all() for each in (update, *others) if each in self.looked):
+        if any(self.missed[each].numpy() != NONE for each in (update, *others) if each in self.missed):
             raise NotFinite("GS280", update, f"the gradients of '{update}' are not finite")
 
 
