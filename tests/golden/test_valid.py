@@ -31,7 +31,7 @@ def test_the_command_prints_the_plan_that_is_kept(monkeypatch, capsys, path):
     backend = next((option for option in options if option in TABLES), "torch")
     order = next((option for option in options if option in POLICIES), "fewest")
     monkeypatch.chdir(VALID)
-    assert execute(["plan", f"{name}.yaml", "--backend", backend, "--order", order]) == 0
-    printed = capsys.readouterr().out
-    assert printed.strip()
-    assert path.read_text(encoding="utf-8").startswith(printed.removesuffix("\n"))
+    for mode in ("train", "eval"):
+        assert execute(["plan", f"{name}.yaml", "--backend", backend, "--order", order, "--mode", mode]) == 0
+        print()
+    assert capsys.readouterr().out.removesuffix("\n") == path.read_text(encoding="utf-8")
