@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
-from compiler import diagram, explain, plan_json, printer
+from compiler import diagram, explain, network, plan_json, printer
 from compiler.ir import StepGraph
 from compiler.pace import Pace
 from compiler.program import Program
@@ -14,6 +15,9 @@ from compiler.published import Object
 from compiler.shapes import TensorType
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
+
+if TYPE_CHECKING:
+    import networkx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,28 @@ class Plan:
     def dot(self, mode: str = "train") -> str:
         """Return the plan of a mode as a Graphviz digraph; raise KeyError for an unknown mode."""
         return diagram.draw_dot(self, self._known(mode))
+
+    def graph(self, mode: str = "train", function: str | None = None) -> networkx.MultiDiGraph[str]:
+        """Return a step of a mode as a graph: what runs, in order, and every constraint between two of its nodes.
+
+        A mode with ops that fire now and then has several functions, one for each set that fires together; ``function``
+        names one of them (``train_step_2``), and without it the one in which most runs is taken. Nodes have ``kind``,
+        ``op``, ``model``, ``position``, and the cells that they read and write at their versions (``d.params@0``);
+        edges have ``hazard``, ``why``, ``cell``, and the forwards ``through`` which a gradient still reads.
+
+        Raises KeyError for a mode or function that there is not.
+
+        >>> from compiler import compile_step
+        >>> from graphspec import load
+        >>> graph = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")).graph()
+        >>> sorted({data["hazard"] for _, _, data in graph.in_edges("step_d", data=True)})
+        ['backward-war', 'data', 'war']
+        """
+        graphs = self.graphs_of(self._known(mode))
+        if function is not None and function not in graphs:
+            raise KeyError(f"no function '{function}' in mode '{mode}' of {self.spec.name}: it has {', '.join(graphs)}")
+        chosen = function or max(graphs, key=lambda name: len(graphs[name].sequence))
+        return network.export_network(graphs[chosen])
 
     def explain(self, op: str) -> str:
         """Return what happens to an op, where and why; raise KeyError with suggestions for an unknown one."""
