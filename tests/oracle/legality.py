@@ -7,7 +7,7 @@ clones of their buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from random import Random
@@ -20,6 +20,7 @@ from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Meaning, Versions, op_of, part_of
 from tests.oracle.parts import Parts
 from tests.oracle.paths import Paths
+from tests.oracle.resting import find_resting
 from tests.oracle.settling import settle
 
 Pairs = set[tuple[str, str]]
@@ -38,11 +39,14 @@ def find_circle(spec: GraphSpec, steps: int = STEPS) -> tuple[str, ...]:
     seen: set[tuple[object, ...]] = set()
     for mode in ("train", "eval"):
         for chance in range(4 if find_datasets(spec) or any(Runs.has_verdicts(spec)) else 1):
-            for meaning, firing, gathering, used in _walk(spec, mode, steps, Random(chance) if chance else None):
-                key = mode, meaning.dataset, firing, gathering, used
+            walk = _walk(spec, mode, steps, Random(chance) if chance else None)
+            for number, (meaning, firing, gathering, used) in enumerate(walk, 1):
+                resting = find_resting(spec, number, Pace()) if mode == "train" else frozenset[str]()
+                key = mode, meaning.dataset, firing, gathering, used, resting
                 if key not in seen:
                     seen.add(key)
-                    circle = find_cycle(Runs(settle(meaning, 0, Pace(), dict(used)), firing, gathering).pairs())
+                    settled = settle(meaning, 0, Pace(), dict(used))
+                    circle = find_cycle(Runs(settled, firing, gathering, resting).pairs())
                     if circle:
                         return circle
     return ()
@@ -77,13 +81,16 @@ def _walk(spec: GraphSpec, mode: str, steps: int, random: Random | None) -> Iter
 class Runs:
     """The runs of the ops that fire together in one step, and what must precede what among them."""
 
-    def __init__(self, meaning: Meaning, firing: Sequence[str], gathering: Sequence[str]) -> None:
+    def __init__(
+        self, meaning: Meaning, firing: Sequence[str], gathering: Sequence[str], resting: Collection[str] = ()
+    ) -> None:
         self.meaning, self.ops, self.parts = meaning, meaning.ops, Parts(meaning)
         self.firing, self.gathering = list(firing), list(gathering)
         self.versions = Versions(
             meaning, self.firing, self.gathering, runs=self.parts.listed(self.firing), past=self.parts.past
         )
-        self.paths, self.groups = Paths(meaning, frozenset(firing)), Groups(meaning, firing, self.gathering)
+        self.paths = Paths(meaning, frozenset(firing), resting)
+        self.groups = Groups(meaning, firing, self.gathering)
         updates = [name for name in self.firing if isinstance(self.ops[name], UpdateOp)]
         self.applied = updates
         self.taking = [name for name in updates if self.ops[name].window == 1] + self.gathering
@@ -205,8 +212,7 @@ class Runs:
             found |= {(gather, run) for gather in gathers for run in (*self._behind(name), name)}
             found |= {(gradient, name) for gradient in (*judged, *own) if name in self.applied}
         for name in (one for one in self.applied if self.ops[one].shared is not None):
-            held = self._held(name)
-            for other in (one for one in self.taking if one in self.applied and one != name and held & self._held(one)):
+            for other in (one for one in self.taking if one in self.applied and one in self.meaning.sharing[name]):
                 windows = [f"{other}.gather"] if other in self.gathering else []
                 values = [run for one in self.ops[other].gradients or () for run in self._made(one)]
                 found |= {(before, name) for before in (*self._gradients(other), *values, *windows)}
@@ -215,7 +221,3 @@ class Runs:
     def _made(self, value: str) -> list[str]:
         """Return the runs that make a value."""
         return self.parts.names(self.meaning.owner[value])
-
-    def _held(self, name: str) -> set[str]:
-        """Return the cells of the parameters of an update's models."""
-        return {cell for model in self.ops[name].update for cell in self.meaning.storages.cells(model)}
