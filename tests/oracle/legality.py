@@ -113,7 +113,9 @@ class Runs:
                 found |= {(run, writer) for writer in writers[seen : seen + 1]}
         cells = {cell for run in self.versions.runs for cell in self.meaning.writes(op_of(run))}
         found |= {pair for cell in cells for pair in pairwise(self.versions.writers(cell))}
-        return {(one, other) for one, other in found | self._kept() | self._windows() if one != other}
+        return {
+            (one, other) for one, other in found | self._kept() | self._windows() | self._verdicts() if one != other
+        }
 
     # ------------------------------------------------------------ gradients
 
@@ -217,6 +219,54 @@ class Runs:
                 values = [run for one in self.ops[other].gradients or () for run in self._made(one)]
                 found |= {(before, name) for before in (*self._gradients(other), *values, *windows)}
         return found
+
+    # ------------------------------------------------------------ verdicts
+
+    def _verdicts(self) -> Pairs:
+        """Return what verdicts come after, and which windows and updates wait for them."""
+        found: Pairs = set()
+        for name in self.taking:
+            if self.ops[name].window == 1:
+                found |= {(gradient, f"{name}.verdict") for gradient in self._gradients(name)}
+                found |= {(before, f"{name}.verdict") for before in self._before_slopes(name)}
+            writes = [*([f"{name}.gather"] if name in self.gathering else [name] if name in self.applied else [])]
+            waits = {f"{other}.verdict" for other in self.groups.judges(name)} | self._paced(name)
+            found |= {(one, write) for one in waits for write in writes}
+        for name in self.taking:
+            found |= {(one, f"{name}.sound") for one in self._before_sound(name)}
+        return found
+
+    def _before_slopes(self, name: str) -> set[str]:
+        """Return what tells whether an update adds the slopes of penalties: where all before it may be held."""
+        found: set[str] = set()
+        for model in self.ops[name].update:
+            writers = self.versions.writers(f"{model}.params")
+            earlier = writers[: writers.index(name)] if name in writers else []
+            earlier = [one for one in earlier if isinstance(self.ops[one], UpdateOp)]
+            if self.meaning.spec.models[model].regularizer and all(self._may_be_held(one, name) for one in earlier):
+                found |= {one for other in earlier for one in self._before_sound(other)}
+        return found
+
+    def _may_be_held(self, earlier: str, name: str) -> bool:
+        """Return whether an update may be held in a step in which another, behind it, is applied."""
+        if self.ops[earlier].window > 1:
+            return self.ops[earlier].on_overflow != "apply" and self.groups.has_verdict(earlier)
+        return not {*self.groups.judges(earlier)} <= {*self.groups.judges(name)}
+
+    def _paced(self, name: str) -> set[str]:
+        """Return what tells whether the update that another goes by is held."""
+        every = self.ops[name].every
+        if not isinstance(every, str) or every not in self.applied:
+            return set()
+        is_judged = self.groups.has_verdict(every) and self.ops[every].on_overflow != "apply"
+        return {f"{every}.sound"} if is_judged else set()
+
+    def _before_sound(self, name: str) -> set[str]:
+        """Return what tells whether an update is held: its group, its window, and what others add to its gradients."""
+        own = {f"{name}.gather"} if name in self.gathering else set[str]()
+        own |= {f"{other}.verdict" for other in self.groups.judges(name) if self.ops[other].window == 1}
+        givers = [one for one in self.meaning.sharing[name] if one in self.applied]
+        return own | {one for giver in givers for one in self._before_sound(giver)} | self._paced(name)
 
     def _made(self, value: str) -> list[str]:
         """Return the runs that make a value."""
