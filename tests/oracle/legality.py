@@ -14,7 +14,7 @@ from random import Random
 
 from graphspec.datasets import find_datasets
 from graphspec.graph import GraphSpec
-from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from graphspec.ops import CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
 from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Meaning, Versions, op_of, part_of
@@ -27,6 +27,8 @@ Pairs = set[tuple[str, str]]
 Names = tuple[str, ...]
 Fired = tuple[Meaning, Names, Names, tuple[tuple[str, str], ...]]
 """A mode, the ops that fire in it together, the updates that gather, and the averages that stand in for models."""
+KEEPING = ("clip_norm", "clip_value")
+"""Transforms that give finite gradients where they are given finite ones."""
 STEPS = 24
 """Steps of training that are looked at: two periods of all clocks of a random spec."""
 
@@ -228,7 +230,7 @@ class Runs:
         for name in self.taking:
             if self.ops[name].window == 1:
                 found |= {(gradient, f"{name}.verdict") for gradient in self._gradients(name)}
-                found |= {(before, f"{name}.verdict") for before in self._before_slopes(name)}
+                found |= {(before, f"{name}.verdict") for before in self._before_slopes(name) | self._looked_at(name)}
             writes = [*([f"{name}.gather"] if name in self.gathering else [name] if name in self.applied else [])]
             waits = {f"{other}.verdict" for other in self.groups.judges(name)} | self._paced(name)
             found |= {(one, write) for one in waits for write in writes}
@@ -247,8 +249,26 @@ class Runs:
                 found |= {one for other in earlier for one in self._before_sound(other)}
         return found
 
+    def _looked_at(self, name: str) -> set[str]:
+        """Return what a verdict looks at behind the gradients as they were taken: what may be infinite by itself."""
+        op, found = self.ops[name], set[str]()
+        pending = [*(op.gradients or ())]
+        while pending:
+            value = pending.pop()
+            made = self.ops.get(self.meaning.owner.get(value, ""))
+            if self.paths.find_set(value) and isinstance(made, TransformOp | CallOp):
+                is_kept = isinstance(made, TransformOp) and made.transform.name("torch") in KEEPING
+                found |= set[str]() if is_kept else {*self._made(value)}
+                pending += made.inputs if is_kept else ()
+        if op.clip is not None and op.clip.agc is not None:  # which looks at the weights
+            found |= {*(op.after or ()), *([op.every] if isinstance(op.every, str) else [])} & {*self.versions.runs}
+        return found
+
     def _may_be_held(self, earlier: str, name: str) -> bool:
         """Return whether an update may be held in a step in which another, behind it, is applied."""
+        every = self.ops[name].every
+        if isinstance(every, str) and every in self.applied:
+            return every != earlier and self._may_be_held(earlier, every)
         if self.ops[earlier].window > 1:
             return self.ops[earlier].on_overflow != "apply" and self.groups.has_verdict(earlier)
         return not {*self.groups.judges(earlier)} <= {*self.groups.judges(name)}
