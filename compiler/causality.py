@@ -13,6 +13,7 @@ from compiler.graph import Causality, close, find_cycles
 from compiler.ir import Edge, Hazard, Node
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
+from graphspec.ops import GradientOp
 
 
 def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...]:
@@ -23,7 +24,7 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...
     for node in nodes.values():
         edges.extend(_data_edges(node, producers))
         edges.extend(_implied_edges(node, writers))
-        if node.id == node.op or _is_bare_reader(node):
+        if node.id == node.op or _is_bare_reader(node) or _is_share(spec, node):
             edges.extend(_declared_edges(spec, node, nodes))
     return tuple(edges)
 
@@ -108,6 +109,11 @@ def _is_bare_reader(node: Node) -> bool:
     Penalties are part of a gradient, which is taken where its forwards are.
     """
     return bool(node.reads) and not node.writes and node.penalizes is None
+
+
+def _is_share(spec: GraphSpec, node: Node) -> bool:
+    """Return whether a node takes a share of the gradient of a `gradient` op: it waits for what the op waits for."""
+    return node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
 
 
 def _declared_edges(spec: GraphSpec, node: Node, nodes: Mapping[str, Node]) -> Iterator[Edge]:

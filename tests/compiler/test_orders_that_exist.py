@@ -66,3 +66,49 @@ def test_a_group_of_all_behind_a_window_is_told_by_its_scope():
         compile_step(load(WINDOW))
     assert {each.code for each in raised.value.diagnostics if each.severity == "error"} == {"E-SKIP-SCOPE"}
     compile_step(load(WINDOW.replace("on_overflow: all", "on_overflow: group")))
+
+
+SLOPES = """
+graphspec: 1
+name: slopes
+precision: {loss_scale: dynamic}
+inputs: {x: {shape: [batch, 4]}}
+models: {a: {layers: [{linear: 4}], optimizer: sgd, regularizer: {l2: 0.1}}}
+ops:
+  out: {forward: a, inputs: x}
+  fit: {loss: mse, inputs: [out, 0.0]}
+  first: {update: a, loss: fit, accumulate: 2}
+  second: {update: a, loss: fit, after: first}
+""".lstrip()
+SHARED = """
+graphspec: 1
+name: shared
+precision: {loss_scale: dynamic}
+inputs: {x: {shape: [batch, 4]}}
+models: {a: {layers: [{linear: 4}], optimizer: sgd}, b: {layers: [{linear: 4}], optimizer: sgd}}
+ops:
+  out: {forward: a, inputs: x}
+  far: {forward: b, inputs: out}
+  near_loss: {loss: mse, inputs: [out, 0.0]}
+  far_loss: {loss: mse, inputs: [far, 0.0]}
+  whole: {update: a, loss: near_loss, shared: sum}
+  part: {update: [a, b], loss: far_loss, optimizer: sgd, accumulate: 2, every: whole}
+""".lstrip()
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        (SLOPES, SLOPES.replace("accumulate: 2", "accumulate: 2, on_overflow: own")),
+        (SLOPES, SLOPES.replace("after: first", "after: first, on_overflow: own")),
+        (SLOPES, SLOPES.replace(", regularizer: {l2: 0.1}", "")),
+        (SHARED, SHARED.replace(", every: whole", "")),
+        (SHARED, SHARED.replace("precision: {loss_scale: dynamic}\n", "")),
+    ],
+)
+def test_a_window_does_not_wait_for_what_is_told_by_the_window(text, other):
+    assert find_circle(load(text))
+    with pytest.raises(SpecError, match="E-TWO-VERSIONS"):
+        compile_step(load(text))
+    assert find_circle(load(other)) == ()
+    compile_step(load(other))

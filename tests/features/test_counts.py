@@ -309,3 +309,35 @@ def test_a_mean_over_sequences_stands_for_the_rows_of_the_steps_that_have_it(bac
     assert np.allclose(train(text, backend, ("ops.fit.start=2",), songs())[1], 0.1 * (late + ALL), atol=1e-15)
     rows = (4 * 2.0 + 3 * 4.0) / 9
     assert np.allclose(train(text, backend, ("ops.all.start=2",), songs())[1], 0.1 * (EVERY + rows), atol=1e-15)
+
+
+BEHIND = f"""
+graphspec: 1
+name: behind
+precision: {{loss_scale: 8}}
+inputs: {{x: {{shape: [batch, 3]}}, mask: {{shape: [batch, 1]}}, slope: {{shape: []}}}}
+models:
+  net: {{layers: [{{linear: {{out: 1, bias: false}}}}], optimizer: {{name: sgd, lr: 0.1}}}}
+  v: {{parameter: {{shape: [], init: 1.0}}, optimizer: {{name: sgd, lr: 0.25}}}}
+ops:
+  value: {{forward: v}}
+  cost: {{call: mul, inputs: [value, slope]}}
+  step_v: {{update: v, loss: cost}}
+  y: {{forward: net, inputs: x}}
+  fit: {{loss: {KEPT}, inputs: [y, mask]}}
+  slopes: {{gradient: fit, wrt: net, after: step_v}}
+  step_net: {{update: net, gradients: slopes, accumulate: 2}}
+"""
+
+
+@pytest.mark.parametrize("settings", [(), ("ops.step_net.accumulate=null", "micro_batches=2")])
+def test_a_gradient_that_counts_is_taken_behind_what_its_op_comes_after(backend: str, settings: tuple[str, ...]):
+    step = build_step(BEHIND, backend, settings)
+    set_weights(step, {"net.0.weight": START})
+    batches = [batch_of(2, 1, 1.0), batch_of(4, 3, 2.0)] if not settings else [batch_of(4, 3, 2.0)]
+    for slope, batch in zip((np.inf, 1.0), batches, strict=False):
+        step({**batch, "slope": np.asarray(slope)})
+    # step_v has happened when the gradient is taken: two groups, of which one skips the first step alone
+    kept = [value for batch in batches for value in batch["x"][batch["mask"][:, 0] > 0, 0]]
+    assert np.allclose(START - weights(step)["net.0.weight"], 0.1 * np.mean(kept), atol=1e-15)
+    assert weights(step)["v.value"] == 1.0 - 0.25 * (len(batches) - 1)

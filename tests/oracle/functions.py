@@ -293,6 +293,11 @@ def counted(n: Numbers, name: str, operands: Sequence[Array], options: Mapping[s
     return n.sum(elements * n.lift(keep[None].astype(np.float64)), all_axes(elements)), int(keep.sum())
 
 
+def nothing(n: Numbers, total: Array) -> Array:
+    """Return the mean of a loss over nothing: no number, and its slope is zero."""
+    return n.where(n.real(total) != n.real(total), total, math.nan)
+
+
 def require_equal(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
     """Raise ValueError for operands of a loss that would broadcast; what has no axes is a number."""
     if len({shape for shape in shapes if shape}) > 1:

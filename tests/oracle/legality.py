@@ -7,25 +7,28 @@ clones of their buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from random import Random
 
 from graphspec.datasets import find_datasets
 from graphspec.graph import GraphSpec
-from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from graphspec.ops import CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
 from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Meaning, Versions, op_of, part_of
 from tests.oracle.parts import Parts
 from tests.oracle.paths import Paths
+from tests.oracle.resting import find_resting
 from tests.oracle.settling import settle
 
 Pairs = set[tuple[str, str]]
 Names = tuple[str, ...]
 Fired = tuple[Meaning, Names, Names, tuple[tuple[str, str], ...]]
 """A mode, the ops that fire in it together, the updates that gather, and the averages that stand in for models."""
+KEEPING = ("clip_norm", "clip_value")
+"""Transforms that give finite gradients where they are given finite ones."""
 STEPS = 24
 """Steps of training that are looked at: two periods of all clocks of a random spec."""
 
@@ -38,11 +41,14 @@ def find_circle(spec: GraphSpec, steps: int = STEPS) -> tuple[str, ...]:
     seen: set[tuple[object, ...]] = set()
     for mode in ("train", "eval"):
         for chance in range(4 if find_datasets(spec) or any(Runs.has_verdicts(spec)) else 1):
-            for meaning, firing, gathering, used in _walk(spec, mode, steps, Random(chance) if chance else None):
-                key = mode, meaning.dataset, firing, gathering, used
+            walk = _walk(spec, mode, steps, Random(chance) if chance else None)
+            for number, (meaning, firing, gathering, used) in enumerate(walk, 1):
+                resting = find_resting(spec, number, Pace()) if mode == "train" else frozenset[str]()
+                key = mode, meaning.dataset, firing, gathering, used, resting
                 if key not in seen:
                     seen.add(key)
-                    circle = find_cycle(Runs(settle(meaning, 0, Pace(), dict(used)), firing, gathering).pairs())
+                    settled = settle(meaning, 0, Pace(), dict(used))
+                    circle = find_cycle(Runs(settled, firing, gathering, resting).pairs())
                     if circle:
                         return circle
     return ()
@@ -77,13 +83,16 @@ def _walk(spec: GraphSpec, mode: str, steps: int, random: Random | None) -> Iter
 class Runs:
     """The runs of the ops that fire together in one step, and what must precede what among them."""
 
-    def __init__(self, meaning: Meaning, firing: Sequence[str], gathering: Sequence[str]) -> None:
+    def __init__(
+        self, meaning: Meaning, firing: Sequence[str], gathering: Sequence[str], resting: Collection[str] = ()
+    ) -> None:
         self.meaning, self.ops, self.parts = meaning, meaning.ops, Parts(meaning)
         self.firing, self.gathering = list(firing), list(gathering)
         self.versions = Versions(
             meaning, self.firing, self.gathering, runs=self.parts.listed(self.firing), past=self.parts.past
         )
-        self.paths, self.groups = Paths(meaning, frozenset(firing)), Groups(meaning, firing, self.gathering)
+        self.paths = Paths(meaning, frozenset(firing), resting)
+        self.groups = Groups(meaning, firing, self.gathering)
         updates = [name for name in self.firing if isinstance(self.ops[name], UpdateOp)]
         self.applied = updates
         self.taking = [name for name in updates if self.ops[name].window == 1] + self.gathering
@@ -106,7 +115,9 @@ class Runs:
                 found |= {(run, writer) for writer in writers[seen : seen + 1]}
         cells = {cell for run in self.versions.runs for cell in self.meaning.writes(op_of(run))}
         found |= {pair for cell in cells for pair in pairwise(self.versions.writers(cell))}
-        return {(one, other) for one, other in found | self._kept() | self._windows() if one != other}
+        return {
+            (one, other) for one, other in found | self._kept() | self._windows() | self._verdicts() if one != other
+        }
 
     # ------------------------------------------------------------ gradients
 
@@ -205,17 +216,78 @@ class Runs:
             found |= {(gather, run) for gather in gathers for run in (*self._behind(name), name)}
             found |= {(gradient, name) for gradient in (*judged, *own) if name in self.applied}
         for name in (one for one in self.applied if self.ops[one].shared is not None):
-            held = self._held(name)
-            for other in (one for one in self.taking if one in self.applied and one != name and held & self._held(one)):
+            for other in (one for one in self.taking if one in self.applied and one in self.meaning.sharing[name]):
                 windows = [f"{other}.gather"] if other in self.gathering else []
                 values = [run for one in self.ops[other].gradients or () for run in self._made(one)]
                 found |= {(before, name) for before in (*self._gradients(other), *values, *windows)}
         return found
 
+    # ------------------------------------------------------------ verdicts
+
+    def _verdicts(self) -> Pairs:
+        """Return what verdicts come after, and which windows and updates wait for them."""
+        found: Pairs = set()
+        for name in self.taking:
+            if self.ops[name].window == 1:
+                found |= {(gradient, f"{name}.verdict") for gradient in self._gradients(name)}
+                found |= {(before, f"{name}.verdict") for before in self._before_slopes(name) | self._looked_at(name)}
+            writes = [*([f"{name}.gather"] if name in self.gathering else [name] if name in self.applied else [])]
+            waits = {f"{other}.verdict" for other in self.groups.judges(name)} | self._paced(name)
+            found |= {(one, write) for one in waits for write in writes}
+        for name in self.taking:
+            found |= {(one, f"{name}.sound") for one in self._before_sound(name)}
+        return found
+
+    def _before_slopes(self, name: str) -> set[str]:
+        """Return what tells whether an update adds the slopes of penalties: where all before it may be held."""
+        found: set[str] = set()
+        for model in self.ops[name].update:
+            writers = self.versions.writers(f"{model}.params")
+            earlier = writers[: writers.index(name)] if name in writers else []
+            earlier = [one for one in earlier if isinstance(self.ops[one], UpdateOp)]
+            if self.meaning.spec.models[model].regularizer and all(self._may_be_held(one, name) for one in earlier):
+                found |= {one for other in earlier for one in self._before_sound(other)}
+        return found
+
+    def _looked_at(self, name: str) -> set[str]:
+        """Return what a verdict looks at behind the gradients as they were taken: what may be infinite by itself."""
+        op, found = self.ops[name], set[str]()
+        pending = [*(op.gradients or ())]
+        while pending:
+            value = pending.pop()
+            made = self.ops.get(self.meaning.owner.get(value, ""))
+            if self.paths.find_set(value) and isinstance(made, TransformOp | CallOp):
+                is_kept = isinstance(made, TransformOp) and made.transform.name("torch") in KEEPING
+                found |= set[str]() if is_kept else {*self._made(value)}
+                pending += made.inputs if is_kept else ()
+        if op.clip is not None and op.clip.agc is not None:  # which looks at the weights
+            found |= {*(op.after or ()), *([op.every] if isinstance(op.every, str) else [])} & {*self.versions.runs}
+        return found
+
+    def _may_be_held(self, earlier: str, name: str) -> bool:
+        """Return whether an update may be held in a step in which another, behind it, is applied."""
+        every = self.ops[name].every
+        if isinstance(every, str) and every in self.applied:
+            return every != earlier and self._may_be_held(earlier, every)
+        if self.ops[earlier].window > 1:
+            return self.ops[earlier].on_overflow != "apply" and self.groups.has_verdict(earlier)
+        return not {*self.groups.judges(earlier)} <= {*self.groups.judges(name)}
+
+    def _paced(self, name: str) -> set[str]:
+        """Return what tells whether the update that another goes by is held."""
+        every = self.ops[name].every
+        if not isinstance(every, str) or every not in self.applied:
+            return set()
+        is_judged = self.groups.has_verdict(every) and self.ops[every].on_overflow != "apply"
+        return {f"{every}.sound"} if is_judged else set()
+
+    def _before_sound(self, name: str) -> set[str]:
+        """Return what tells whether an update is held: its group, its window, and what others add to its gradients."""
+        own = {f"{name}.gather"} if name in self.gathering else set[str]()
+        own |= {f"{other}.verdict" for other in self.groups.judges(name) if self.ops[other].window == 1}
+        givers = [one for one in self.meaning.sharing[name] if one in self.applied]
+        return own | {one for giver in givers for one in self._before_sound(giver)} | self._paced(name)
+
     def _made(self, value: str) -> list[str]:
         """Return the runs that make a value."""
         return self.parts.names(self.meaning.owner[value])
-
-    def _held(self, name: str) -> set[str]:
-        """Return the cells of the parameters of an update's models."""
-        return {cell for model in self.ops[name].update for cell in self.meaning.storages.cells(model)}

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, RandomOp, UpdateOp
 from tests.oracle.counts import is_own
-from tests.oracle.functions import CALLS
+from tests.oracle.functions import CALLS, nothing
 from tests.oracle.meaning import Meaning, Past, close
 from tests.oracle.numbers import Array
 from tests.oracle.paths import Paths
@@ -154,7 +154,7 @@ def _share_count(world: World, name: str, op: LossOp) -> Array:
     """Return the sum of a loss that counts by itself, by the counts of all micro-batches."""
     count = sum(part.counted(name, op)[1] for part in world.whole.parts)
     total = world.counted(name, op)[0]
-    return total / count if count else 0 * total + np.nan
+    return total / count if count else nothing(world.numbers, total)
 
 
 def has_rows(world: World, name: str) -> bool:

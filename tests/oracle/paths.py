@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 
 from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, TransformOp, UpdateOp
 from tests.oracle.meaning import Meaning
@@ -11,17 +11,21 @@ CONSTANT = ("stop", "argmax", "one_hot")
 
 
 class Paths:
-    """The paths of all gradients of a mode; the gradient of an update is named ``<update>.gradient``."""
+    """The paths of all gradients of a mode; the gradient of an update is named ``<update>.gradient``.
 
-    def __init__(self, meaning: Meaning, firing: Container[str] | None = None) -> None:
-        self.meaning, self.ops, self.firing = meaning, meaning.ops, firing
+    ``resting``: models that no gradient is run back to for now.
+    """
+
+    def __init__(self, meaning: Meaning, firing: Container[str] | None = None, resting: Collection[str] = ()) -> None:
+        self.meaning, self.ops, self.firing, self.resting = meaning, meaning.ops, firing, resting
         self.known: dict[str, frozenset[str]] = {}
 
     def path(self, gradient: str) -> frozenset[str]:
         """Return the ops on the path of a gradient."""
         if gradient not in self.known:
             loss, models, values = self.describe(gradient)
-            self.known[gradient] = frozenset(self._between(loss, frozenset(models), frozenset(values)))
+            targets = frozenset(models).difference(self.resting)
+            self.known[gradient] = frozenset(self._between(loss, targets, frozenset(values)))
         return self.known[gradient]
 
     def describe(self, gradient: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:

@@ -67,12 +67,16 @@ class Optimizers:
 
     def _before(self, step: StepValues, name: str, cell: str, models: tuple[str, ...]) -> Cell:
         """Return a cell as an update finds it: as the update before it, in the order of writes, left it."""
-        writers = step.versions.writers(f"{self._holders(step, name, models)[0]}.params")
-        earlier = [other for other in writers[: writers.index(name)] if not step.verdicts.is_held(other)]
+        earlier = [other for other in self._earlier(step, name, models) if not step.verdicts.is_held(other)]
         if not earlier:
             return self.cells.get(cell, Cell())
         step.apply(earlier[-1])
         return self.after[cell, earlier[-1]]
+
+    def _earlier(self, step: StepValues, name: str, models: tuple[str, ...]) -> list[str]:
+        """Return the updates that an optimizer makes in a step before another, in the order of their writes."""
+        writers = step.versions.writers(f"{self._holders(step, name, models)[0]}.params")
+        return writers[: writers.index(name)]
 
     def _holders(self, step: StepValues, name: str, models: tuple[str, ...]) -> list[str]:
         """Return who holds what an update steps of some models."""
@@ -81,11 +85,16 @@ class Optimizers:
         ]
 
     def applied(self, step: StepValues, name: str, op: UpdateOp, model: str | None = None) -> int:
-        """Return how often the optimizer with which an update steps a model was applied before it: the one it has."""
+        """Return how often the optimizer with which an update steps a model was applied before it: the one it has.
+
+        It matters only where the update is applied itself.
+        """
         own = model or op.update[0]
         owner, models = (own, (own,)) if op.optimizer is None else (name, op.update)
         cell, _ = self._choose(owner, op.optimizer or self.spec.models[owner].optimizer)
-        return self._before(step, name, cell, models).applied
+        earlier = self._earlier(step, name, models)
+        held = step.verdicts.find_held_before(earlier, name)
+        return self.cells.get(cell, Cell()).applied + len(earlier) - len(held)
 
     def final(self, step: StepValues) -> Mapping[str, Cell]:
         """Return all cells after the step."""

@@ -56,7 +56,7 @@ def add_penalties(step: StepValues, name: str, op: UpdateOp, gradients: Mapping)
         terms = step.meaning.spec.models[model].regularizer or ()
         writers = step.versions.writers(f"{model}.params")
         earlier = writers[: writers.index(name)] if name in writers else []
-        if terms and name in writers and step.verdicts.are_held_before(earlier, name):
+        if terms and name in writers and step.verdicts.find_held_before(earlier, name) == earlier:
             terms = settle_updates(terms, step.optimizers.applied(step, name, op, model)) if terms else ()
             for key, w in step.start[model].items():
                 met = [term for term in terms if term.match is None or re.search(term.match, key)]

@@ -89,15 +89,15 @@ class Verdicts:
             self.held[name] = self.is_paced_by_held(name) or self._holds(name)
         return self.held[name]
 
-    def are_held_before(self, others: Iterable[str], name: str) -> bool:
-        """Return whether some updates are held in a step in which another, behind them, is applied."""
+    def find_held_before(self, others: Iterable[str], name: str) -> list[str]:
+        """Return which of some updates are held in a step in which another, behind them, is applied."""
         op = self.step.meaning.ops[name]
         before = self.assumed, self.found, self.held, self.step.finals, self.step.ways
         self.assumed = self.assumed | {*(self.groups.judges(name) if op.window == 1 else ())}
         self.found, self.held, self.step.finals = dict(self.found), dict(self.held), dict(self.step.finals)
         self.step.ways = dict(self.step.ways)
         try:
-            return all(self.is_held(other) for other in others)
+            return [other for other in others if self.is_held(other)]
         finally:
             self.assumed, self.found, self.held, self.step.finals, self.step.ways = before
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, ScheduleOp
-from tests.oracle.functions import CALLS, counted, is_counted, loss
+from tests.oracle.functions import CALLS, counted, is_counted, loss, nothing
 from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.numbers import Array, Numbers
@@ -189,7 +189,7 @@ class World:
         operands = [self.operand(one, name) for _, one in op.inputs.items()]
         if is_counted(op.loss.name("torch"), op.reduction, op.args):
             total, count = self.counted(name, op)
-            return total / count if count else 0 * total + np.nan
+            return total / count if count else nothing(self.numbers, total)
         found = loss(self.numbers, op.loss.name("torch"), operands, op.reduction or "mean", op.args)
         return found * _times(op)
 

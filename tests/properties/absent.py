@@ -29,10 +29,18 @@ def add_gaps(draft: Draft) -> None:
     draft.extend(made, whole, update)
     if draft.ops[update]["loss"] == "sum_of_spare":
         draft.ops[update] |= {"update": [*draft.ops[update]["update"], "spare"], "missing": draft.random.choice(WORDS)}
+        _count_steps(draft.ops[update])
         if "accumulate" in draft.ops[update]:  # the losses before may be sums
             draft.ops[update]["accumulate"] = {"steps": 2, "reduce": "steps"}
         if draft.chance(0.4):
             _take_sets(draft, update)
+
+
+def _count_steps(op: dict) -> None:
+    """Let what clips for several optimizers count steps: it could not count the updates of one of them."""
+    if "clip" in op and "optimizer" not in op:
+        limits = op["clip"].items()
+        op["clip"] = {name: {**one, "clock": "steps"} if isinstance(one, dict) else one for name, one in limits}
 
 
 def _declare_lazy(draft: Draft) -> dict:

@@ -26,6 +26,8 @@ def find_features(document: Document) -> Iterator[str]:
     yield from _of_uses(document)
     if any(len(one.get("shape") or ()) > 2 for one in document["inputs"].values()):
         yield "input: sequences"
+    if any("shape" not in one or "width" in one["shape"] for one in document["inputs"].values()):
+        yield "input: of open shape"
 
 
 def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:
@@ -129,6 +131,13 @@ def _of_uses(document: Document) -> Iterator[str]:
     copied = {op["into"] for op in ops.values() if "copy" in op}
     if any(op["forward"] in copied and op.get("train") is True for op in calls):
         yield "a copy into a model in training"
+    inner = {name for op in calls for one in op.get("outputs", ()) if isinstance(one, dict) for name in one}
+    if any(inner.intersection(as_list(op["wrt"])) for op in ops.values() if "gradient" in op):
+        yield "gradient: by a tap"
+    if any(
+        inner.intersection(map(str, as_list(op["inputs"]))) for op in ops.values() if "loss" in op and "inputs" in op
+    ):
+        yield "loss: of a tap"
     targets = {op["into"] for op in ops.values() if "into" in op}
     if any(op["forward"] in targets for op in calls):
         yield "a forward of an average or copy"

@@ -13,15 +13,18 @@ from tests.properties.combinations import combine
 from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.epochs import end_with_epochs
+from tests.properties.folded import fold_values
 from tests.properties.graphs import checkpoint, evaluate_in_training, recompute
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.micro_batches import split_batch
+from tests.properties.opened import add_open_losses
 from tests.properties.overflow import add_overflow
 from tests.properties.ported import port
 from tests.properties.precise import add_precision
 from tests.properties.scheduled import add_schedules
 from tests.properties.sequences import add_sequences
 from tests.properties.shared import share_models
+from tests.properties.slopes import add_slopes
 from tests.properties.states import add_states
 from tests.properties.terms import add_terms
 from tests.properties.transformed import add_transforms
@@ -56,6 +59,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
 
 What looks at whole losses comes last.
 """
+LATEST: tuple[Callable[[Draft], None], ...] = (add_open_losses, fold_values, add_slopes)
 
 
 def add_further(draft: Draft) -> None:
@@ -66,3 +70,10 @@ def add_further(draft: Draft) -> None:
             add(draft)
     if draft.chance(0.25):
         checkpoint(draft)
+
+
+def add_latest(draft: Draft) -> None:
+    """Add one or two of these to a quarter of the drafts."""
+    if draft.chance(0.25):
+        for add in draft.random.sample(LATEST, draft.random.choice([1, 1, 2])):
+            add(draft)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.properties.causality import defined
 from tests.properties.tied import declare
 
 if TYPE_CHECKING:
@@ -39,9 +40,14 @@ def feeds(draft: Draft, model: str) -> bool:
     """Return whether another model is called with what a model makes: nobody tells the sizes of a class's outputs."""
     calls = {name for name, op in draft.ops.items() if op.get("forward") == model}
     found = set(calls)
-    while reached := {name for name, op in draft.ops.items() if found & find_read(op)} - found:
+    while reached := {name for name, op in draft.ops.items() if _made_by(draft, found) & find_read(op)} - found:
         found |= reached
     return any("forward" in draft.ops[name] for name in found - calls)
+
+
+def _made_by(draft: Draft, names: set[str]) -> set[str]:
+    """Return the values of some ops."""
+    return {value for name in names for value in defined(name, draft.ops[name])}
 
 
 def find_read(op: object) -> set[str]:

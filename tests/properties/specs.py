@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.properties.additions import add_more
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
-from tests.properties.further import add_further
+from tests.properties.further import add_further, add_latest
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
 from tests.properties.updates import add_updates
@@ -174,7 +174,10 @@ class Draft:
         outputs = self.random.sample(values, self.random.randint(1, len(values)))
         seed, is_plain = self.random.randint(0, 99), self.chance(0.15)
         names, outputs = self._add_more(names, outputs)
-        names, outputs = (names, outputs) if self.is_base else self._add(add_further, names, outputs)
+        if not self.is_base:
+            names, outputs = self._add(add_further, names, outputs)
+            self.random = Random(repr(self.ops))  # its own numbers: a seed without these gives what it always gave
+            names, outputs = self._add(add_latest, names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,
@@ -199,7 +202,7 @@ class Draft:
         for name in added:
             names.insert(self.random.randint(0, len(names)), name)
         shown = [name for name in added if {"forward", "loss", "random"} & self.ops[name].keys()]
-        shown = [name for name in shown if "update" not in self.ops[name] and self.chance(0.3)]
+        shown = [name for name in shown if not {"update", "outputs"} & self.ops[name].keys() and self.chance(0.3)]
         return names, [*outputs, *shown]
 
     def is_set(self, name: str) -> bool:

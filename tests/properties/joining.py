@@ -1,0 +1,43 @@
+"""Where a further term goes: into the loss of an update that it reaches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.properties.specs import Draft
+
+
+def find_place(draft: Draft) -> tuple[str, str] | None:
+    """Return an update with a loss and a value that reaches its models; none where there is none."""
+    updates = [name for name, op in draft.ops.items() if "loss" in op and "update" in op]
+    if not updates:
+        return None
+    update = draft.random.choice(updates)
+    wanted = set(draft.ops[update]["update"])
+    values = [name for name in draft.values.usable() if draft.values.reach[name] & wanted]
+    return (update, draft.random.choice(values)) if values else None
+
+
+def find_called(draft: Draft) -> tuple[str, str] | None:
+    """Return an update with a loss and one of its models that is made of layers and takes features."""
+    updates = [name for name, op in draft.ops.items() if "loss" in op and "update" in op]
+    pairs = [(name, model) for name in updates for model in draft.ops[name]["update"]]
+    pairs = [(name, model) for name, model in pairs if "layers" in draft.models[draft.root(model)]]
+    pairs = [(name, model) for name, model in pairs if not draft.is_table(draft.root(model))]
+    return draft.random.choice(pairs) if pairs else None
+
+
+def join(draft: Draft, update: str, ops: dict, term: str) -> bool:
+    """Add ops, and one of them to the loss of an update, unless something would come before itself; return which.
+
+    A window of the update counts every step alike, whatever is added up.
+    """
+    draft.extend(ops, {f"sum_of_{term}": {"call": "add", "inputs": [draft.ops[update]["loss"], term]}}, update)
+    op = draft.ops[update]
+    if op["loss"] != f"sum_of_{term}":
+        return False
+    if "accumulate" in op:
+        written = op["accumulate"]
+        op["accumulate"] = {**(written if isinstance(written, dict) else {"steps": written}), "reduce": "steps"}
+    return True
