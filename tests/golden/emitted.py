@@ -37,7 +37,7 @@ def find_specs() -> list[str]:
 
 
 def emit_all(path: str) -> Mapping[str, str]:
-    """Return the code of a spec by backend and kind, without the support code; why there is none, where there is none.
+    """Return the code of a spec by backend and kind, its support code apart; why there is none, where there is none.
 
     Nothing that the spec names is imported, so what waits for a look at its classes has no code here.
     """
@@ -51,7 +51,10 @@ def _emit_all(path: str) -> Iterator[tuple[str, str]]:
             yield backend, "E-SHAPE"
             continue
         for kind in KINDS if not path.startswith(PLAIN) else ["plain"]:
-            yield f"{backend} {kind}", emit_module(program, dialect, extras=KINDS[kind]).own
+            emitted = emit_module(program, dialect, extras=KINDS[kind])
+            yield f"{backend} {kind}", emitted.own
+            if kind == "plain":
+                yield f"{backend} support", emitted.support
 
 
 def _compile(path: str, backend: str) -> Plan:
