@@ -81,3 +81,27 @@ def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, settings: tuple[s
         walk(step, slopes[:cut])
         other.restore(step.state())
         assert walk(other, slopes[cut:]) == walk(step, slopes[cut:])
+
+
+BESIDE = SPEC.replace(
+    "models:\n", "models:\n  other: {parameter: {shape: [], init: 0.0}, optimizer: {name: sgd, lr: 1.0}}\n"
+)
+BESIDE = BESIDE.replace("ops:\n", "ops:\n  aside: {update: other, loss: amount}\n").replace(
+    "on_overflow: own", "on_overflow: group"
+)
+BESIDE += """
+  o: {forward: other}
+  moved: {call: mul, inputs: [x, o]}
+  amount: {call: mean, inputs: moved}
+"""
+
+
+@pytest.mark.parametrize("settings", [(), (WHOLE,)])
+def test_a_step_that_only_gathers_is_told_apart_behind_another_update(backend: str, settings: tuple[str, ...]) -> None:
+    changed = ("ops.loss.every=3", "ops.step.accumulate.steps=2", *settings)
+    step = build_paced(BESIDE, backend, changed, epoch=8)
+    assert np.allclose(walk(step, [1, 2, 6, 4]), (-1.5 - 5, 1 - 6 / 2 - 0.5))  # the head has a slope in the third step
+    assert weights(step)["other.value"] == -13
+    lost = build_paced(BESIDE, backend, changed, epoch=8)
+    assert np.allclose(walk(lost, [1, 2, BAD, 4]), (-1.5 - (0 if settings else 4), 1.0))
+    assert weights(lost)["other.value"] == -7

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def find_place(draft: Draft) -> tuple[str, str] | None:
     """Return an update with a loss and a value that reaches its models; none where there is none."""
-    updates = [name for name, op in draft.ops.items() if "loss" in op and "update" in op]
+    updates = _find_updates(draft)
     if not updates:
         return None
     update = draft.random.choice(updates)
@@ -21,11 +21,17 @@ def find_place(draft: Draft) -> tuple[str, str] | None:
 
 def find_called(draft: Draft) -> tuple[str, str] | None:
     """Return an update with a loss and one of its models that is made of layers and takes features."""
-    updates = [name for name, op in draft.ops.items() if "loss" in op and "update" in op]
-    pairs = [(name, model) for name in updates for model in draft.ops[name]["update"]]
+    pairs = [(name, model) for name in _find_updates(draft) for model in draft.ops[name]["update"]]
     pairs = [(name, model) for name, model in pairs if "layers" in draft.models[draft.root(model)]]
     pairs = [(name, model) for name, model in pairs if not draft.is_table(draft.root(model))]
     return draft.random.choice(pairs) if pairs else None
+
+
+def _find_updates(draft: Draft) -> list[str]:
+    """Return the updates that have a loss, but for those for which another waits that takes the sum with theirs."""
+    summed = {model for op in draft.ops.values() if "shared" in op for model in op["update"]}
+    updates = {name: op for name, op in draft.ops.items() if "loss" in op and "update" in op}
+    return [name for name, op in updates.items() if "shared" in op or summed.isdisjoint(op["update"])]
 
 
 def join(draft: Draft, update: str, ops: dict, term: str) -> bool:
