@@ -78,7 +78,6 @@ class GuardedOpenWindow(GuardedWindow, OpenWindow):
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
         """Add the gradients that are there where they are committed, each as often as its rows, and what they count."""
-        self.decide()  # nobody told it of the step before, where that gathered behind its question for the verdicts
         super().add(gradients, rows, count, commits)
         self.had, self.undecided = [each is not None for each in gradients], commits
         if commits is None:
