@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import linecache
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from types import ModuleType
 from typing import Generic, Protocol, TypeVar, cast
 
 from compiler.program import Program
+from runtime.emission.imports import unite
 from runtime.emission.module import Emitted
+from runtime.emission.support import Support
 from runtime.support.clocks import Clock
 
-KEPT = 64
-"""How many pieces of support code are kept, the least used given up first."""
+FUTURE = "from __future__ import annotations"
 _numbers = itertools.count(1)
 T = TypeVar("T")
 
@@ -56,30 +58,46 @@ def load_module(emitted: Emitted, program: Program) -> Loaded[object]:
     while file in linecache.cache and linecache.getlines(file) != lines:
         file = f"<stepgraph {program.name} {next(_numbers)}>"
     linecache.cache[file] = (len(emitted.text), None, lines, file)
-    names = _execute(emitted.own, file, _load_support(emitted.alone))
-    return Loaded(emitted=emitted, program=program, file=file, names=names)
+    module = _make_module()
+    module.__dict__.update(_load_support(emitted.support, emitted.library))
+    _execute(emitted.own, file, module)
+    return Loaded(emitted=emitted, program=program, file=file, names=module.__dict__)
 
 
-@lru_cache(maxsize=KEPT)
-def _load_support(text: str) -> Mapping[str, object]:
-    """Execute support code, once for all modules with the same.
+def _load_support(support: Support, library: str) -> Mapping[str, object]:
+    """Return the definitions of support code; each is executed once, for all modules that use it.
 
     A framework may remember every class that it has ever seen, as TensorFlow does, and with a class all that its module
-    holds: of a class in the module of a step that would be the step, with its weights and graphs.
+    holds: of a class in the module of a step that would be the step, with its weights and graphs. And functions that
+    TensorFlow has traced need not be traced again for the next step.
     """
-    file = f"<stepgraph support {next(_numbers)}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    return {name: value for name, value in _execute(text, file, {}).items() if not name.startswith("__")}
+    module = _keep_module(library)
+    missing = [each for each in support.definitions if each.name not in module.__dict__]
+    if missing:
+        file = f"<stepgraph support {next(_numbers)}>"
+        imports = (ast.unparse(each) for each in unite(support.imports))
+        text = "\n".join((FUTURE, *imports, *(f"\n\n{each.source}" for each in missing), ""))
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        _execute(text, file, module)
+    return {each.name: module.__dict__[each.name] for each in support.definitions}
 
 
-def _execute(text: str, file: str, known: Mapping[str, object]) -> dict[str, object]:
-    """Execute the text of a module in which some names are known, and return all its names."""
-    module = ModuleType(f"stepgraph_emitted_{next(_numbers)}")
-    module.__dict__.update(known)
+@cache
+def _keep_module(library: str) -> ModuleType:
+    """Return the module of a library's support code, with the definitions that were used so far."""
+    return _make_module()
+
+
+def _make_module() -> ModuleType:
+    """Return an empty module with a name of its own."""
+    return ModuleType(f"stepgraph_emitted_{next(_numbers)}")
+
+
+def _execute(text: str, file: str, module: ModuleType) -> None:
+    """Execute a text in a module."""
     module.__file__ = file
     sys.modules[module.__name__] = module  # dataclasses look their module up while they are made
     try:
         exec(compile(text, file, "exec"), module.__dict__)
     finally:
         del sys.modules[module.__name__]
-    return module.__dict__

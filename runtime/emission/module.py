@@ -31,13 +31,15 @@ GAP = Source(text="\n")
 class Emitted:
     """An emitted module: its code, the names in it, and for each line of an op the op and its place in the spec.
 
-    ``own`` is what it has of the program, ``support`` the code behind that, which other modules have as well, ``alone``
-    that code as a module by itself. ``writes`` are the lines of its functions that change what outlives a step.
+    ``own`` is what it has of the program, ``behind`` the text of the support code, which other modules have as well;
+    ``support`` are its definitions, of a ``library``. ``writes`` are the lines of its functions that change what
+    outlives a step.
     """
 
     own: str
-    support: str
-    alone: str
+    behind: str
+    support: Support
+    library: str
     places: Mapping[int, tuple[str, str]]
     writes: frozenset[int]
     names: Names
@@ -45,7 +47,7 @@ class Emitted:
     @property
     def text(self) -> str:
         """Return the whole module."""
-        return self.own + self.support
+        return self.own + self.behind
 
 
 def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = (), extras: Extras = PLAIN) -> Emitted:
@@ -68,10 +70,14 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
     )
     page = print_code(whole)
     verify_text(page.text, whole)
-    code = "".join(_support_code(support, dialect))
-    imports = print_code((*import_lines((), support, (), dialect),)).text
     return Emitted(
-        own=page.text, support=code, alone=imports + code, places=page.places, writes=page.writes, names=draft.names
+        own=page.text,
+        behind="".join(_support_code(support, dialect)),
+        support=support,
+        library=library.package,
+        places=page.places,
+        writes=page.writes,
+        names=draft.names,
     )
 
 

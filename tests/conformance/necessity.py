@@ -19,7 +19,7 @@ def make_ground(make: Make) -> Ground:
     """Return where plans for TensorFlow are changed, of the specs that a function makes."""
     return Ground(
         plan=partial(plan_for, "tensorflow", make=make),
-        execute=TensorFlowExecution,
+        execute=partial(TensorFlowExecution, swift=True),
         plan_for_torch=partial(plan_for, "torch", make=make),
     )
 

@@ -26,7 +26,7 @@ def compare_listings(seed):
     document = per_backend(random_spec(Random(seed)))
     try:
         plans = [plan_of(each, "listed", "tensorflow") for each in (document, shuffled(document, seed))]
-        made = [TensorFlowExecution(plan) for plan in plans]
+        made = [TensorFlowExecution(plan, swift=True) for plan in plans]
         run_oracle(plans[0].spec, find_shapes(made[0]), modes_of(plans[0]))
     except (SpecError, DegenerateError):
         return None

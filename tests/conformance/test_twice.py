@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 import pytest
 
 from runtime import Step
+from runtime.state import State
 from tests.features.overflows import INF
 from tests.features.steps import build_step
 from tests.features.waiting import counted
@@ -108,9 +110,22 @@ def clipped(clip: str, *updates: str) -> tuple[str, ...]:
     return tuple(f"ops.{update}.clip={clip}" for update in updates)
 
 
+@lru_cache(maxsize=4)
+def begun(rule: str, backend: str, settings: tuple[str, ...], text: str) -> tuple[Step, State]:
+    """Build a step in float32; return it with its first state."""
+    step = build_step(text.replace("OPTIMIZER", f"{{name: {rule}, lr: 0.1}}"), backend, settings, dtype="float32")
+    return step, step.state()
+
+
 def make(rule: str, backend: str, settings: tuple[str, ...] = (), text: str = SPEC) -> Step:
-    """Return a step in float32."""
-    return build_step(text.replace("OPTIMIZER", f"{{name: {rule}, lr: 0.1}}"), backend, settings, dtype="float32")
+    """Return a step as it begins: one that was taken before is given back its first state."""
+    step, first = begun(rule, backend, settings, text)
+    step.restore(first)
+    now = step.state()
+    assert now.counters == first.counters
+    assert now.arrays.keys() == first.arrays.keys()
+    assert all(np.array_equal(array, first.arrays[name]) for name, array in now.arrays.items())
+    return step
 
 
 def take(step: Step, *slopes: float) -> dict[str, np.ndarray]:
@@ -137,9 +152,15 @@ def require_same(ours: Step, theirs: Step, bursts: Iterable[tuple[float, ...]]) 
             assert np.allclose(found[name], expected[name], rtol=2e-6, atol=2e-7, equal_nan=True), (burst, name)
 
 
+def each(rules: Iterable[str]) -> pytest.MarkDecorator:
+    """Return the parameter; what one process has built for one test it need not build for another."""
+    together = [pytest.param(rule, marks=pytest.mark.xdist_group(f"twice {rule}"), id=rule) for rule in rules]
+    return pytest.mark.parametrize("rule", together)
+
+
 @pytest.mark.needs("torch", "tensorflow")
-@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("first", [0, 1, 2, 3])
+@each(RULES)
 def test_whichever_update_stays_all_is_as_if_the_other_had_not_been(rule: str, first: int) -> None:
     ours, theirs = (make(rule, backend) for backend in ("torch", "tensorflow"))
     require_same(ours, theirs, (*BURSTS[first:], *BURSTS[:first]))
@@ -147,10 +168,10 @@ def test_whichever_update_stays_all_is_as_if_the_other_had_not_been(rule: str, f
 
 
 @pytest.mark.needs("torch", "tensorflow")
+@pytest.mark.parametrize("first", [0, 2])
 @pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
 @pytest.mark.parametrize("clip", CLIPS)
-@pytest.mark.parametrize("rule", FEW)
-@pytest.mark.parametrize("first", [0, 2])
+@each(FEW)
 def test_a_clip_counts_the_updates_that_stay(rule: str, clip: str, first: int, text: str) -> None:
     ours, theirs = (make(rule, backend, clipped(clip, "second"), text) for backend in ("torch", "tensorflow"))
     require_same(ours, theirs, (*BURSTS[first:], *BURSTS[:first]))
@@ -159,7 +180,7 @@ def test_a_clip_counts_the_updates_that_stay(rule: str, clip: str, first: int, t
 
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("clip", CLIPS)
-@pytest.mark.parametrize("rule", FEW)
+@each(FEW)
 def test_a_clip_behind_two_updates_counts_those_that_stay(rule: str, clip: str) -> None:
     settings = clipped(clip, "second", "third", "away")
     ours, theirs = (make(rule, backend, settings, THRICE) for backend in ("torch", "tensorflow"))
@@ -172,7 +193,7 @@ def test_a_clip_behind_two_updates_counts_those_that_stay(rule: str, clip: str) 
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
 @pytest.mark.parametrize("clip", [None, CLIPS[0]])
-@pytest.mark.parametrize("rule", RULES)
+@each(RULES)
 def test_what_nothing_stops_is_made_whichever_way_another_ended(rule: str, clip: str | None, text: str) -> None:
     settings = ("ops.second.on_overflow=apply", *(() if clip is None else clipped(clip, "second")))
     ours, theirs = (make(rule, backend, settings, text) for backend in ("torch", "tensorflow"))
@@ -182,7 +203,7 @@ def test_what_nothing_stops_is_made_whichever_way_another_ended(rule: str, clip:
 
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("staying", [("second",), ("third",), ("second", "aside"), ("first", "second", "away")])
-@pytest.mark.parametrize("rule", FEW)
+@each(FEW)
 def test_what_nothing_stops_may_stand_between(rule: str, staying: tuple[str, ...]) -> None:
     settings = (*(f"ops.{each}.on_overflow=apply" for each in staying), *clipped(CLIPS[0], "third", "away"))
     ours, theirs = (make(rule, backend, settings, THRICE) for backend in ("torch", "tensorflow"))
@@ -193,8 +214,8 @@ def test_what_nothing_stops_may_stand_between(rule: str, staying: tuple[str, ...
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in READING])
 @pytest.mark.parametrize("burst", BURSTS)
+@each(rule for rule in RULES if rule not in READING)
 def test_a_step_waits_once(rule: str, burst: tuple[float, float]) -> None:
     assert count(make(rule, "torch"), *burst) == 1
 

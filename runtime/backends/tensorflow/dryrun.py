@@ -15,7 +15,7 @@ from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.execution import Loaded, diagnose
 from runtime.backends.tensorflow.library.modules import KerasLayer, parts_of
-from runtime.backends.tensorflow.untouched import untouched
+from runtime.backends.tensorflow.untouched import traced
 from runtime.building.attribution import find_instructions, find_span
 from runtime.building.recomputed import find_unexpected
 
@@ -23,7 +23,7 @@ from runtime.building.recomputed import find_unexpected
 def run_dry(loaded: Loaded, spec: GraphSpec, seed: int) -> tuple[Diagnostic, ...]:
     """Return every problem that making the graphs of a built module shows; nothing is computed, nothing is changed."""
     models, recomputing = loaded.names["MODELS"], set[str]()
-    with untouched(seed), _noting(recomputing, loaded):
+    with traced(seed), _noting(recomputing, loaded):
         found = [problem for graph in loaded.names["FUNCTIONS"].values() for problem in _trace(graph, loaded, spec)]
     unexpected = find_unexpected(recomputing, loaded.program, spec)
     return tuple(dict.fromkeys((*found, *find_kept(models, spec), *unexpected)))

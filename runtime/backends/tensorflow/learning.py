@@ -20,7 +20,7 @@ from runtime.backends.tensorflow.setting import Setting
 from runtime.backends.tensorflow.sizing import give_variables
 from runtime.backends.tensorflow.tensors import specify_inputs
 from runtime.backends.tensorflow.terms import find_terms, find_unknown_terms
-from runtime.backends.tensorflow.untouched import untouched
+from runtime.backends.tensorflow.untouched import traced
 from runtime.building import learning
 from runtime.building.batches import Batches, find_neighbour
 from runtime.building.forwards import find_forwards
@@ -96,7 +96,7 @@ class TensorFlowObserver(Observer[Any]):
         call = loaded.names.get("call_model")
         if call is not None and not watch.ran:
             loaded.names["call_model"] = watch.watched(call)
-        with untouched(setting.seed):
+        with traced(setting.seed):
             return merge(self._outputs(plan, loaded, specs))
 
     def _outputs(self, plan: Plan, loaded: Loaded, specs: Mapping[str, Any]) -> list[Mapping[str, object]]:

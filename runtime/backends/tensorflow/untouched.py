@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager.context import context as eager_context
 
 from runtime.backends.tensorflow.compat import quiet
 from runtime.backends.tensorflow.library.initial import forked_seed
 from runtime.backends.tensorflow.library.modules import generators_of, named_variables
+from runtime.backends.tensorflow.library.threefry import derive_key
 
 
 @contextmanager
 def untouched(seed: int) -> Iterator[None]:
-    """Seed the global random numbers inside, and give back their states; keep logs away from the terminal.
-
-    Seeds of TensorFlow's own random operations, ``tf.random.normal``, are fixed while they are traced.
-    """
+    """Seed the global random numbers inside, and give back their states; keep logs away from the terminal."""
     with quiet(), forked_seed(seed, "trace"):
         yield
+
+
+@contextmanager
+def traced(seed: int) -> Iterator[None]:
+    """Do the same where graphs are made and nothing runs: then TensorFlow's kernels can stay.
+
+    ``tf.random.set_seed`` gives up all of them, because some may have drawn: every live function would be optimized
+    again, and would begin its random numbers anew. Seeds of random operations are fixed while they are traced.
+    """
+    low, high = derive_key(seed, "construct", "trace")
+    tensorflow = vars(eager_context())
+    kept = random.getstate(), np.random.get_state(), {key: tensorflow.get(key) for key in ("_seed", "_rng")}
+    random.seed(low | (high << 32))
+    np.random.seed(low)
+    tensorflow.update(_seed=low, _rng=random.Random(low))
+    try:
+        with quiet():
+            yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
+        tensorflow.update(kept[2])
 
 
 @contextmanager

@@ -62,6 +62,18 @@ def test_building_changes_no_weights_no_counts_and_no_random_state():
     assert step.report.step == 0
 
 
+def test_building_leaves_functions_of_others_as_they_are():
+    @tf.function
+    def draw():
+        return tf.random.normal([3], seed=1)
+
+    expected = [draw().numpy() for _ in range(2)]
+    other = tf.function(draw.python_function)
+    assert np.array_equal(other(), expected[0])  # numbers go on from call to call, and begin anew in another function
+    build_of(LAYERS)
+    assert np.array_equal(other(), expected[1])
+
+
 @pytest.mark.parametrize("net", [LAYERS, user("Stateful"), user("Noisy")])
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(net):
     def losses(seed):

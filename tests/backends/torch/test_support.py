@@ -88,6 +88,15 @@ def test_names_are_unique_over_the_library():
     assert [name for name, count in defined.items() if count > 1] == []
 
 
+@pytest.mark.parametrize("package", [LIBRARY, "runtime.backends.tensorflow.library"])
+def test_an_import_means_the_same_over_a_library_and_is_called_as_no_definition(package: str) -> None:
+    """All its definitions are executed in one module."""
+    known = read_library(package)
+    imports = [pair for each in known.imports.values() for pair in each.items() if not known.owns(pair[1][0])]
+    assert [name for name, count in Counter(name for name, _ in set(imports)).items() if count > 1] == []
+    assert {name for name, _ in imports}.isdisjoint(known.definitions)
+
+
 @pytest.mark.needs("torch")
 def test_every_definition_of_the_library_runs_on_its_own():
     known = read_library(LIBRARY)
