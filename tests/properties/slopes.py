@@ -43,4 +43,4 @@ def add_slopes(draft: Draft) -> None:
 
 def _is_cast(draft: Draft, model: str) -> bool:
     """Return whether a model computes in another type: an inner result is a copy then, on which nothing depends."""
-    return "compute" in draft.fields.get("precision", {}) or "precision" in draft.models[model]
+    return "compute" in repr(draft.fields.get("precision")) or "precision" in draft.models[model]
