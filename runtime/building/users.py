@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TypeVar
 
-from compiler.cells import find_parameter_cells
+from compiler.cells import buffers_of, find_parameter_cells
 from compiler.program import Program
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.graph import GraphSpec
@@ -15,7 +15,7 @@ from graphspec.ops import UpdateOp
 from graphspec.optimizers import OptimizerSpec
 from graphspec.suggestions import closest
 from runtime.backend import BuildRequest
-from runtime.building.attribution import find_span
+from runtime.building.attribution import find_instructions, find_span
 from runtime.emission.imports import find_user_paths
 from runtime.imports import resolve
 
@@ -90,18 +90,30 @@ def check_given(
     return models
 
 
-def find_undeclared_ties(models: Mapping[str, Mapping[str, object]], spec: GraphSpec) -> Iterator[Diagnostic]:
+def find_undeclared_ties(
+    models: Mapping[str, Mapping[str, object]],
+    buffers: Mapping[str, Mapping[str, object]],
+    program: Program,
+    spec: GraphSpec,
+) -> Iterator[Diagnostic]:
     """Yield a problem (GS213) for every two models that share a parameter the spec does not say they share.
 
-    ``models`` has the parameters of every model by name.
+    ``models`` has the parameters of every model by name, each as what tells its storage from others; so has ``buffers``
+    their buffers. Those that models share must not be written: the step orders writes by model.
     """
     cells = find_parameter_cells(spec)
     for (one, first), (other, second) in combinations(models.items(), 2):
-        if set(cells.get(one, ())) & set(cells.get(other, ())):
-            continue
-        shared = {id(parameter): name for name, parameter in first.items()}
-        tied = [name for name, parameter in second.items() if id(parameter) in shared]
-        if tied:
-            message = f"models '{one}' and '{other}' share the parameter '{tied[0]}', which the spec does not say"
-            help = f"declare it: `traits: {{ties: [{one}.{shared[id(second[tied[0]])]}]}}`"
+        if not set(cells.get(one, ())) & set(cells.get(other, ())):
+            shared = {storage: name for name, storage in first.items()}
+            tied = [name for name, storage in second.items() if storage in shared]
+            if tied:
+                message = f"models '{one}' and '{other}' share the parameter '{tied[0]}', which the spec does not say"
+                help = f"declare it: `traits: {{ties: [{one}.{shared[second[tied[0]]]}]}}`"
+                yield Diagnostic(code="GS213", message=message, span=find_span(spec, other), help=help)
+    written = {at.cell for each in find_instructions(program) for at in each.writes}
+    for (one, first), (other, second) in combinations(buffers.items(), 2):
+        both = [name for name, storage in second.items() if storage in {*first.values()}]
+        if both and written & {buffers_of(one), buffers_of(other)}:
+            message = f"models '{one}' and '{other}' share the buffer '{both[0]}', which a call in training writes"
+            help = "give each model its own, or make one class of the two and call its methods (`method:`)"
             yield Diagnostic(code="GS213", message=message, span=find_span(spec, other), help=help)

@@ -106,10 +106,41 @@ def has_layer(layers: tuple[LayerDecl, ...], kinds: frozenset[str]) -> bool:
     return any(layer.kind in kinds or has_layer(layer.layers, kinds) for layer in layers)
 
 
-def find_modes(function: Function) -> dict[str, bool]:
-    """Return, by model, the mode (train or not) of its first forward in a function."""
+def find_modes(function: Function, program: Program) -> dict[str, bool]:
+    """Return, by model, the mode (train or not) of its first forward in a function.
+
+    Models that share weights may share modules: they are put into the same mode, but for mixed ones, which are not
+    among them.
+    """
     modes: dict[str, bool] = {}
+    mixed = find_mixed(program)
+    for model, train in find_runs(function):
+        if model not in mixed:
+            modes.setdefault(model, train)
+            for other in program.model(model).tied:
+                modes.setdefault(other, train)
+    return modes
+
+
+def find_runs(function: Function) -> Iterator[tuple[str, bool]]:
+    """Yield the forwards of a function by model and mode, with those that gradients run again."""
     for instruction in function.instructions:
         if isinstance(instruction, Forward):
-            modes.setdefault(instruction.model, instruction.train)
-    return modes
+            yield instruction.model, instruction.train
+        elif isinstance(instruction, Gradient):
+            yield from ((each.model, each.train) for each in instruction.recomputed)
+
+
+def find_mixed(program: Program) -> frozenset[str]:
+    """Return the models of which one runs in training and another, with shared weights, in evaluation in one step.
+
+    What one of them sets in a module that both have holds for the other: each is switched before every run.
+    """
+    found: set[str] = set()
+    for function in find_functions(program):
+        runs = {*find_runs(function)}
+        for model, train in runs:
+            group = (model, *program.model(model).tied)
+            if len(group) > 1 and any((other, not train) in runs for other in group):
+                found.update(group)
+    return frozenset(found)

@@ -96,7 +96,7 @@ def _load(learned: Learned, setting: Setting) -> Loaded:
     place_files(loaded, setting.weights)
     given = learned.models
     models = call_checked(loaded, spec, "make_models", setting.seed, setting.device, setting.dtype, given)
-    _refuse(find_undeclared_ties(models, spec), spec)
+    _refuse(find_undeclared_ties(models, program, spec), spec)
     _refuse(check_parameters({name: parameters(model) for name, model in models.items()}, program, spec), spec)
     _refuse(find_other_types(models, setting.dtype, spec), spec)
     _call_build(loaded, spec, setting, models)

@@ -15,6 +15,7 @@ from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.execution import Loaded, diagnose
 from runtime.backends.tensorflow.library.modules import KerasLayer, parts_of
+from runtime.backends.tensorflow.terms import find_adding, tell_added
 from runtime.backends.tensorflow.untouched import traced
 from runtime.building.attribution import find_instructions, find_span
 from runtime.building.recomputed import find_unexpected
@@ -22,16 +23,17 @@ from runtime.building.recomputed import find_unexpected
 
 def run_dry(loaded: Loaded, spec: GraphSpec, seed: int) -> tuple[Diagnostic, ...]:
     """Return every problem that making the graphs of a built module shows; nothing is computed, nothing is changed."""
-    models, recomputing = loaded.names["MODELS"], set[str]()
-    with traced(seed), _noting(recomputing, loaded):
+    models, recomputing, adding = loaded.names["MODELS"], set[str](), dict[str, str]()
+    with traced(seed), _noting(recomputing, adding, loaded):
         found = [problem for graph in loaded.names["FUNCTIONS"].values() for problem in _trace(graph, loaded, spec)]
     unexpected = find_unexpected(recomputing, loaded.program, spec)
-    return tuple(dict.fromkeys((*found, *find_kept(models, spec), *unexpected)))
+    added = tell_added(adding, loaded.program, spec)
+    return tuple(dict.fromkeys((*found, *find_kept(models, spec), *unexpected, *added)))
 
 
 @contextmanager
-def _noting(recomputing: set[str], loaded: Loaded) -> Iterator[None]:
-    """Note the models that `tf.recompute_grad` is met in, while graphs are made inside."""
+def _noting(recomputing: set[str], adding: dict[str, str], loaded: Loaded) -> Iterator[None]:
+    """Note the models that `tf.recompute_grad` or `add_loss` is met in, while graphs are made inside."""
     names = {id(model): name for name, model in loaded.names["MODELS"].items()}
     call = loaded.names.get("call_model")
 
@@ -39,7 +41,9 @@ def _noting(recomputing: set[str], loaded: Loaded) -> Iterator[None]:
         """Call a model."""
         assert call is not None
         with watched_recomputing(lambda: nullcontext(recomputing.add(names[id(model)]))):
-            return call(model, *args, **kwargs)
+            result = call(model, *args, **kwargs)
+        adding.update({names[id(model)]: layer for layer in find_adding(model)})
+        return result
 
     functions = {name: loaded.names[name] for name in _find_functions(loaded)}
     watched = functions if call is None else {**functions, "call_model": called}

@@ -12,7 +12,7 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasLayer
-from runtime.backends.tensorflow.naming import Naming, parameters
+from runtime.backends.tensorflow.naming import Naming, buffers, parameters
 from runtime.building import types, users
 from runtime.building.attribution import find_span
 
@@ -32,9 +32,11 @@ def find_strangers(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagn
             yield Diagnostic(code="GS208", message=message, span=find_span(spec, name))
 
 
-def find_undeclared_ties(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem (GS213) for every two models that share a parameter the spec does not say they share."""
-    return users.find_undeclared_ties({name: parameters(model) for name, model in models.items()}, spec)
+def find_undeclared_ties(models: Mapping[str, Any], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem (GS213) for every two models that share variables in a way the spec does not say."""
+    trained = {name: {key: id(each) for key, each in parameters(model).items()} for name, model in models.items()}
+    others = {name: {key: id(each) for key, each in buffers(model).items()} for name, model in models.items()}
+    return users.find_undeclared_ties(trained, others, program, spec)
 
 
 def find_other_types(models: Mapping[str, Any], dtype: tf.DType, spec: GraphSpec) -> Iterator[Diagnostic]:

@@ -82,8 +82,18 @@ def _find_unknown(model: Any) -> Iterator[tuple[str, str]]:
         if getattr(layer, "activity_regularizer", None) is not None:
             what = f"its layer '{layer.name}' has an `activity_regularizer`, which only `fit` of Keras adds to a loss"
             yield what, OUTPUT
-        elif added_losses(layer):
-            yield f"its layer '{layer.name}' calls `add_loss`, which only `fit` of Keras adds to a loss", OUTPUT
+
+
+def find_adding(model: Any) -> Iterator[str]:
+    """Yield the names of the layers that called `add_loss` in the last call of a model."""
+    yield from (layer.name for layer in layers_of(model, set()) if added_losses(layer))
+
+
+def tell_added(adding: Mapping[str, str], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem (GS274) for every trained model of which a layer called `add_loss`: layers by model."""
+    for name in (each.name for each in program.models if each.trained and each.name in adding):
+        what = f"its layer '{adding[name]}' calls `add_loss`, which only `fit` of Keras adds to a loss"
+        yield Diagnostic(code="GS274", message=f"model '{name}': {what}", span=find_span(spec, name), help=OUTPUT)
 
 
 def _tell_function(name: str, field: str, found: Any) -> tuple[str, str]:

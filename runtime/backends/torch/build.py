@@ -88,7 +88,7 @@ def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.M
     given = learned.models
     models = call_checked(loaded, spec, "make_models", setting.seed, setting.device, setting.dtype, given)
     named = {name: dict(model.named_parameters()) for name, model in models.items()}
-    problems = tuple(find_undeclared_ties(models, spec)) or tuple(check_parameters(named, program, spec))
+    problems = tuple(find_undeclared_ties(models, program, spec)) or tuple(check_parameters(named, program, spec))
     if problems:
         raise SpecError(problems, spec.texts())
     return loaded, models

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import nn
@@ -26,10 +26,23 @@ def find_other_types(models: Mapping[str, nn.Module], dtype: torch.dtype, spec: 
     return types.find_other_types(found, str(dtype).removeprefix("torch."), spec)
 
 
-def find_undeclared_ties(models: Mapping[str, nn.Module], spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem (GS213) for every two models that share a parameter the spec does not say they share."""
-    parameters = {name: dict(model.named_parameters()) for name, model in models.items()}
-    return users.find_undeclared_ties(parameters, spec)
+def find_undeclared_ties(models: Mapping[str, nn.Module], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem (GS213) for every two models that share memory in a way the spec does not say."""
+    parameters = {name: _find_storages(model.named_parameters()) for name, model in models.items()}
+    buffers = {name: _find_storages(model.named_buffers()) for name, model in models.items()}
+    return users.find_undeclared_ties(parameters, buffers, program, spec)
+
+
+def _find_storages(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, object]:
+    """Return what tells the memory of tensors apart, by name: tensors that begin at one place share it."""
+    return {name: _find_storage(tensor) for name, tensor in named}
+
+
+def _find_storage(tensor: torch.Tensor) -> object:
+    """Return where the memory of a tensor begins; of one that has none, like one that waits for its size, itself."""
+    if is_lazy(tensor) or tensor.is_meta or not tensor.numel() or type(tensor.data) is not torch.Tensor:
+        return id(tensor)
+    return tensor.device, tensor.data_ptr()
 
 
 def has_lazy_layers(model: nn.Module) -> bool:

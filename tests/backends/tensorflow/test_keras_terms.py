@@ -161,6 +161,15 @@ def test_what_no_spec_can_say_is_refused_with_what_to_write(name):
     assert remedy in raised.value.diagnostics[0].help
 
 
+def test_what_is_added_in_training_alone_is_found_where_an_evaluation_runs_last():
+    spec = (
+        SPEC.replace("OPTIMIZER", "{name: sgd, lr: 0.1}")
+        + "  judged: {forward: net, inputs: x, mode: eval}\noutputs: [judged]\n"
+    )
+    with pytest.raises(SpecError, match=r"GS274.*model 'net': .*calls `add_loss`"):
+        build(compile_step(load(spec), "tensorflow"), device="cpu", models={"net": dense(Adding())}, allow=["tests"])
+
+
 def test_a_model_that_nothing_trains_may_have_them():
     spec = SPEC.replace("step: {update: net, loss: loss}", "").replace(", optimizer: OPTIMIZER", "")
     build_with(dense(activity_regularizer="l2"), spec=spec)(BATCH)

@@ -18,7 +18,7 @@ from compiler.instructions import (
     Release,
     Transform,
 )
-from compiler.program import Function
+from compiler.program import Function, Program
 from runtime.backends.torch.emission.verdicts import (
     Reading,
     begin_lines,
@@ -32,7 +32,7 @@ from runtime.emission import syntax
 from runtime.emission.debugging import input_lines, instrument, start_lines
 from runtime.emission.dialect import Draft
 from runtime.emission.draw import batch_size_lines
-from runtime.emission.flow import find_differentiated, find_flow, find_modes, is_modal
+from runtime.emission.flow import find_differentiated, find_flow, find_mixed, find_modes, is_modal
 from runtime.emission.headers import describe_function, input_line, shape_comment
 from runtime.emission.lowering import lower
 from runtime.emission.norms import measured
@@ -54,7 +54,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         needs=draft.needs,
         flow=find_flow(function),
         differentiated=find_differentiated(program),
-        switches=find_switches(function),
+        switches=find_switches(function, draft.program),
         mode=function.mode,
         judged=find_tainted(function),
         function=function,
@@ -170,29 +170,34 @@ def as_leaf(identifier: str) -> ast.stmt:
     return syntax.assign(identifier, syntax.method(detached, "requires_grad_"))
 
 
-def find_switches(function: Function) -> dict[str, bool]:
+def find_switches(function: Function, program: Program) -> dict[str, bool]:
     """Return, by op, the mode to switch to for every forward in another mode than the model's forward before it.
 
-    A gradient that runs forwards again is such a forward of their models, by the names of both.
+    A gradient that runs forwards again is such a forward of their models, by the names of both. A mixed model may be in
+    any mode at first, and once another ran that shares its weights.
     """
-    current: dict[str, bool] = {}
+    mixed = find_mixed(program)
+    current: dict[str, bool | None] = dict.fromkeys(mixed)
     switches: dict[str, bool] = {}
+
+    def enter(key: str, model: str, train: bool) -> None:
+        """Note that a model runs in a mode."""
+        if current.get(model, train) is not train:
+            switches[key] = train
+        current.update({**dict.fromkeys(mixed.intersection(program.model(model).tied)), model: train})
+
     for instruction in function.instructions:
         if isinstance(instruction, Forward):
-            if current.get(instruction.model, instruction.train) != instruction.train:
-                switches[instruction.key] = instruction.train
-            current[instruction.model] = instruction.train
+            enter(instruction.key, instruction.model, instruction.train)
         elif isinstance(instruction, Gradient):
             for each in instruction.recomputed:
-                if current.get(each.model, each.train) != each.train:
-                    switches[f"{instruction.key} {each.model}"] = each.train
-                current[each.model] = each.train
+                enter(f"{instruction.key} {each.model}", each.model, each.train)
     return switches
 
 
 def _mode_lines(function: Function, scope: Scope) -> Iterator[Code]:
     """Yield the lines that put models in the mode of their first forward; nothing where the mode changes nothing."""
-    for model, train in find_modes(function).items():
+    for model, train in find_modes(function, scope.program).items():
         if is_modal(scope.program.model(model)):
             arguments = syntax.name(scope.names.model(model)), syntax.constant(train)
             yield Line(statement=syntax.perform(syntax.call("in_mode", *arguments)))
