@@ -49,6 +49,7 @@ from compiler.policies import POLICIES
 from compiler.program import Gate, Mode, ModeProgram, Program
 from compiler.scheduled import declare_scheduled
 from compiler.selection import runs_in, select_graph
+from compiler.shapes import TensorType
 from compiler.structure import Structure, find_structure, find_uncalled
 from compiler.swaps import check_number, find_swaps, find_uses, map_models
 from compiler.thawing import find_asleep, find_resting, find_thaw_gates, rest
@@ -136,6 +137,8 @@ class _Compilation:
     uneven: frozenset[str] = frozenset()
     """The built-in means in windows that rows do not count, once the shapes are known."""
     totals: frozenset[str] = frozenset()
+    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
+    """What is known of values, once the document was lowered for the first time."""
     open: frozenset[str] = frozenset()
     """The losses whose operands have shapes that no declaration tells; what was seen of some batches tells nothing."""
 
@@ -160,13 +163,16 @@ class _Compilation:
         self.findings.report(find_order_problems(scene.spec, scene.everything, scene.ordering))
         if any(problem.code == "E-CYCLE" for problem in self.findings.problems):
             self.findings.stop_on_errors()
+        self.types = self.structure.types
+        scene = replace(scene, types=self.types)
         for check in SCENE_CHECKS:
             self.findings.report(check(scene))
         self.uneven = find_uneven(scene.spec, {} if self.structure.problems else self.structure.elements)
         self.findings.report(check_split_counts(scene.spec, self.observed or Observations()))
-        self.totals = find_totals(scene.spec, self.structure.types)
+        self.totals = find_totals(scene.spec, self.types)
         self.open = self._find_open()
-        if self.uneven or self.totals:
+        is_told = find_batch_sums(scene.spec, self.types) == find_batch_sums(scene.spec, {})
+        if self.uneven or self.totals or not is_told:
             self.lowered = self.lower("train").everything
             del self.structure
 
@@ -205,7 +211,7 @@ class _Compilation:
             counted=find_counted(spec, mode, self.observed, self.uneven),
             open=self.open,
             parted=is_parted(spec, mode),
-            sums=find_batch_sums(spec),
+            sums=find_batch_sums(spec, self.types),
             totals=self.totals,
             whole=find_whole(spec),
             judged=find_judged(spec),

@@ -14,9 +14,13 @@ from graphspec.remembering import once_per_spec
 
 Whole: TypeAlias = Collection[str] | None
 """Values that do not depend on the batch, where it matters that they do not."""
+Types: TypeAlias = Mapping[str, TensorType]
+"""What is known of values."""
 ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
 REDUCING = frozenset({"mean", "sum", "max", "min", "norm"})
+SUMMING = frozenset({"sum", "matmul"})
+"""Calls that add up what lies along an axis."""
 
 
 def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
@@ -176,31 +180,37 @@ def are_added(terms: Collection[str], sums: Collection[str], whole: Collection[s
     return bool(totals) and (len(totals) == len(terms) or any(term not in whole for term in totals))
 
 
-@once_per_spec
-def find_batch_sums(spec: GraphSpec) -> frozenset[str]:
+def find_batch_sums(spec: GraphSpec, types: Types) -> frozenset[str]:
     """Return the values that add up a batch, where others take its mean, and what is linear in one of them.
 
-    They are losses with `reduction: sum`, and `call: sum` of something with rows.
+    They are losses with `reduction: sum`, and `call: sum` or a product of matrices over the rows of something.
     """
-    rows, whole = find_rows(spec), find_whole(spec)
-    found = (name for name, op in spec.ops.items() if _adds_up(op, rows))
+    rows, whole = find_rows(spec, types), find_whole(spec)
+    found = (name for name, op in spec.ops.items() if _adds_up(name, op, rows))
     calls = {name: op for name, op in spec.ops.items() if isinstance(op, CallOp) and is_linear(op, whole)}
     return _spread(found, ((find_linear(op, whole), (name,)) for name, op in calls.items()))
 
 
-def _adds_up(op: Op, rows: frozenset[str]) -> bool:
+def _adds_up(name: str, op: Op, rows: frozenset[str]) -> bool:
     """Return whether an op itself adds up the rows of a batch."""
     if isinstance(op, CallOp):
-        operands = {reference.name for reference in op.operands()}
-        return _reduces(op) and op.call.name("torch") == "sum" and not rows.isdisjoint(operands)
+        is_sum = op.call.is_builtin and op.call.name("torch") in SUMMING
+        return is_sum and name not in rows and any(reference.name in rows for reference in op.operands())
     return isinstance(op, LossOp) and op.reduction == "sum"
 
 
-@once_per_spec
-def find_rows(spec: GraphSpec) -> frozenset[str]:
-    """Return the values that have a row for each sample, as far as the ops that make them tell."""
-    makers = (_reads_and_makes(name, op) for name, op in spec.ops.items() if not _reduces(op))
+def find_rows(spec: GraphSpec, types: Types) -> frozenset[str]:
+    """Return the values that have a row for each sample: by their shapes, or as far as the ops that make them tell."""
+    reducing = {name for name, op in spec.ops.items() if not _keeps_rows(op, types.get(name))}
+    makers = (_reads_and_makes(name, op) for name, op in spec.ops.items() if name not in reducing)
     return _spread(_find_batches(spec), makers)
+
+
+def _keeps_rows(op: Op, made: TensorType | None) -> bool:
+    """Return whether an op leaves the rows of what it is given; ``made``: what is known of its result."""
+    if isinstance(op, CallOp) and op.call.is_builtin and made is not None and made.shape is not None:
+        return has_batch(made.shape)
+    return not _reduces(op)
 
 
 def _reads_and_makes(name: str, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -224,7 +234,7 @@ def _spread(found: Iterable[str], makers: Iterable[tuple[tuple[str, ...], tuple[
 
 
 def _reduces(op: Op) -> bool:
-    """Return whether an op gives one number for a batch, or one for each place behind the axis of the batch."""
+    """Return whether an op gives one number for a batch, or one for each place behind the first axis, as it seems."""
     if isinstance(op, CallOp):
         axis = op.args.get("axis")
         over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from compiler.causality import close_ordering, find_producers
@@ -11,6 +11,7 @@ from compiler.facts import ModelFacts
 from compiler.graph import Causality
 from compiler.ir import Derivative, Edge, GradientPath, Node
 from compiler.passes.paths import find_path
+from compiler.shapes import TensorType
 from graphspec.graph import GraphSpec
 
 
@@ -27,6 +28,8 @@ class Scene:
     """The nodes of the whole document, those that do not run in this mode included."""
     ordering: tuple[Edge, ...]
     """Happens-before edges over all of them."""
+    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
+    """What is known of values."""
 
     @cached_property
     def causality(self) -> Causality:

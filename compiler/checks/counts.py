@@ -24,7 +24,7 @@ from graphspec.ops import UpdateOp
 
 def check_counts(scene: Scene) -> Iterator[Diagnostic]:
     """Yield E-COUNTS for an update that gathers sums and means, which are combined over steps in different ways."""
-    sums, whole = find_batch_sums(scene.spec), find_whole(scene.spec)
+    sums, whole = find_batch_sums(scene.spec, scene.types), find_whole(scene.spec)
     for update, terms in find_gathering(scene.spec).items():
         totals = [term for term in terms if term in sums]
         means = [term for term in terms if term not in totals]
@@ -41,7 +41,8 @@ def check_counts(scene: Scene) -> Iterator[Diagnostic]:
 def check_summed(scene: Scene) -> Iterator[Diagnostic]:
     """Yield W-COUNTS for a term made of a sum over the batch by an op that is not linear in it."""
     spec = scene.spec
-    sums, rows, gathering = find_batch_sums(spec), find_rows(spec), find_gathering(spec)
+    sums, rows = find_batch_sums(spec, scene.types), find_rows(spec, scene.types)
+    gathering = find_gathering(spec)
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     split = updates if spec.micro_batches > 1 else gathering
     terms = {name: find_terms(spec, loss) for name in split for loss in find_set_losses(spec, name)}

@@ -39,7 +39,7 @@ class Called:
             return self._find_reduced()
         if self._keeps_rows():
             return Kind.ROWS
-        return Kind.SUM if self.name == "sum" else Kind.MEAN
+        return Kind.SUM if self.name in ("sum", "matmul") else Kind.MEAN
 
     def is_coupling(self) -> bool:
         """Return whether the parts of the result are not those of the result for the whole batch."""
@@ -51,7 +51,7 @@ class Called:
         if self.name == "reshape":
             return any(self.axes) or not self._leads()
         if self.name == "matmul":
-            return self._sums_over_batch()
+            return self._keeps_rows() and self._pairs_samples()
         return self._goes_along_batch() or (self.name in COUPLING and not self._keeps_rows())
 
     def _find_reduced(self) -> Kind:
@@ -76,8 +76,8 @@ class Called:
         first = shape[0] if isinstance(shape, tuple) else shape
         return first in (-1, BATCH) if self.result.shape is None else has_batch(self.result.shape[:1])
 
-    def _sums_over_batch(self) -> bool:
-        """Return whether a product of matrices sums over samples, or pairs them with each other."""
+    def _pairs_samples(self) -> bool:
+        """Return whether a product of matrices with rows sums over samples, or pairs them with each other."""
         inner = (-1, -2)
         ends = zip(self.types, self.kinds, self.axes, inner, strict=False)
         summed = (

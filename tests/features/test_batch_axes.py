@@ -45,7 +45,7 @@ def test_rows_that_lie_along_another_axis_are_joined_along_it(backend: str, part
     [
         ("{call: softmax, inputs: turned, args: {axis: 1}}", True),
         ("{call: softmax, inputs: turned, args: {axis: 0}}", False),
-        ("{call: matmul, inputs: [turned, seen]}", True),
+        ("{call: matmul, inputs: [turned, seen]}", False),
         ("{call: matmul, inputs: [seen, turned]}", True),
         ("{call: matmul, inputs: [seen, [[1]]]}".replace("[[1]]", "table"), False),
         ("{call: reshape, inputs: seen, args: {shape: [3, -1]}}", True),
@@ -60,3 +60,57 @@ def test_what_mixes_rows_is_told(call: str, is_mixing: bool) -> None:
     found = compile_step(load(text, ["micro_batches=2"])).warnings
     told = [each.message for each in found if each.code == "W-COUPLED" and each.message.startswith("'squared'")]
     assert len(told) == is_mixing
+
+
+REDUCED = """
+graphspec: 1
+name: reduced
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 3]}}
+models: {net: {layers: [{linear: {out: 3, bias: false}}], optimizer: {name: sgd, lr: 0.02}}}
+ops:
+  seen: {forward: net, inputs: x}
+  apart: {call: sub, inputs: [seen, y]}
+  squared: {call: square, inputs: apart}
+CALLS
+  step: {update: net, loss: fit ACCUMULATE}
+"""
+TURNED = "  turned: {call: permute, inputs: squared, args: {dims: [1, 0]}}\n"
+STACKED = "  stacked: {call: stack, inputs: [squared, squared]}\n"
+ONES = """
+  zeros: {call: mul, inputs: [y, 0.0]}
+  ones: {call: add, inputs: [zeros, 1.0]}
+  across: {call: permute, inputs: ones, args: {dims: [1, 0]}}
+  product: {call: matmul, inputs: [across, squared]}
+  fit: {call: mean, inputs: product}
+"""
+FORMS = {
+    "sum over turned rows": (
+        TURNED + "  rows: {call: sum, inputs: turned, args: {axis: 1}}\n  fit: {call: mean, inputs: rows}",
+        lambda n: 1 / 3,
+    ),
+    "mean over turned rows": (
+        TURNED + "  rows: {call: mean, inputs: turned, args: {axis: -1}}\n  fit: {call: sum, inputs: rows}",
+        lambda n: 1 / n,
+    ),
+    "sum over stacked rows": (
+        STACKED + "  rows: {call: sum, inputs: stacked, args: {axis: 1}}\n  fit: {call: mean, inputs: rows}",
+        lambda n: 1 / 3,
+    ),
+    "product over rows": (ONES.strip("\n"), lambda n: 1 / 3),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("how", ["window", "micro-batches"])
+def test_reductions_over_rows_along_another_axis_count_alike(backend: str, name: str, how: str) -> None:
+    """Each form is a factor times the sum over all samples of what is squared; steps and parts have unequal rows."""
+    calls, factor = FORMS[name]
+    text = REDUCED.replace("CALLS", calls).replace(" ACCUMULATE", ", accumulate: 2" if how == "window" else "")
+    step = build_step(text, backend, ["micro_batches=2"] if how == "micro-batches" else [])
+    set_weights(step, {"net.0.weight": WEIGHT})
+    random = np.random.default_rng(5)
+    x, y = random.normal(size=(7, 4)), random.normal(size=(7, 3))
+    for rows in [slice(0, 4), slice(4, 7)] if how == "window" else [slice(0, 7)]:
+        step({"x": x[rows], "y": y[rows]})
+    slope = factor(7) * 2 * (x @ WEIGHT.T - y).T @ x
+    assert np.allclose(weights(step)["net.0.weight"], WEIGHT - 0.02 * slope, rtol=1e-12)
