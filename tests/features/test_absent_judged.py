@@ -105,3 +105,8 @@ def test_a_step_that_only_gathers_is_told_apart_behind_another_update(backend: s
     lost = build_paced(BESIDE, backend, changed, epoch=8)
     assert np.allclose(walk(lost, [1, 2, BAD, 4]), (-1.5 - (0 if settings else 4), 1.0))
     assert weights(lost)["other.value"] == -7
+    for cut in (1, 2, 3):
+        first, other = (build_paced(BESIDE, backend, changed, epoch=8) for _ in range(2))
+        walk(first, [1, 2, 6, 4][:cut])
+        other.restore(first.state())
+        assert walk(other, [1, 2, 6, 4][cut:]) == walk(first, [1, 2, 6, 4][cut:])

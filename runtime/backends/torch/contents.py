@@ -199,6 +199,7 @@ def _find_seen(window: Any) -> list[bool]:
     """Return by parameter whether a window took a gradient in, where it keeps account of that."""
     if not isinstance(window, Seeing):
         return []
+    window.decide()
     return [*window.seen]
 
 

@@ -66,7 +66,7 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
     last = max((place for place, each in enumerate(instructions) if _decides(each, taken)), default=-1)
     behind = instructions[last + 1 :]
     again, pending = _find_again(instructions[: last + 1])
-    gathers = [each for each in instructions if isinstance(each, Gather) and _is_told(each)]
+    gathers = [each for each in instructions if isinstance(each, Gather) and each.gaps and each.commits]
     open_windows = frozenset(each.window for each in gathers if each.guard == "drop")
     waiting = (at for at, each in enumerate(behind) if _waits(each, pending, open_windows))
     first = next(waiting, behind.index(settle))
@@ -84,15 +84,8 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
 
 
 def _decides(instruction: Instruction, taken: frozenset[str]) -> bool:
-    """Return whether an instruction gives a verdict, or adds to a window that the step takes, or that is told of it."""
-    if isinstance(instruction, Gather):
-        return instruction.window in taken or _is_told(instruction)
-    return isinstance(instruction, Judge)
-
-
-def _is_told(gather: Gather) -> bool:
-    """Return whether a window must be told whether it took in what a step gave: some of it may be absent."""
-    return gather.gaps and bool(gather.commits)
+    """Return whether an instruction gives a verdict, or adds to a window that the step takes."""
+    return isinstance(instruction, Judge) or (isinstance(instruction, Gather) and instruction.window in taken)
 
 
 def _waits(instruction: Instruction, pending: frozenset[str], open_windows: frozenset[str]) -> bool:

@@ -78,6 +78,7 @@ class GuardedOpenWindow(GuardedWindow, OpenWindow):
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
         """Add the gradients that are there where they are committed, each as often as its rows, and what they count."""
+        self.decide()  # where a step asks for its verdicts ahead of its gather, nobody told of that step
         super().add(gradients, rows, count, commits)
         self.had, self.undecided = [each is not None for each in gradients], commits
         if commits is None:
