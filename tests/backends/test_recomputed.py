@@ -181,6 +181,19 @@ def test_a_class_that_could_not_be_watched_must_say_that_it_recomputes(backend):
     assert train(build_of(backend, "on: true", traits="{recomputes: true}", spec=free))
 
 
+def test_a_gradient_written_by_hand_that_reads_the_weight_again_must_be_declared():
+    spec = SPEC.replace("users:Recomputing", "users:OwnGradient").replace("args: {ARGS}, ", "")
+    with pytest.raises(SpecError, match=r"GS135.*parts of model 'd' are recomputed"):
+        build_of("tensorflow", "", spec=spec, order="listed")
+    step, batch = build_of("tensorflow", "", traits="{recomputes: true}", spec=spec), np.ones((2, 4))
+    before = {name: np.asarray(value) for name, value in step.tensors().items()}
+    step({"x": batch, "z": batch})
+    fake = np.tanh(batch @ before["models.g.0.weight"].T + before["models.g.0.bias"])
+    slope = 2 * (fake @ before["models.d.layer.kernel"] - 1) / fake.size @ before["models.d.layer.kernel"].T
+    wanted = before["models.g.0.bias"] - 0.5 * ((1 - fake**2) * slope).sum(axis=0)
+    np.testing.assert_allclose(np.asarray(step.tensors()["models.g.0.bias"]), wanted, rtol=1e-12)
+
+
 def test_clones_of_weights_do_not_help_a_forward_that_reads_its_model_again():
     ops = """
   behind: {forward: d, inputs: x, after: step_d}

@@ -14,11 +14,14 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.execution import Loaded, diagnose
-from runtime.backends.tensorflow.library.modules import KerasLayer, parts_of
+from runtime.backends.tensorflow.library.modules import KerasLayer, named_variables, parts_of
 from runtime.backends.tensorflow.terms import find_adding, tell_added
 from runtime.backends.tensorflow.untouched import traced
 from runtime.building.attribution import find_instructions, find_span
-from runtime.building.recomputed import find_unexpected
+from runtime.building.recomputed import find_checkpoints, find_unexpected
+
+GRADIENTS = ("gradients", "thawed_gradients")
+"""The library's functions that take gradients."""
 
 
 def run_dry(loaded: Loaded, spec: GraphSpec, seed: int) -> tuple[Diagnostic, ...]:
@@ -45,13 +48,39 @@ def _noting(recomputing: set[str], adding: dict[str, str], loaded: Loaded) -> It
         adding.update({names[id(model)]: layer for layer in find_adding(model)})
         return result
 
-    functions = {name: loaded.names[name] for name in _find_functions(loaded)}
-    watched = functions if call is None else {**functions, "call_model": called}
-    loaded.names.update({name: _apart(each) for name, each in watched.items()})
+    watched = {name: loaded.names[name] for name in (*_find_functions(loaded), *GRADIENTS) if name in loaded.names}
+    others = {
+        name: _reread(each, recomputing, loaded) if name in GRADIENTS else _apart(each)
+        for name, each in watched.items()
+    }
+    loaded.names.update(others if call is None else {**others, "call_model": _apart(called)})
     try:
         yield
     finally:
-        loaded.names.update(functions if call is None else {**functions, "call_model": call})
+        loaded.names.update(watched if call is None else {**watched, "call_model": call})
+
+
+def _reread(differentiate: Callable[..., Any], recomputing: set[str], loaded: Loaded) -> Callable[..., Any]:
+    """Return a function that takes gradients, with eyes on the weights that they read: a class may read its own anew.
+
+    So do `tf.custom_gradient`s that use a weight in their gradient.
+    """
+    checkpoints = find_checkpoints(loaded.program)
+    models = {name: each for name, each in loaded.names["MODELS"].items() if name not in checkpoints}
+    owners = {id(part.handle): name for name, each in models.items() for _, part, _ in named_variables(each)}
+
+    @functools.wraps(differentiate)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        """Take gradients."""
+        graph = tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
+        found = differentiate(*args, **kwargs)
+        handles = {inner.name: id(outer) for outer, inner in graph.captures}
+        reads = (each for each in graph.get_operations()[before:] if each.type == "ReadVariableOp")
+        recomputing.update(owners[at] for each in reads if (at := handles.get(each.inputs[0].name)) in owners)
+        return found
+
+    return called
 
 
 def _find_functions(loaded: Loaded) -> Iterator[str]:

@@ -256,3 +256,23 @@ class Several(keras.Model):
             return self.left(hidden), self.right(hidden)
 
         return tf.recompute_grad(inner)(x)
+
+
+class OwnGradient(keras.Model):
+    """A product whose gradient, written by hand, reads the weight again."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = keras.layers.Dense(4, use_bias=False)
+        self.layer.build((None, 4))
+        self.built = True
+
+    def call(self, x):
+        @tf.custom_gradient
+        def product(x):
+            def differentiate(upstream, variables=None):
+                return upstream @ tf.transpose(self.layer.kernel), [tf.transpose(x) @ upstream]
+
+            return x @ self.layer.kernel, differentiate
+
+        return product(x)
