@@ -138,7 +138,6 @@ class _Compilation:
     """The built-in means in windows that rows do not count, once the shapes are known."""
     totals: frozenset[str] = frozenset()
     types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
-    """What is known of values, once the document was lowered for the first time."""
     open: frozenset[str] = frozenset()
     """The losses whose operands have shapes that no declaration tells; what was seen of some batches tells nothing."""
 
@@ -171,8 +170,7 @@ class _Compilation:
         self.findings.report(check_split_counts(scene.spec, self.observed or Observations()))
         self.totals = find_totals(scene.spec, self.types)
         self.open = self._find_open()
-        is_told = find_batch_sums(scene.spec, self.types) == find_batch_sums(scene.spec, {})
-        if self.uneven or self.totals or not is_told:
+        if self.uneven or self.totals or find_batch_sums(scene.spec, self.types) != find_batch_sums(scene.spec, {}):
             self.lowered = self.lower("train").everything
             del self.structure
 
@@ -180,8 +178,7 @@ class _Compilation:
         """Return the losses of which the declarations alone do not tell that the shapes of their operands fit."""
         if self.observed is None:
             return self.structure.open
-        spec = self.context.spec
-        return find_structure(spec, self.lowered, describe_models(spec, None), None).open
+        return find_structure(self.context.spec, self.lowered, describe_models(self.context.spec, None), None).open
 
     def lower(
         self,
