@@ -9,12 +9,14 @@ from typing import Literal
 
 from compiler import Plan
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.misuse import require_kind
+from graphspec.misuse import require_kind, require_name
 from runtime.backend import BuildRequest
 from runtime.registry import find_backend
 from runtime.step import Step
 
 PLAN = "compile the spec first: `compile_step(load(path))`"
+DTYPES = ("float32", "float64")
+DTYPE = 'write `dtype="float64"`; lower precision is `precision:` in the spec'
 
 
 def build(
@@ -49,6 +51,7 @@ def build(
     require_kind(
         models or {}, Mapping, "`models` takes a mapping from names to modules", 'write `models={"net": module}`'
     )
+    require_name(dtype, DTYPES, "`dtype` takes 'float32' or 'float64'", DTYPE)
     _require_counted(plan)
     request = BuildRequest(
         device=device,

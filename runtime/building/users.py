@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeVar
 
@@ -90,30 +91,49 @@ def check_given(
     return models
 
 
-def find_undeclared_ties(
-    models: Mapping[str, Mapping[str, object]],
-    buffers: Mapping[str, Mapping[str, object]],
-    program: Program,
-    spec: GraphSpec,
-) -> Iterator[Diagnostic]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The parameters and buffers of a model by name, each as what tells its memory from that of others.
+
+    ``hidden``: parameters of modules that the model holds without registering them.
+    """
+
+    parameters: Mapping[str, object]
+    buffers: Mapping[str, object]
+    hidden: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+def find_undeclared_ties(models: Mapping[str, Memory], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS213) for every two models that share a parameter the spec does not say they share.
 
-    ``models`` has the parameters of every model by name, each as what tells its storage from others; so has ``buffers``
-    their buffers. Those that models share must not be written: the step orders writes by model.
+    Buffers that models share must not be written: the step orders writes by model.
     """
     cells = find_parameter_cells(spec)
-    for (one, first), (other, second) in combinations(models.items(), 2):
-        if not set(cells.get(one, ())) & set(cells.get(other, ())):
-            shared = {storage: name for name, storage in first.items()}
-            tied = [name for name, storage in second.items() if storage in shared]
-            if tied:
-                message = f"models '{one}' and '{other}' share the parameter '{tied[0]}', which the spec does not say"
-                help = f"declare it: `traits: {{ties: [{one}.{shared[second[tied[0]]]}]}}`"
-                yield Diagnostic(code="GS213", message=message, span=find_span(spec, other), help=help)
     written = {at.cell for each in find_instructions(program) for at in each.writes}
-    for (one, first), (other, second) in combinations(buffers.items(), 2):
-        both = [name for name, storage in second.items() if storage in {*first.values()}]
+    for (one, first), (other, second) in combinations(models.items(), 2):
+        is_declared = not set(cells.get(one, ())).isdisjoint(cells.get(other, ()))
+        for owner, own, user, name in () if is_declared else _find_shared(one, first, other, second):
+            message = f"models '{owner}' and '{user}' share the parameter '{name}', which the spec does not say"
+            help = f"declare it: `traits: {{ties: [{owner}.{own}]}}`"
+            yield Diagnostic(code="GS213", message=message, span=find_span(spec, user), help=help)
+        both = [name for name, storage in second.buffers.items() if storage in {*first.buffers.values()}]
         if both and written & {buffers_of(one), buffers_of(other)}:
             message = f"models '{one}' and '{other}' share the buffer '{both[0]}', which a call in training writes"
             help = "give each model its own, or make one class of the two and call its methods (`method:`)"
             yield Diagnostic(code="GS213", message=message, span=find_span(spec, other), help=help)
+
+
+def _find_shared(one: str, first: Memory, other: str, second: Memory) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the first parameter that two models share: who registered it under which name, and who has it as which."""
+    ways = (
+        (one, first.parameters, other, {**second.hidden, **second.parameters}),
+        (other, second.parameters, one, first.hidden),
+    )
+    found = (
+        (owner, names[storage], user, name)
+        for owner, owned, user, used in ways
+        for names in ({storage: name for name, storage in owned.items()},)
+        for name, storage in used.items()
+        if storage in names
+    )
+    yield from itertools.islice(found, 1)

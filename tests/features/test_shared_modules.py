@@ -97,6 +97,29 @@ def test_one_memory_under_two_parameters_is_a_tie(share: Any) -> None:
     assert step_of({"whole": whole, "part": part}, "[whole.weight]")
 
 
+class Borrowing(nn.Module):
+    """A module that holds another without registering it."""
+
+    def __init__(self, borrowed: nn.Module) -> None:
+        super().__init__()
+        self.borrowed, self.own = [borrowed], nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what both make of x."""
+        return self.own(self.borrowed[0](x))
+
+
+def test_a_model_that_another_holds_unregistered_is_a_tie() -> None:
+    whole = nn.Linear(3, 3).double()
+    part = Borrowing(whole).double()
+    for models in ({"whole": whole, "part": part}, {"whole": part, "part": whole}):
+        with pytest.raises(SpecError, match=r"GS213.*share the parameter 'borrowed\.0\.weight'"):
+            step_of(models, "[]")
+    assert step_of({"whole": whole, "part": part}, "[whole.weight, whole.bias]")
+    helper = nn.Linear(3, 3).double().requires_grad_(False)
+    assert step_of({"whole": Borrowing(helper).double(), "part": Borrowing(helper).double()}, "[]")
+
+
 @pytest.mark.parametrize("affine", [True, False])
 def test_statistics_that_two_models_write_are_refused(affine: bool) -> None:
     part = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, affine=affine)).double()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from compiler import compile_step
 from graphspec import SpecError, load
@@ -38,6 +39,16 @@ MISUSES = {
     "compile a plan": (lambda: compile_step(make_plan()), "takes a spec, found a Plan", "compile_step(load(path))"),
     "load a mapping": (lambda: load({"graphspec": 1}), "`load` takes a path, .*, found a dict", "json.dumps"),
     "allow a text": (lambda: build(make_plan(), allow="zoo"), "takes a list of packages, found a str", "allow=["),
+    "a dtype of torch": (
+        lambda: build(make_plan(), dtype=torch.float64),
+        "takes 'float32' or 'float64', found a dtype",
+        'dtype="float64"',
+    ),
+    "a lower dtype": (
+        lambda: build(make_plan(), dtype="bfloat16"),
+        "takes 'float32' or 'float64', found 'bfloat16'",
+        "`precision:` in the spec",
+    ),
     "models in a list": (lambda: build(make_plan(), models=[1]), "takes a mapping .*, found a list", "models={"),
 }
 

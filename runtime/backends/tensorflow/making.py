@@ -34,9 +34,14 @@ def find_strangers(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagn
 
 def find_undeclared_ties(models: Mapping[str, Any], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS213) for every two models that share variables in a way the spec does not say."""
-    trained = {name: {key: id(each) for key, each in parameters(model).items()} for name, model in models.items()}
-    others = {name: {key: id(each) for key, each in buffers(model).items()} for name, model in models.items()}
-    return users.find_undeclared_ties(trained, others, program, spec)
+    memories = {
+        name: users.Memory(
+            parameters={key: id(each) for key, each in parameters(model).items()},
+            buffers={key: id(each) for key, each in buffers(model).items()},
+        )
+        for name, model in models.items()
+    }
+    return users.find_undeclared_ties(memories, program, spec)
 
 
 def find_other_types(models: Mapping[str, Any], dtype: tf.DType, spec: GraphSpec) -> Iterator[Diagnostic]:

@@ -12,6 +12,7 @@ from compiler.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.library.modules import parameter_types
+from runtime.backends.torch.reducers import find_modules
 from runtime.building import types, users
 
 
@@ -28,9 +29,16 @@ def find_other_types(models: Mapping[str, nn.Module], dtype: torch.dtype, spec: 
 
 def find_undeclared_ties(models: Mapping[str, nn.Module], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS213) for every two models that share memory in a way the spec does not say."""
-    parameters = {name: _find_storages(model.named_parameters()) for name, model in models.items()}
-    buffers = {name: _find_storages(model.named_buffers()) for name, model in models.items()}
-    return users.find_undeclared_ties(parameters, buffers, program, spec)
+    return users.find_undeclared_ties({name: _find_memory(model) for name, model in models.items()}, program, spec)
+
+
+def _find_memory(model: nn.Module) -> users.Memory:
+    """Return where the parameters and buffers of a model are."""
+    parts = [(path, part) for path, part in find_modules(model) if path]
+    inside = ((f"{path}.{name}", each) for path, part in parts for name, each in part.named_parameters(recurse=False))
+    parameters = _find_storages(model.named_parameters(remove_duplicate=False))
+    hidden = {name: storage for name, storage in _find_storages(inside).items() if name not in parameters}
+    return users.Memory(parameters=parameters, hidden=hidden, buffers=_find_storages(model.named_buffers()))
 
 
 def _find_storages(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, object]:

@@ -29,7 +29,7 @@ def find_reducers(model: nn.Module) -> Iterator[Reducer]:
 
     Classes are known by name: importing those of ``torch.distributed`` would take a second.
     """
-    for path, module in _find_modules(model, "", set()):
+    for path, module in find_modules(model):
         bases = [each.__name__ for each in type(module).__mro__ if each.__module__.partition(".")[0] in PACKAGES]
         for what, remedy in (REMEDIES[each] for each in bases if each in REMEDIES):
             at = f": its part '{path}' {what}" if path else f" {what}"
@@ -44,8 +44,13 @@ def find_reducers(model: nn.Module) -> Iterator[Reducer]:
             yield Reducer(what=what, why="a step takes gradients as values and never calls it", remedy=remedy)
 
 
-def _find_modules(module: nn.Module, path: str, seen: set[int]) -> Iterator[tuple[str, nn.Module]]:
+def find_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield a module and its parts by path, those in plain lists and attributes too; each once."""
+    yield from _find_modules(model, "", set())
+
+
+def _find_modules(module: nn.Module, path: str, seen: set[int]) -> Iterator[tuple[str, nn.Module]]:
+    """Yield a module and its parts that were not seen."""
     if id(module) in seen:
         return
     seen.add(id(module))
