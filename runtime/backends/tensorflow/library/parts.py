@@ -8,6 +8,8 @@ import tensorflow as tf
 def parts(x: tf.Tensor, count: int, axis: int = 0) -> tuple[tf.Tensor, ...]:
     """Return near-equal parts along the axis of the batch, the larger ones first; their sizes follow those of x."""
     split = tf.split(x, part_sizes(tf.shape(x)[axis], count), axis, num=count)
+    if x.shape.rank is None:
+        return tuple(split)
     sizes = x.shape.as_list()
     rows = sizes[axis]
     sizes[axis] = None if rows is None or rows % count else rows // count
