@@ -30,6 +30,7 @@ def optimized(source: str, batch: Mapping[str, np.ndarray]) -> Nodes:
     tensors = {name: tf.constant(value, tf.float32) for name, value in batch.items()}
     context.enable_run_metadata()
     try:
+        context.export_run_metadata()  # forget the graphs of what ran before: once enabled, TensorFlow keeps them all
         module.step(tensors)
         graphs = context.export_run_metadata().function_graphs
     finally:
