@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
 from compiler.instructions import Evaluate
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
+from runtime.backends.tensorflow.apart import keep_apart
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.execution import Loaded, diagnose
 from runtime.backends.tensorflow.library.modules import KerasLayer, named_variables, parts_of
@@ -50,10 +51,10 @@ def _noting(recomputing: set[str], adding: dict[str, str], loaded: Loaded) -> It
 
     watched = {name: loaded.names[name] for name in (*_find_functions(loaded), *GRADIENTS) if name in loaded.names}
     others = {
-        name: _reread(each, recomputing, loaded) if name in GRADIENTS else _apart(each)
+        name: _reread(each, recomputing, loaded) if name in GRADIENTS else keep_apart(each)
         for name, each in watched.items()
     }
-    loaded.names.update(others if call is None else {**others, "call_model": _apart(called)})
+    loaded.names.update(others if call is None else {**others, "call_model": keep_apart(called)})
     try:
         yield
     finally:
@@ -89,48 +90,6 @@ def _find_functions(loaded: Loaded) -> Iterator[str]:
         if isinstance(instruction, Evaluate):
             names = map(loaded.emitted.names.imported, instruction.functions)
             yield from (name for name in names if name in loaded.names)
-
-
-def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the user's whose results stay apart: TensorFlow stacks several where it expects one tensor.
-
-    The user's code gets them as they were.
-    """
-
-    @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
-        result = function(*map(_joined, args), **{name: _joined(each) for name, each in kwargs.items()})
-        return _made(_apart_of(type(result)), result) if isinstance(result, (tuple, list)) else result
-
-    return called
-
-
-@functools.cache
-def _apart_of(kind: type) -> type:
-    """Return a type of sequences like another, which TensorFlow does not take for tensors."""
-    apart = type(kind.__name__, (kind, Apart), {})
-    tf.register_tensor_conversion_function(apart, _refuse, priority=0)
-    return apart
-
-
-class Apart:
-    """What is not stacked."""
-
-
-def _joined(value: Any) -> Any:
-    """Return what a call of the user's gave."""
-    return _made(type(value).__base__, value) if isinstance(value, Apart) else value
-
-
-def _made(kind: Any, value: Any) -> Any:
-    """Return a sequence, or a named tuple, as another type."""
-    return getattr(kind, "_make", kind)(value)
-
-
-def _refuse(value: Any, *_: object, **__: object) -> NoReturn:
-    """Refuse to make a tensor of several results."""
-    raise TypeError(f"must be Tensor, not {'list' if isinstance(value, list) else 'tuple'}")
 
 
 def _trace(graph: Any, loaded: Loaded, spec: GraphSpec) -> Iterator[Diagnostic]:
