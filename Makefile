@@ -43,7 +43,7 @@ soak: $(DEV)/installed  ## compare more random specs with the oracle (SOAK_SECON
 
 schemas: $(DEV)/installed  ## regenerate schemas/*.json
 	$(DEV)/bin/python -m graphspec.jsonschema schemas
-	$(DEV)/bin/python -m compiler.plan_schema schemas
+	$(DEV)/bin/python -m compiler.plan.schema schemas
 
 clean:  ## remove the environments
 	rm -rf $(DEMO) $(DEV)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from compiler.compilation import compile_step
-from compiler.observations import NO_TERMS, Observations, Observed, OwnTerms
-from compiler.pace import Pace
-from compiler.plan import Plan
-from compiler.program import Program
+from compiler.compile import compile_step
+from compiler.facts.models import NO_TERMS, Observations, Observed, OwnTerms
+from compiler.ir.program import Program
+from compiler.plan.plan import Plan
+from compiler.timing.units import Pace
 
 __all__ = ["NO_TERMS", "Observations", "Observed", "OwnTerms", "Pace", "Plan", "Program", "compile_step"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard, final
 
-from compiler.program import InputDecl, Program
+from compiler.ir.program import InputDecl, Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from compiler import Plan
-from compiler.program import InputDecl, Program
+from compiler.ir.program import InputDecl, Program
 from runtime.access import OptimizerAccess
 from runtime.overflow import Overflow
 from runtime.packed import PackedModel, PackedProgram

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compiler.instructions import Apply, Evaluate, Forward, Gather, Instruction, Judge, Store
-from compiler.program import Function, InputDecl, Program, StateDecl
+from compiler.ir.instructions import Apply, Evaluate, Forward, Gather, Instruction, Judge, Store
+from compiler.ir.program import Function, InputDecl, Program, StateDecl
 
 
 def find_uses(instruction: Instruction) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.instructions import Random
-from compiler.program import InputDecl, Program
+from compiler.ir.instructions import Random
+from compiler.ir.program import InputDecl, Program
 from runtime.checkpoints.sealed import open_object
 from runtime.checkpoints.versions import find_versions
 from runtime.packed import PackedModel, PackedProgram

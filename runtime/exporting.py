@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 from compiler import Plan
-from compiler.program import ModeProgram, Program
-from compiler.swaps import find_all_swaps
+from compiler.ir.program import ModeProgram, Program
+from compiler.passes.eval_averages import find_all_swaps
 from graphspec.graph import GraphSpec
 from runtime.backend import Engine
 from runtime.checkpoints.disk import replace_folder

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from compiler.operands import HyperParameter, ScheduleDecl
-from compiler.program import OptimizerDecl
-from compiler.timetable import tell_schedule
+from compiler.ir.program import OptimizerDecl
+from compiler.ir.value import HyperParameter, ScheduleDecl
+from compiler.plan.timetable import tell_schedule
 from graphspec.graph import GraphSpec
 from graphspec.rendering import to_plain
 from graphspec.source import Path, Plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import SupportsFloat, SupportsIndex, final
 
-from compiler.program import OptimizerDecl
+from compiler.ir.program import OptimizerDecl
 from graphspec.diagnostics import SpecError
 from runtime.access import OptimizerAccess, Slots
 from runtime.options import START, Options

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import SupportsFloat, cast, final
 
-from compiler.operands import HyperParameter, ScheduleDecl
-from compiler.program import OptimizerDecl
+from compiler.ir.program import OptimizerDecl
+from compiler.ir.value import HyperParameter, ScheduleDecl
 from graphspec.diagnostics import SpecError
 from graphspec.optimizers import OPTIMIZERS
 from graphspec.options import Option, accepts, describe_option, find_option

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compiler.pace import Pace, find_batch
-from compiler.timing import needs_pace
+from compiler.timing.resolve import needs_pace
+from compiler.timing.units import Pace, find_batch
 from graphspec.graph import GraphSpec
 
 

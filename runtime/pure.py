@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compiler import Plan
-from compiler.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Random, Release, Transform
-from compiler.program import Function, InputDecl, ModeProgram, Program
-from compiler.settings import find_scheduled
-from compiler.shapes import UNKNOWN
+from compiler.ir.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Random, Release, Transform
+from compiler.ir.program import Function, InputDecl, ModeProgram, Program
+from compiler.timing.curves import find_scheduled
+from compiler.types import UNKNOWN
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest

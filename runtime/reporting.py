@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler import Plan
-from compiler.cells import window_of
-from compiler.instructions import Apply, Judge
-from compiler.program import Function, Gate, ModeProgram
+from compiler.ir.cell import window_of
+from compiler.ir.instructions import Apply, Judge
+from compiler.ir.program import Function, Gate, ModeProgram
 from graphspec.ops import UpdateOp
 from runtime.effects import find_functions
 from runtime.optimizer import Optimizer

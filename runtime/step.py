@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, final
 
 from compiler import Plan
-from compiler.instructions import Settle
-from compiler.program import Function
+from compiler.ir.instructions import Settle
+from compiler.ir.program import Function
 from graphspec.datasets import find_declared
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec

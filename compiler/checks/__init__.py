@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from compiler.checks.context import Scene
-from compiler.checks.counts import check_counts, check_summed
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
+from compiler.checks.micro_batches import check_counts, check_summed
 from compiler.checks.missing_terms import check_datasets, check_lazy
-from compiler.checks.ownership import check_average_targets, check_buffer_policy, check_frozen_train, check_overlap
+from compiler.checks.ownership import (
+    check_average_targets,
+    check_buffer_policy,
+    check_frozen_train,
+    check_overlap,
+    check_swaps,
+)
 from compiler.checks.recomputed import check_recomputed
-from compiler.checks.swaps import check_swaps
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
-from compiler.ir import StepGraph
+from compiler.ir.mode_graph import Scene
+from compiler.ir.step_graph import StepGraph
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 

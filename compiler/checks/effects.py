@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from compiler.causality import close_ordering, find_writers
-from compiler.checks.context import Scene
-from compiler.diagnose import span_of
-from compiler.ir import Decision, Hazard, StepGraph
-from compiler.ops.average import find_interval
-from graphspec.diagnostics import Diagnostic
+from compiler.facts.optimizers import find_optimizers
+from compiler.ir.diagnose import span_of
+from compiler.ir.mode_graph import Scene
+from compiler.ir.step_graph import Decision, Hazard, StepGraph
+from compiler.lower.average import find_interval
+from compiler.lower.verdict import find_judged
+from compiler.passes.commits import find_gradients, find_groups, takes_part
+from compiler.passes.datasets import check_windows
+from compiler.passes.freeze import check_thaws
+from compiler.passes.order import close_ordering, find_writers
+from compiler.timing.curves import check_scheduled, check_schedules
+from compiler.timing.phases import check_phases
+from compiler.timing.resolve import Timed, apply_pace, check_resets
+from compiler.timing.units import Pace, assume_pace
+from graphspec.diagnostics import Diagnostic, Span
+from graphspec.functions import FunctionName
 from graphspec.graph import GraphSpec
-from graphspec.ops import CopyOp, EmaOp, Op, UpdateOp
+from graphspec.ops import CallOp, CopyOp, EmaOp, LossOp, MetricOp, Op, TransformOp, UpdateOp
+from graphspec.source import Path
 
 
 def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:
@@ -141,3 +153,147 @@ def _reach(name: str, consumers: Mapping[str, tuple[str, ...]]) -> tuple[str, ..
                 reached[other] = None
                 pending.append(other)
     return tuple(reached)
+
+
+def check_backend(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
+    """Yield E-BACKEND for every class or function that has no path for the backend."""
+    for name, model in spec.models.items():
+        if model.class_ is not None and model.class_path(backend) is None:
+            yield _missing(f"model '{name}'", "class", backend, spec.span("models", name, "class"))
+    for name, op in spec.ops.items():
+        function = _function(op)
+        if function is not None and function.find(backend) is None:
+            yield _missing(f"op '{name}'", "function", backend, span_of(spec, name))
+
+
+def _missing(subject: str, what: str, backend: str, span: Span | None) -> Diagnostic:
+    """Return the diagnostic of a name that is given for other backends only."""
+    return Diagnostic(
+        code="E-BACKEND",
+        message=f"{subject} has no {what} for the backend '{backend}'",
+        span=span,
+        label=f"nothing for {backend} here",
+        help=f"add `{backend}: pkg.mod:Name`, or choose another backend",
+    )
+
+
+def _function(op: Op) -> FunctionName | None:
+    """Return the function an op names, if it names one."""
+    match op:
+        case CallOp():
+            return op.call
+        case LossOp():
+            return op.loss
+        case MetricOp():
+            return op.metric
+        case TransformOp():
+            return op.transform
+        case _:
+            return None
+
+
+def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
+    """Yield E-SKIP-SCOPE where all updates are to be one group, and one happens before another's gradient."""
+    asking = next((node.op for node in graph.nodes.values() if node.overflow == "all"), "")
+    for group in find_groups(graph) if asking else ():
+        updates = [node.id for node in group if takes_part(node)]
+        for node in group:
+            gradients = find_gradients(graph, node)
+            early = (first for each in gradients for first in graph.causality.past(each, updates))
+            for first in dict.fromkeys(graph.nodes[each].op for each in early):
+                yield Diagnostic(
+                    code="E-SKIP-SCOPE",
+                    message=f"'{asking}' says `on_overflow: all`, but '{first}' happens before the gradient of "
+                    f"'{node.op}', and could not be undone",
+                    span=span_of(spec, asking, "on_overflow"),
+                    label="one update cannot wait for the other's gradient",
+                    help="write `on_overflow: group`: what happens before the same updates is skipped together",
+                )
+
+
+def check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
+    """Yield E-PACE for what is counted in a unit that nobody knows the length of."""
+    yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
+    yield from (*check_thaws(spec, pace), *check_windows(spec, pace), *check_resets(spec, pace))
+
+
+def check_durations(
+    spec: GraphSpec, timed: Timed, pace: Pace, *, pending: bool
+) -> tuple[tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
+    """Return the problems of what is counted, and the notes of what waits for a length that only a run knows.
+
+    ``timed`` is the spec at the pace. Without ``pending`` nothing may wait. What no length would mend is a problem all
+    the same.
+    """
+    uncounted = (*timed.problems, *check_pace(timed.spec, pace))
+    left = tuple(dict.fromkeys(replace(each, severity="note") for each in uncounted if pending and each.is_pending))
+    problems = [each for each in uncounted if not (pending and each.is_pending)]
+    if left:
+        assumed = assume_pace(pace)
+        later = apply_pace(spec, assumed)
+        others = (*later.problems, *check_pace(later.spec, assumed))
+        problems.extend(each for each in others if each.code == "E-PACE")
+    return tuple(problems), left
+
+
+FIELDS = ("groups", "constraint", "regularizer")
+
+
+def check_terms(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
+    """Yield E-BACKEND for functions without a path for the backend, and for groups that its optimizers cannot have."""
+    for path, function in _find_functions(spec):
+        if function.find(backend) is None:
+            section, name, field = path
+            message = f"the {field} of {str(section)[:-1]} '{name}' has no function for the backend '{backend}'"
+            help = f"add `{backend}: pkg.mod:fn`, or choose another backend"
+            yield Diagnostic(code="E-BACKEND", message=message, span=spec.span(*path), help=help)
+    if backend == "tensorflow":
+        yield from _check_groups(spec)
+
+
+def _find_functions(spec: GraphSpec) -> Iterator[tuple[Path, FunctionName]]:
+    """Yield the users' functions of constraints and regularizers, with their places."""
+    for name, model in spec.models.items():
+        for each in model.constraint or ():
+            yield from ((("models", name, "constraint"), each.function),) if each.function is not None else ()
+        for term in model.regularizer or ():
+            yield from ((("models", name, "regularizer"), term.function),) if term.function is not None else ()
+    for name, op in spec.ops.items():
+        for each in (op.constraint or ()) if isinstance(op, UpdateOp) else ():
+            yield from ((("ops", name, "constraint"), each.function),) if each.function is not None else ()
+
+
+def _check_groups(spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem where a class of Keras would have to step parameters in groups: it has one rate for all."""
+    cells = (cell for cell in find_optimizers(spec) if cell.optimizer.class_ is not None)
+    for model in dict.fromkeys(model for cell in cells for model in cell.models):
+        for index, group in enumerate(spec.models[model].groups):
+            is_early = group.until is not None and group.lr_scale is None and group.weight_decay is None
+            windows = [op for op in spec.ops.values() if isinstance(op, UpdateOp) and model in op.update]
+            if is_early and any(op.window > 1 for op in windows):
+                message = f"an optimizer of Keras steps '{model}': it cannot leave out what thaws within a window"
+                yield Diagnostic(
+                    code="E-BACKEND",
+                    message=message,
+                    span=spec.span("models", model, "groups", index, "frozen"),
+                    help="use an optimizer by `name`, or choose another backend",
+                )
+            elif not (group.is_frozen or is_early):
+                message = f"an optimizer of Keras steps '{model}': it has one rate and one decay for all parameters"
+                span = spec.span("models", model, "groups", index)
+                help = "use an optimizer by `name`, take the group away, or choose another backend"
+                yield Diagnostic(code="E-BACKEND", message=message, span=span, help=help)
+
+
+def find_idle(spec: GraphSpec) -> Iterator[str]:
+    """Yield a sentence for every field without effect: of how models are stepped that none steps, and of windows."""
+    updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
+    for name, model in spec.models.items():
+        written = [f"`{field}`" for field in FIELDS if field in model.model_fields_set]
+        if written and name not in updated:
+            yield f"no update steps model '{name}', which makes {' and '.join(written)} of no effect"
+    judged = find_judged(spec)
+    updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp) and name not in judged)
+    for name, op in updates:
+        if op.accumulate is not None and op.accumulate.on_nonfinite != "drop":  # the default says nothing
+            yield f"nothing looks at the gradients of '{name}' (`on_overflow`): `on_nonfinite` is of no effect"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from compiler.cells import find_parameter_cells
-from compiler.checks.context import Scene
-from compiler.diagnose import span_of
-from compiler.gathering import ADDITIVE, SCALING
-from compiler.gathering import find_terms as find_terms_of
-from compiler.instructions import Evaluate, Gradient
-from compiler.ir import Derivative, GradientPath, Node, StepGraph
-from compiler.operands import Ref
+from compiler.batch.losses import ADDITIVE, SCALING
+from compiler.batch.losses import find_terms as find_terms_of
+from compiler.ir.cell import find_parameter_cells
+from compiler.ir.diagnose import span_of
+from compiler.ir.instructions import Evaluate, Gradient
+from compiler.ir.mode_graph import Scene
+from compiler.ir.step_graph import Derivative, GradientPath, Node, StepGraph
+from compiler.ir.value import Ref
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from graphspec.ops import UpdateOp

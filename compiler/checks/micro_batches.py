@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.checks.context import Scene
-from compiler.diagnose import span_of
-from compiler.parts.calls import BATCH
+from compiler.batch.calls import BATCH
+from compiler.batch.losses import (
+    are_added,
+    find_batch_sums,
+    find_gathering,
+    find_own,
+    find_plain,
+    find_rows,
+    find_set_losses,
+    find_terms,
+    find_whole,
+)
+from compiler.facts.models import Observations
+from compiler.ir.diagnose import span_of
+from compiler.ir.mode_graph import Scene
 from graphspec.diagnostics import Diagnostic
-from graphspec.ops import RandomOp
+from graphspec.graph import GraphSpec
+from graphspec.ops import RandomOp, UpdateOp
 
 
 def check_batch(scene: Scene) -> Iterator[Diagnostic]:
@@ -50,4 +63,69 @@ def check_coupled(scene: Scene, coupled: Mapping[str, str]) -> Iterator[Diagnost
                 span=span_of(scene.spec, op),
                 label="couples the samples of a batch",
                 help="take `micro_batches` away, or accept that the numbers depend on it",
+            )
+
+
+def check_counts(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-COUNTS for an update that gathers sums and means, which are combined over steps in different ways."""
+    sums, whole = find_batch_sums(scene.spec, scene.types), find_whole(scene.spec)
+    for update, terms in find_gathering(scene.spec).items():
+        totals = [term for term in terms if term in sums]
+        means = [term for term in terms if term not in totals]
+        if means and are_added(terms, sums, whole):
+            yield Diagnostic(
+                code="E-COUNTS",
+                message=f"'{update}' gathers '{totals[0]}', a sum, and '{means[0]}', a mean: they count differently",
+                span=span_of(scene.spec, update, "accumulate"),
+                label="over several steps, sums are added up and means are not",
+                help="give the terms the same `reduction`, or let every step count alike: `{steps: 4, reduce: steps}`",
+            )
+
+
+def check_summed(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield W-COUNTS for a term made of a sum over the batch by an op that is not linear in it."""
+    spec = scene.spec
+    sums, rows = find_batch_sums(spec, scene.types), find_rows(spec, scene.types)
+    gathering = find_gathering(spec)
+    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
+    split = updates if spec.micro_batches > 1 else gathering
+    terms = {name: find_terms(spec, loss) for name in split for loss in find_set_losses(spec, name)}
+    for name, term in {term: name for name, found in terms.items() for term in found if term not in sums}.items():
+        summed = next((each for each in _find_origins(spec, name, rows) if each in sums), None)
+        if summed is not None:
+            yield Diagnostic(
+                code="W-COUNTS",
+                severity="warning",
+                message=f"'{name}' is made of '{summed}', a sum over the batch, and counts by its rows where '{term}' "
+                f"puts {'steps' if term in gathering else 'micro-batches'} together",
+                span=span_of(spec, name),
+                label="not what one large batch would give",
+                help="make it of a mean, or take the sum last",
+            )
+
+
+def _find_origins(spec: GraphSpec, value: str, rows: frozenset[str]) -> Iterator[str]:
+    """Yield the values without rows that a value is made of, nearest first."""
+    owners = {made: name for name, op in spec.ops.items() for made in op.defines(name)}
+    pending, seen = [value], {value}
+    for each in pending:
+        yield each
+        op = spec.ops.get(owners.get(each, each))
+        new = [one.name for one in (op.operands() if op is not None else ()) if one.name not in rows | seen]
+        seen.update(new)
+        pending.extend(new)
+
+
+def check_split_counts(spec: GraphSpec, observed: Observations) -> Iterator[Diagnostic]:
+    """Yield E-MICRO for a loss with a count of its own of which micro-batches take a gradient by a value."""
+    own = find_own(spec, observed.counts)
+    for name in dict.fromkeys(find_plain(spec, "train")):
+        if own.get(name) in ("kept", "returned"):
+            yield Diagnostic(
+                code="E-MICRO",
+                message=f"the gradient of '{name}' by a value is divided by what the whole batch counts, "
+                "of which a micro-batch knows its own part only",
+                span=span_of(spec, name),
+                label="brings a count of its own",
+                help="take the gradient of a loss that counts rows, or take `micro_batches` away",
             )

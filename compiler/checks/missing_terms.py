@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.checks.context import Scene
-from compiler.diagnose import span_of
-from compiler.gathering import find_set_losses, find_terms
+from compiler.batch.losses import find_set_losses, find_terms
+from compiler.ir.diagnose import span_of
+from compiler.ir.mode_graph import Scene
 from graphspec.datasets import find_datasets, find_places
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec

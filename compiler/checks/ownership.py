@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.cells import optimizer_cell
-from compiler.checks.context import Scene
-from compiler.diagnose import span_of
-from compiler.instructions import Forward
-from compiler.sharing import find_held, find_kept, find_owners, find_steppers, is_sharing
+from compiler.facts.optimizers import find_held, find_kept, find_owners, find_steppers, is_sharing
+from compiler.ir.cell import optimizer_cell
+from compiler.ir.diagnose import span_of
+from compiler.ir.instructions import Forward
+from compiler.ir.mode_graph import Scene
+from compiler.passes.eval_averages import Swap, find_all_swaps
 from graphspec.diagnostics import Diagnostic
-from graphspec.ops import CopyOp, EmaOp, ForwardOp, UpdateOp
+from graphspec.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 
 
 def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
@@ -189,4 +190,34 @@ def check_frozen_train(scene: Scene) -> Iterator[Diagnostic]:
                 span=span_of(scene.spec, name, "train"),
                 label="its statistics will drift",
                 help="take `train: true` away, or declare `buffers: ignore` on the model if that is meant",
+            )
+
+
+def check_swaps(scene: Scene) -> Iterator[Diagnostic]:
+    """Yield E-SWAP where two averages stand in for one model, or a model is written while one stands in for it."""
+    owners: dict[str, str] = {}
+    for swap in find_all_swaps(scene.spec):
+        first = owners.setdefault(swap.model, swap.op)
+        if first != swap.op:
+            yield Diagnostic(
+                code="E-SWAP",
+                message=f"'{first}' and '{swap.op}' both stand in for '{swap.model}' in evaluation",
+                span=span_of(scene.spec, swap.op, "use"),
+                label="only one average can",
+                help=f"take `use` away from one of them, and call its average by name: `forward: {swap.target}`",
+            )
+        yield from _find_updates(scene, swap)
+
+
+def _find_updates(scene: Scene, swap: Swap) -> Iterator[Diagnostic]:
+    """Yield a problem for every update of a model in a mode in which an average stands in for it."""
+    for name, op in scene.spec.ops.items():
+        runs = isinstance(op, UpdateOp) and any(op.runs_in(mode) for mode in MODES if mode != "train")
+        if isinstance(op, UpdateOp) and runs and swap.model in op.update:
+            yield Diagnostic(
+                code="E-SWAP",
+                message=f"'{name}' updates '{swap.model}' in a mode in which '{swap.op}' stands in for it",
+                span=span_of(scene.spec, name, "mode"),
+                label="the forwards of that mode are those of the average",
+                help=f"update it in train mode only, or take `use` away from '{swap.op}'",
             )

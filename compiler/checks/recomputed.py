@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.backends import HazardTable
-from compiler.cells import is_buffers
-from compiler.diagnose import span_of
-from compiler.instructions import Forward
-from compiler.ir import Node, StepGraph
+from compiler.ir.cell import is_buffers
+from compiler.ir.diagnose import span_of
+from compiler.ir.hazard_table import HazardTable
+from compiler.ir.instructions import Forward
+from compiler.ir.step_graph import Node, StepGraph
 from compiler.passes.flags import is_recomputed
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.causality import find_producers
-from compiler.cells import window_of
-from compiler.chains import is_update
-from compiler.instructions import Commit, Judge, Transform
-from compiler.ir import TOGETHER, Node, StepGraph
+from compiler.ir.cell import window_of
+from compiler.ir.instructions import Commit, Judge, Transform
+from compiler.ir.step_graph import TOGETHER, Node, StepGraph
+from compiler.passes.order import find_producers
+from compiler.passes.schedule import is_update
 
 ALWAYS: Commit = ()
 """The condition of what takes place whatever the verdicts are."""

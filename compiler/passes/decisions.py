@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.chains import Chain, find_chains
-from compiler.ir import Because, Decision, Edge, StepGraph
+from compiler.ir.step_graph import Because, Decision, Edge, StepGraph
 from compiler.passes.flags import is_recomputed, path_masks
 from compiler.passes.hazards import place_of
+from compiler.passes.schedule import Chain, find_chains
 
 MOST = 4
 """How many reasons of one kind a sentence tells."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.causality import find_producers
-from compiler.ir import GraphFlags, Node, StepGraph
+from compiler.ir.step_graph import GraphFlags, Node, StepGraph
+from compiler.passes.order import find_producers
 
 
 def infer_flags(graph: StepGraph) -> StepGraph:

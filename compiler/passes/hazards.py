@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.backends import HazardTable
-from compiler.causality import find_producers
-from compiler.cells import is_buffers
-from compiler.diagnose import cycle_problem
-from compiler.graph import find_cycles
-from compiler.ir import Access, Edge, Hazard, StepGraph
+from compiler.ir.cell import is_buffers
+from compiler.ir.diagnose import cycle_problem
+from compiler.ir.digraph import find_cycles
+from compiler.ir.hazard_table import HazardTable
+from compiler.ir.step_graph import Access, Edge, Hazard, StepGraph
+from compiler.passes.order import find_producers
 from graphspec.graph import GraphSpec
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.causality import find_producers
-from compiler.graph import sort
-from compiler.ir import Derivative, GradientPath, Node, StepGraph
+from compiler.ir.digraph import sort
+from compiler.ir.step_graph import Derivative, GradientPath, Node, StepGraph
+from compiler.passes.order import find_producers
 
 
 def find_paths(graph: StepGraph) -> StepGraph:

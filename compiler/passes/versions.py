@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from compiler.causality import find_writers
-from compiler.graph import Causality
-from compiler.ir import Access, Node, Read, StepGraph
-from compiler.operands import CellVersion
+from compiler.ir.digraph import Causality
+from compiler.ir.step_graph import Access, Node, Read, StepGraph
+from compiler.ir.value import CellVersion
+from compiler.passes.order import find_writers
 
 
 def assign_versions(graph: StepGraph) -> StepGraph:

@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Iterable, Iterator
 from types import FrameType
 
-from compiler.instructions import Evaluate, Forward, Instruction, Transform
-from compiler.program import Program
+from compiler.ir.instructions import Evaluate, Forward, Instruction, Transform
+from compiler.ir.program import Program
 from graphspec.diagnostics import Span
 from graphspec.graph import GraphSpec
 from runtime.building.loaded import Loaded

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from compiler.instructions import Evaluate, Forward, Gather, Gradient, Transform
+from compiler.ir.instructions import Evaluate, Forward, Gather, Gradient, Transform
 from graphspec.diagnostics import Diagnostic
 from graphspec.gradient_sets import find_gradient_sets
 from graphspec.graph import GraphSpec

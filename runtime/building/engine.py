@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from runtime.backend import Engine
 from runtime.holding.counts import align_counts
 from runtime.support.clocks import Clock, Gates

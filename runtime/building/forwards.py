@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
-from compiler.operands import Dimension
-from compiler.program import Function, Program
+from compiler.ir.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
+from compiler.ir.program import Function, Program
+from compiler.ir.value import Dimension
 from runtime.effects import find_functions, find_uses
 
 

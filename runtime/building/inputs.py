@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.program import InputDecl
+from compiler.ir.program import InputDecl
 
 CONVERTED = ("float32", "float64")
 """Declared types that give way to the type a step is built for."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeVar
 
 from compiler import NO_TERMS, Observations, Observed, OwnTerms, Plan, compile_step
-from compiler.facts import find_root
-from compiler.instructions import Forward
-from compiler.program import ModelDecl, Program
-from compiler.shapes import TensorType
+from compiler.facts.models import find_root
+from compiler.ir.instructions import Forward
+from compiler.ir.program import ModelDecl, Program
+from compiler.types import TensorType
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.models import Traits
 from runtime.building.attribution import find_instructions, find_span

@@ -12,7 +12,7 @@ from functools import cache
 from types import ModuleType
 from typing import Generic, Protocol, TypeVar, cast
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from runtime.emission.imports import unite
 from runtime.emission.module import Emitted
 from runtime.emission.support import Support

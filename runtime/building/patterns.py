@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from compiler.patterns import check_patterns
-from compiler.program import Program
+from compiler.facts.parameters import check_patterns
+from compiler.ir.program import Program
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.graph import GraphSpec
 from graphspec.groups import GroupSpec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from compiler import Plan
-from compiler.instructions import Forward, Gradient
-from compiler.program import Program
+from compiler.ir.instructions import Forward, Gradient
+from compiler.ir.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.building.attribution import find_instructions, find_span

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeVar
 
-from compiler.cells import buffers_of, find_parameter_cells
-from compiler.program import Program
+from compiler.ir.cell import buffers_of, find_parameter_cells
+from compiler.ir.program import Program
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.ops import UpdateOp

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
 
-from compiler.program import ModelDecl, Program
+from compiler.ir.program import ModelDecl, Program
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from runtime.backend import BuildRequest

@@ -18,7 +18,7 @@ from runtime.terminal import complain, show_error
 
 if TYPE_CHECKING:
     from compiler import Plan
-    from compiler.published import Json, Object
+    from compiler.ir.value import Json, Object
     from graphspec.graph import GraphSpec
 
 NOTHING_DECLARED = "declared: nothing is different"
@@ -61,7 +61,7 @@ def diff(
     output: Output = None,
 ) -> None:
     """Show what changes from one spec to another: declarations, schedule, versions and reasons."""
-    from compiler.difference import compare_plans, export_difference, tell_difference
+    from compiler.plan.diff import compare_plans, export_difference, tell_difference
 
     opened = [_open(old, (), backend, order), _open(new, overrides or (), backend, order)]
     sides = [side for side in opened if side is not None]

@@ -12,7 +12,7 @@ from runtime.commands.options import Allow, CheckpointOption, Device, Mode, RunF
 from runtime.terminal import counted, say
 
 if TYPE_CHECKING:
-    from compiler.program import InputDecl
+    from compiler.ir.program import InputDecl
     from runtime.exported import Exported, ExportedModel, ExportedProgram
 
 

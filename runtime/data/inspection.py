@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compiler.plan import Plan
+from compiler.plan.plan import Plan
 from graphspec.diagnostics import SpecError
 from runtime.data.arrays import Array, Batch
 from runtime.data.labels import Label, find_labels

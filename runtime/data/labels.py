@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
-from compiler.instructions import Evaluate, Forward, Instruction
-from compiler.operands import Dimension, Ref
-from compiler.plan import Plan
-from compiler.program import LayerDecl, Program
+from compiler.ir.instructions import Evaluate, Forward, Instruction
+from compiler.ir.program import LayerDecl, Program
+from compiler.ir.value import Dimension, Ref
+from compiler.plan.plan import Plan
 
 _WHOLE = frozenset({"int64", "int32", "uint8"})
 _SAME_ELEMENTS = frozenset({"reshape", "permute", "stop"})

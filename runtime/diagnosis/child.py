@@ -44,7 +44,7 @@ def _probe(name: str) -> Mapping[str, object]:
 def _build(path: Path, backend: str, allow: Sequence[str]) -> Mapping[str, object]:
     """Build a spec on the device that is taken by itself; what is wrong with it is a finding too."""
     from compiler import compile_step
-    from compiler.pace import assume_pace
+    from compiler.timing.units import assume_pace
     from graphspec.load import load
     from runtime import api
     from runtime.imports import importable

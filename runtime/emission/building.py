@@ -6,8 +6,8 @@ import ast
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from compiler.operands import Plain
-from compiler.program import Gate, ModelDecl, Program
+from compiler.ir.program import Gate, ModelDecl, Program
+from compiler.ir.value import Plain
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft, Global
 from runtime.emission.flow import DRAWING_LAYERS, has_layer

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from compiler.operands import Setting
+from compiler.ir.value import Setting
 
 Value: TypeAlias = Setting
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from compiler.instructions import Evaluate
-from compiler.operands import Setting
-from compiler.program import LayerDecl
-from compiler.shapes.loss import OF_CLASSES
+from compiler.ir.instructions import Evaluate
+from compiler.ir.program import LayerDecl
+from compiler.ir.value import Setting
+from compiler.types.loss import OF_CLASSES
 from graphspec.options import BATCH
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.program import Initializer, ModelDecl, Program
+from compiler.ir.program import Initializer, ModelDecl, Program
 from runtime.emission import syntax
 from runtime.emission.callees import layer_stack
 from runtime.emission.dialect import Draft

@@ -6,21 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from compiler.cells import is_optimizer, is_state
-from compiler.instructions import (
-    Apply,
-    Assign,
-    Blend,
-    Collect,
-    Effect,
-    Emit,
-    Gradient,
-    Instruction,
-    Judge,
-    Store,
-)
-from compiler.operands import CellVersion
-from compiler.program import Function, InputDecl
+from compiler.ir.cell import is_optimizer, is_state
+from compiler.ir.instructions import Apply, Assign, Blend, Collect, Effect, Emit, Gradient, Instruction, Judge, Store
+from compiler.ir.program import Function, InputDecl
+from compiler.ir.value import CellVersion
 from runtime.effects import find_uses
 from runtime.emission import syntax
 from runtime.emission.paths import find_through

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from runtime.emission import syntax
 
 if TYPE_CHECKING:
-    from compiler.instructions import Evaluate, Forward, Gradient, Settle
-    from compiler.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
+    from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
+    from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
     from runtime.emission.callee import Resolved
     from runtime.emission.names import Names, Wish
     from runtime.emission.needs import Needs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from compiler.program import Function
+from compiler.ir.program import Function
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft
 from runtime.emission.needs import Needs

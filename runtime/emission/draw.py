@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from compiler.instructions import Gather, Random
-from compiler.operands import Dimension
-from compiler.program import Function, InputDecl
+from compiler.ir.instructions import Gather, Random
+from compiler.ir.program import Function, InputDecl
+from compiler.ir.value import Dimension
 from runtime.effects import find_sized_input
 from runtime.emission import syntax
 from runtime.emission.scope import Lowered, Scope, line_of, read, setting, with_notes

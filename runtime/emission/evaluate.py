@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 
-from compiler.instructions import Evaluate
-from compiler.operands import Ref, Scheduled
+from compiler.ir.instructions import Evaluate
+from compiler.ir.value import Ref, Scheduled
 from runtime.effects import is_running
 from runtime.emission import syntax
 from runtime.emission.callees import builtin_call

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Transform
-from compiler.operands import Argument, Ref
-from compiler.program import Function, LayerDecl, ModelDecl, Program
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
+from compiler.ir.value import Argument, Ref
 from runtime.effects import find_functions
 
 MODAL_LAYERS = frozenset({"batch_norm", "dropout"})

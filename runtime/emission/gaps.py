@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from compiler.instructions import ApplyPart, Collect, Gather, Gradient, Transform
-from compiler.program import OptimizerDecl
+from compiler.ir.instructions import ApplyPart, Collect, Gather, Gradient, Transform
+from compiler.ir.program import OptimizerDecl
 from runtime.effects import find_functions
 from runtime.emission import syntax
 from runtime.emission.scope import Scope, parameter_list, setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from compiler.instructions import Gradient
+from compiler.ir.instructions import Gradient
 from runtime.emission import syntax
 from runtime.emission.scope import Scope, line_of, parameter_list
 from runtime.emission.text import Block, Code, Line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from compiler.program import Function, InputDecl, Program
-from compiler.turns import is_particular, tell_datasets
+from compiler.ir.program import Function, InputDecl, Program
+from compiler.passes.datasets import is_particular, tell_datasets
 from runtime.emission.text import Line
 
 

@@ -6,7 +6,7 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator
 
-from compiler.program import ModelDecl, Program
+from compiler.ir.program import ModelDecl, Program
 from runtime.effects import find_functions
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect

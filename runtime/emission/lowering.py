@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
-from compiler.instructions import (
+from compiler.ir.instructions import (
     Apply,
     Assign,
     Blend,

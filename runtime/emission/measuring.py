@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Evaluate
-from compiler.program import Program
+from compiler.ir.instructions import Evaluate
+from compiler.ir.program import Program
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft
 from runtime.emission.needs import find_metrics

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from runtime.effects import find_functions
 from runtime.emission import syntax
 from runtime.emission.building import emit_build

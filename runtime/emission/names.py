@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from compiler.instructions import Apply, Evaluate, Gather, Gradient, Instruction, Resting, Transform
-from compiler.program import Program
-from compiler.settings import find_scheduled
+from compiler.ir.instructions import Apply, Evaluate, Gather, Gradient, Instruction, Resting, Transform
+from compiler.ir.program import Program
+from compiler.timing.curves import find_scheduled
 from runtime.effects import find_functions
 from runtime.emission.patterns import pattern_wishes, resting_key
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from compiler.instructions import Apply, Assign, Blend, Evaluate, Forward, Gather, Gradient, Instruction, Transform
-from compiler.program import Program
+from compiler.ir.instructions import Apply, Assign, Blend, Evaluate, Forward, Gather, Gradient, Instruction, Transform
+from compiler.ir.program import Program
 from runtime.effects import find_functions, is_lowered, is_running
 from runtime.emission.flow import find_differentiated
 from runtime.emission.scheduling import find_numbers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.instructions import Apply, Instruction, Transform
-from compiler.program import Function, Program
+from compiler.ir.instructions import Apply, Instruction, Transform
+from compiler.ir.program import Function, Program
 from runtime.effects import find_functions
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft, Global

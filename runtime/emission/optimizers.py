@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from compiler.operands import HyperParameter, ScheduleDecl, find_decls
-from compiler.program import OptimizerDecl
+from compiler.ir.program import OptimizerDecl
+from compiler.ir.value import HyperParameter, ScheduleDecl, find_decls
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft
 from runtime.emission.scheduling import follow

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from compiler.cells import is_buffers
-from compiler.instructions import Evaluate, Forward, Gradient, Instruction
-from compiler.operands import Ref
-from compiler.program import Function, Program
+from compiler.ir.cell import is_buffers
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction
+from compiler.ir.program import Function, Program
+from compiler.ir.value import Ref
 
 
 def find_through(function: Function, gradient: Gradient, program: Program) -> Mapping[str, tuple[str, ...]]:

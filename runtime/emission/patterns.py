@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.instructions import Apply, Gather, Gradient, Resting, Transform
-from compiler.program import Program
+from compiler.ir.instructions import Apply, Gather, Gradient, Resting, Transform
+from compiler.ir.program import Program
 from runtime.effects import find_functions
 from runtime.emission import syntax
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.instructions import Emit, Instruction, Release
+from compiler.ir.instructions import Emit, Instruction, Release
 from runtime.emission import syntax
 from runtime.emission.scope import Lowered, Scope, line_of
 from runtime.emission.text import Block

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
-from compiler.instructions import Apply, Blend, Instruction, Random, Schedule, Transform
-from compiler.operands import Scheduled, ScheduleDecl
-from compiler.program import Program
-from compiler.settings import find_scheduled
+from compiler.ir.instructions import Apply, Blend, Instruction, Random, Schedule, Transform
+from compiler.ir.program import Program
+from compiler.ir.value import Scheduled, ScheduleDecl
+from compiler.timing.curves import find_scheduled
 from runtime.effects import find_functions
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft, Global

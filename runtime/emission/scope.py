@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from compiler.instructions import InstructionBase, Settle
-from compiler.operands import Argument, Operand, Ref, Scheduled, Setting
-from compiler.program import Function, Program
+from compiler.ir.instructions import InstructionBase, Settle
+from compiler.ir.program import Function, Program
+from compiler.ir.value import Argument, Operand, Ref, Scheduled, Setting
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect
 from runtime.emission.flow import Flow

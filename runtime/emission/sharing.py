@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Apply, Transform
+from compiler.ir.instructions import Apply, Transform
 from runtime.effects import find_functions
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft, Global

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.cells import state_of
-from compiler.instructions import Store
-from compiler.operands import Ref
-from compiler.program import Program, StateDecl
+from compiler.ir.cell import state_of
+from compiler.ir.instructions import Store
+from compiler.ir.program import Program, StateDecl
+from compiler.ir.value import Ref
 from runtime.effects import find_states
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect

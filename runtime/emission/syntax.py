@@ -11,7 +11,7 @@ import keyword
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from compiler.operands import Scheduled, Setting
+from compiler.ir.value import Scheduled, Setting
 
 RESERVED = frozenset((*keyword.kwlist, "__debug__"))
 

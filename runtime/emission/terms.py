@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.instructions import Resting, Transform
-from compiler.operands import Scheduled, ScheduleDecl
-from compiler.penalty import Penalty
-from compiler.program import ModelDecl, OptimizerDecl
+from compiler.ir.instructions import Resting, Transform
+from compiler.ir.program import ModelDecl, OptimizerDecl
+from compiler.ir.value import Scheduled, ScheduleDecl
+from compiler.ir.weight_terms import Penalty
 from runtime.emission import syntax
 from runtime.emission.dialect import Dialect, Draft, Global
 from runtime.emission.names import Names

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from compiler.instructions import Transform
-from compiler.operands import Plain, Setting
+from compiler.ir.instructions import Transform
+from compiler.ir.value import Plain, Setting
 from runtime.emission import syntax
 from runtime.emission.gaps import call_present, close_gaps, noise_present, regularize_present, unless_applied
 from runtime.emission.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes

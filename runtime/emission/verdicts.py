@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from functools import reduce
 
-from compiler.instructions import Collect, Commit, Judge, Settle, Transform
-from compiler.program import Function, LossScaleDecl, Program
+from compiler.ir.instructions import Collect, Commit, Judge, Settle, Transform
+from compiler.ir.program import Function, LossScaleDecl, Program
 from runtime.effects import find_functions, find_judged
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft, Global

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.instructions import InstructionBase
+from compiler.ir.instructions import InstructionBase
 
 
 def read_comment(instruction: InstructionBase, model: str) -> str:

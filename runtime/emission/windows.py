@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Collect, Drop, Gather, Restore
-from compiler.program import Program
+from compiler.ir.instructions import Collect, Drop, Gather, Restore
+from compiler.ir.program import Program
 from runtime.effects import find_functions, find_windows
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft, Global

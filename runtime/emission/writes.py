@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Apply, ApplyPart, Assign, Blend
-from compiler.operands import Scheduled
-from compiler.projection import Projection
+from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
+from compiler.ir.value import Scheduled
+from compiler.ir.weight_terms import Projection
 from runtime.emission import syntax
 from runtime.emission.gaps import apply_present
 from runtime.emission.needs import are_tied, follows_buffers

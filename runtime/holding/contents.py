@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, cast
 
-from compiler.program import ModeProgram
+from compiler.ir.program import ModeProgram
 from runtime.holding.faults import Fault
 from runtime.holding.stored import Stored
 from runtime.state import Array, Plain, Tree, find_arrays

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.firing_sets import find_counts, lacks_functions
-from compiler.program import Gate, ModeProgram, Program
+from compiler.ir.program import Gate, ModeProgram, Program
+from compiler.timing.firing_sets import find_counts, lacks_functions
 from runtime.support.clocks import Gates
 
 

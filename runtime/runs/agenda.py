@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from compiler.pace import Pace
+from compiler.timing.units import Pace
 from graphspec.diagnostics import SpecError
 from graphspec.durations import Duration
 from graphspec.graph import GraphSpec

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compiler.instructions import Emit
-from compiler.program import Mode, Program
+from compiler.ir.instructions import Emit
+from compiler.ir.program import Mode, Program
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.data.arrays import Batch, dataset_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compiler.pace import Pace
+from compiler.timing.units import Pace
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints.disk import replace_file
 from runtime.checkpoints.fields import Fields

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.pace import Pace, find_batch
+from compiler.timing.units import Pace, find_batch
 from graphspec.evaluation import find_role, find_told
 from graphspec.graph import GraphSpec
 from graphspec.rendering import render

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from compiler.pace import find_batch
+from compiler.timing.units import find_batch
 from graphspec.ops import CopyOp, EmaOp
 from runtime.folder import CHECKPOINTS, LOCK
 from runtime.runs.loop import Outcome

@@ -17,13 +17,13 @@ import jsonschema
 import numpy as np
 import pytest
 
-import compiler.ops
+import compiler.lower.table
 import runtime.emission.lowering
 from compiler import Plan, compile_step
-from compiler.instructions import KINDS, InstructionBase
-from compiler.ir import Node, Use
-from compiler.plan_schema import plan_schema
-from compiler.published import NAMES, Object
+from compiler.ir.instructions import KINDS, InstructionBase
+from compiler.ir.step_graph import Node, Use
+from compiler.ir.value import NAMES, Object
+from compiler.plan.schema import plan_schema
 from graphspec.load import load
 from graphspec.ops import KINDS as OPS
 from graphspec.ops import OpBase, Reference
@@ -33,7 +33,7 @@ from runtime.emission.lowering import LOWERINGS
 from runtime.emission.scope import Lowered, line_of
 
 ROOT = Path(__file__).parents[2]
-TABLES = {"compiler/instructions/__init__.py", "runtime/emission/lowering.py"}
+TABLES = {"compiler/ir/instructions/__init__.py", "runtime/emission/lowering.py"}
 """What names every kind of instruction, in a line each."""
 MOST = 9
 """More kinds than that nothing else names, about half of them: it would be about all."""
@@ -136,10 +136,13 @@ def lower_swap(instruction, scope):
 @pytest.fixture
 def added(monkeypatch):
     """Write the lines of the tables; give what compiles a spec with such an op for a backend."""
-    rows = dict([compiler.ops._row(SwappedOp, lower_swapped)]), dict([runtime.emission.lowering._row(Swap, lower_swap)])
-    monkeypatch.setattr(compiler.ops, "LOWERINGS", {**compiler.ops.LOWERINGS, **rows[0]})
+    rows = (
+        dict([compiler.lower.table._row(SwappedOp, lower_swapped)]),
+        dict([runtime.emission.lowering._row(Swap, lower_swap)]),
+    )
+    monkeypatch.setattr(compiler.lower.table, "LOWERINGS", {**compiler.lower.table.LOWERINGS, **rows[0]})
     monkeypatch.setattr(runtime.emission.lowering, "LOWERINGS", {**LOWERINGS, **rows[1]})
-    monkeypatch.setattr("compiler.plan_schema.KINDS", (*KINDS, Swap))
+    monkeypatch.setattr("compiler.plan.schema.KINDS", (*KINDS, Swap))
 
     def compiled(backend: str) -> Plan:
         spec = load(SPEC)
@@ -176,7 +179,7 @@ def test_a_new_kind_runs(added, backend, debug):
 
 def test_every_kind_has_its_line_in_the_table_of_each_layer():
     assert set(LOWERINGS) == set(KINDS)
-    assert set(compiler.ops.LOWERINGS) == set(OPS.values())
+    assert set(compiler.lower.table.LOWERINGS) == set(OPS.values())
 
 
 def test_every_kind_in_which_a_number_may_change_tells_where():
@@ -201,5 +204,5 @@ def _find_named(path: Path) -> set[str]:
     imports = (
         each for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(each, ast.ImportFrom)
     )
-    ours = (each for each in imports if (each.module or "").startswith("compiler.instructions"))
+    ours = (each for each in imports if (each.module or "").startswith("compiler.ir.instructions"))
     return {alias.name for each in ours for alias in each.names} & {kind.__name__ for kind in KINDS}

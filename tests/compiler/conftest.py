@@ -6,8 +6,8 @@ import textwrap
 from pathlib import Path
 
 from compiler import Plan, compile_step
-from compiler.ir import StepGraph
-from compiler.verify import verify
+from compiler.ir.step_graph import StepGraph
+from compiler.ir.verify import verify
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.load import load
 

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from compiler import Plan
-from compiler.clocks import find_period, fire, sort_gates
-from compiler.firing_sets import enumerate_patterns
-from compiler.holdable import find_undecided
-from compiler.program import Gate
+from compiler.ir.program import Gate
+from compiler.passes.activate import find_undecided
+from compiler.timing.firing_sets import enumerate_patterns
+from compiler.timing.gates import find_period, fire, sort_gates
 from tests.compiler.conftest import codes, compiled, program
 
 TWO = """

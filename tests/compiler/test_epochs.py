@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from compiler.firing_sets import enumerate_patterns
-from compiler.program import Gate
+from compiler.ir.program import Gate
+from compiler.timing.firing_sets import enumerate_patterns
 from graphspec import SpecError, load
 from runtime.support import clocks
 from tests.features.paced import build_paced

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.backends import TABLES
-from compiler.policies import POLICIES
+from compiler.ir.hazard_table import TABLES
+from compiler.passes.policies import POLICIES
 from tests.compiler.conftest import PROGRAMS, program
 
 TEXTS = sorted(PROGRAMS.glob("*.txt"))

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from compiler import Pace, Plan, compile_step
-from compiler.rhythms import Rhythm, find_rhythm, find_writes
-from compiler.verify import verify
+from compiler.ir.verify import verify
+from compiler.timing.period import Rhythm, find_rhythm, find_writes
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.load import load
 from tests.compiler.conftest import PRELUDE, document

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from compiler import compile_step
-from compiler.plan_schema import plan_schema
+from compiler.plan.schema import plan_schema
 from graphspec import SpecError, load
 
 SPEC = """

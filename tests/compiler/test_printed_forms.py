@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from compiler.plan_schema import plan_schema
-from compiler.verify import InvariantError, verify
+from compiler.ir.verify import InvariantError, verify
+from compiler.plan.schema import plan_schema
 from tests.compiler.conftest import PROGRAMS, compiled, graph_of, program
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.yaml"))

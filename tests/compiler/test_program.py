@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiler import Observations, Observed, compile_step
-from compiler.facts import describe_models
+from compiler.facts.models import describe_models
 from graphspec.load import load
 from tests.compiler.conftest import compiled, document, find_instruction, program
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler import Plan, compile_step, pipeline
-from compiler.backends import HazardTable
-from compiler.ir import StepGraph
+from compiler import Plan, compile_step
+from compiler.ir.hazard_table import HazardTable
+from compiler.ir.step_graph import StepGraph
+from compiler.passes import pipeline
 from compiler.passes.hazards import find_hazards
 from graphspec.diagnostics import SpecError
 from graphspec.load import load

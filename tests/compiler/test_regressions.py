@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import compile_step
-from compiler.instructions import Apply, Gradient
+from compiler.ir.instructions import Apply, Gradient
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 

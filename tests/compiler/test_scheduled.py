@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from compiler import Pace, Plan, compile_step
-from compiler.plan_schema import plan_schema
+from compiler.plan.schema import plan_schema
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 

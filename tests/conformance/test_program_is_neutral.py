@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from compiler import compile_step
-from compiler.instructions import Apply, Blend, Emit, Evaluate, Forward, Gradient, Release
-from compiler.operands import Ref
-from compiler.program import LayerDecl, ModelDecl, Program
+from compiler.ir.instructions import Apply, Blend, Emit, Evaluate, Forward, Gradient, Release
+from compiler.ir.program import LayerDecl, ModelDecl, Program
+from compiler.ir.value import Ref
 from graphspec import load
 from runtime import build
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from compiler import compile_step
-from compiler.difference import compare_plans, tell_difference
+from compiler.plan.diff import compare_plans, tell_difference
 from graphspec import load
 from tests.features.test_a6 import GAN
 

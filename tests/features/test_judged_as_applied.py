@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
-from compiler.instructions import Judge, Transform
+from compiler.ir.instructions import Judge, Transform
 from graphspec import load
 from runtime import Step
 from tests.features.steps import build_step, weights

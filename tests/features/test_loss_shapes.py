@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
-from compiler.shapes import ShapeProblem, TensorType, infer_call
+from compiler.types import ShapeProblem, TensorType, infer_call
 from graphspec import SpecError, load
 from tests.features.steps import build_step, weights
 

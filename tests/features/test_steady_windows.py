@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
-from compiler.pace import Pace
+from compiler.timing.units import Pace
 from graphspec import SpecError, load
 from tests.features.steps import build_step, weights
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler import Pace, compile_step
-from compiler.instructions import Forward
+from compiler.ir.instructions import Forward
 from graphspec import SpecError, load
 from runtime import Step
 from tests.features.paced import build_paced

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.backends import TABLES
-from compiler.policies import POLICIES
+from compiler.ir.hazard_table import TABLES
+from compiler.passes.policies import POLICIES
 from runtime.cli import execute
 
 VALID = Path(__file__).parent / "valid"

@@ -109,7 +109,7 @@ def test_what_is_written_goes_before_what_follows(small):
 
 def test_the_outputs_of_a_mode_are_those_of_the_compiled_step(small):
     from compiler import compile_step
-    from compiler.instructions import Emit
+    from compiler.ir.instructions import Emit
 
     spec = load(small(ops=OPS, more=f"{TEST}run: {{eval: {{mode: infer}}}}\n"))
     assert find_watched_mode(spec) == "infer"

@@ -22,9 +22,9 @@ import torch
 from torch.autograd import _unsafe_preserve_version_counter as preserve_versions
 
 from compiler import Plan
-from compiler.instructions import Apply, Emit, Forward, Gradient, Instruction, Release, Transform
-from compiler.ir import Hazard, StepGraph
-from compiler.program import Function, Program
+from compiler.ir.instructions import Apply, Emit, Forward, Gradient, Instruction, Release, Transform
+from compiler.ir.program import Function, Program
+from compiler.ir.step_graph import Hazard, StepGraph
 from graphspec.diagnostics import SpecError
 from graphspec.ops import CopyOp, EmaOp, UpdateOp
 from tests.oracle.optimizers import DegenerateError

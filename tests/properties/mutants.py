@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from compiler.ir import Hazard
+from compiler.ir.step_graph import Hazard
 from tests.properties import mutations as to
 from tests.properties.killers import fails
 from tests.properties.mutant import Mutant
@@ -19,19 +19,19 @@ EQUIVALENT = (
     Mutant(
         name="no-buffer-war-of-training",
         says="Averages of buffers need not wait for gradients through train-mode forwards.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BUFFER_WAR, where=to.is_training),
     ),
     Mutant(
         name="no-raw",
         says="A reader need not wait for the write of its version.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.RAW),
     ),
     Mutant(
         name="no-waw",
         says="A write need not wait for the write before.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.WAW),
     ),
     Mutant(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from compiler.ir import Node
-from compiler.program import Gate
+from compiler.ir.program import Gate
+from compiler.ir.step_graph import Node
 from graphspec.datasets import UNNAMED, find_datasets
 from graphspec.graph import GraphSpec
 from tests.properties import mutations as to
@@ -37,7 +37,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="data-sets-unheard",
         says="Every op runs on batches of every data set.",
-        place="turns:find_all_places",
+        place="passes.datasets:find_all_places",
         change=to.change(run_everywhere),
         killer="numbers",
         case="counted-apart",
@@ -45,7 +45,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="every-counts-all",
         says="`every` of an op for some data sets counts the steps on others too.",
-        place="turns:find_live_gates",
+        place="passes.datasets:find_live_gates",
         change=to.change(count_every_step),
         killer="numbers",
         case="counted-apart",
@@ -53,7 +53,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="windows-carried",
         says="Every window goes on into the next epoch.",
-        place="turns:time_windows",
+        place="passes.datasets:time_windows",
         change=to.change(carry_on),
         killer="numbers",
         case="ends-elsewhere",
@@ -61,7 +61,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="ends-at-home",
         says="An epoch ends no window where its last batch is of another data set.",
-        place="turns:find_closing",
+        place="passes.datasets:find_closing",
         change=to.give(frozenset()),
         killer="numbers",
         case="ends-elsewhere",
@@ -69,7 +69,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="never-frozen",
         says="What is frozen until a moment is trained before it.",
-        place="compilation:find_resting",
+        place="compile:find_resting",
         change=to.give(()),
         killer="numbers",
         case="frozen-first",
@@ -77,7 +77,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="frozen-for-one",
         says="What a model freezes, another that shares it trains.",
-        place="thawing:find_tied",
+        place="passes.freeze:find_tied",
         change=to.give(()),
         killer="numbers",
         case="frozen-by-the-other",
@@ -85,7 +85,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="no-gaps-over-moments",
         says="A window that reaches over the end of a freeze asks for a gradient in all of its steps.",
-        place="thawing:_may_thaw",
+        place="passes.freeze:_may_thaw",
         change=to.give(False),
         killer="numbers",
         case="frozen-first",
@@ -93,7 +93,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="others-left-out",
         says="An update that steps what others hold leaves their gradients out.",
-        place="ops.update:find_givers",
+        place="lower.update:find_givers",
         change=to.give(()),
         killer="numbers",
         case="given-nothing",
@@ -109,7 +109,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="stretches-uncut",
         says="Starts, ends and the ends of epochs cut no stretch of steps.",
-        place="firing_sets:_cut",
+        place="timing.firing_sets:_cut",
         change=lambda original: lambda begin, end, cuts: original(begin, end, ()),
         killer="functions",
         case=0,
@@ -117,7 +117,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="one-epoch-walked",
         says="The clocks are walked through one whole epoch, however many there are.",
-        place="firing_sets:_Walk._cross_epoch",
+        place="timing.firing_sets:_Walk._cross_epoch",
         change=lambda original: lambda walk, begin, states: original(walk, begin, states) and states,
         killer="functions",
         case=12,

@@ -73,7 +73,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="record-last",
         says="Only what the last gradient needs is recorded.",
-        place="pipeline:infer_flags",
+        place="passes.pipeline:infer_flags",
         change=to.change(to.record_last),
         killer="numbers",
         case=0,
@@ -137,7 +137,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="fewest-as-listed",
         says="`fewest` takes the updates as listed.",
-        place="compilation:POLICIES",
+        place="compile:POLICIES",
         change=to.list_fewest,
         killer="fewest",
         case=6,
@@ -145,7 +145,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="free-early",
         says="Values are forgotten after their first use.",
-        place="assemble:find_releases",
+        place="passes.assemble:find_releases",
         change=to.change(to.free_early),
         killer="numbers",
         case=0,
@@ -153,7 +153,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="clip-too-late",
         says="The clip comes after the write.",
-        place="ops.update:_lower_apply",
+        place="lower.update:_lower_apply",
         change=to.change_arguments(to.apply_unclipped),
         killer="numbers",
         case=0,
@@ -161,7 +161,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="one-part",
         says="Of a joint update one optimizer steps.",
-        place="ops.update:_parts",
+        place="lower.update:_parts",
         change=to.change(to.first_part),
         killer="numbers",
         case=7,
@@ -169,7 +169,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="policies-swapped",
         says="`buffers: copy` averages, `average` copies.",
-        place="ops.average:buffer_policy",
+        place="lower.average:buffer_policy",
         change=to.change(to.swap_policies),
         killer="numbers",
         case=0,
@@ -177,7 +177,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="interval-ignored",
         says="Decays do not compound over the writes between two averages.",
-        place="ops.average:find_interval",
+        place="lower.average:find_interval",
         change=to.give(1),
         killer="numbers",
         case=48,
@@ -185,7 +185,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="train-ignored",
         says="A forward runs in train mode wherever its model is updated.",
-        place="ops.forward:_is_training",
+        place="lower.evaluate:_is_training",
         change=to.change(to.ignore_train),
         killer="numbers",
         case=14,
@@ -201,7 +201,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="checkpoints-read-once",
         says="A gradient that runs a forward again does not read its model again.",
-        place="ops.forward:_reads",
+        place="lower.evaluate:_reads",
         change=to.change_options(again=False),
         killer="numbers",
         case="checkpointed",
@@ -217,7 +217,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="no-stand-in",
         says="An average never stands in for its model.",
-        place="compilation:find_swaps",
+        place="compile:find_swaps",
         change=to.give(()),
         killer="numbers",
         case=8,
@@ -225,7 +225,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="count-steps",
         says="`every` of averages and copies counts steps, not writes.",
-        place="activity:_gate",
+        place="passes.activate:_gate",
         change=to.change(to.count_steps),
         killer="numbers",
         case=0,
@@ -233,7 +233,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="pattern-missing",
         says="One set of ops that fire together has no function.",
-        place="compilation:enumerate_patterns",
+        place="compile:enumerate_patterns",
         change=to.change(to.lose_last),
         killer="numbers",
         case=0,
@@ -241,7 +241,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="dead-too-eager",
         says="Forwards that nobody uses are left out, statistics and all.",
-        place="compilation:find_firing",
+        place="compile:find_firing",
         change=to.change(to.drop_unused),
         killer="numbers",
         case=22,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.ir import Hazard
+from compiler.ir.step_graph import Hazard
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
@@ -10,7 +10,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-war",
         says="A write need not wait for forwards that read the version before.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.WAR),
         killer="numbers",
         case=2,
@@ -18,7 +18,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-backward-war",
         says="A write need not wait for gradients through the version before.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BACKWARD_WAR),
         killer="numbers",
         case=0,
@@ -26,7 +26,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-buffer-war",
         says="Buffers may be written before gradients through evaluations are taken.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BUFFER_WAR),
         killer="numbers",
         case=71,
@@ -34,7 +34,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-war-of-followers",
         says="Averages and copies need not wait for gradients through their target.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BACKWARD_WAR, where=to.is_follower),
         killer="numbers",
         case=4,
@@ -42,7 +42,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-raw-no-waw",
         says="Writes of a cell have no order.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.RAW, Hazard.WAW),
         killer="numbers",
         case=10,
@@ -50,7 +50,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="ema-early",
         says="Averages and copies may come before the writers of their source.",
-        place="causality:_implied_edges",
+        place="passes.order:_implied_edges",
         change=to.give(()),
         killer="numbers",
         case=0,
@@ -58,7 +58,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="ema-after-one",
         says="Averages and copies come after the first writer of each source alone.",
-        place="causality:_implied_edges",
+        place="passes.order:_implied_edges",
         change=to.change(to.keep_first),
         killer="numbers",
         case=0,
@@ -66,7 +66,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-after",
         says="`after` is read at writes alone.",
-        place="causality:_declared_edges",
+        place="passes.order:_declared_edges",
         change=to.change(to.without_forwards),
         killer="numbers",
         case=13,
@@ -74,7 +74,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-edge-of-every",
         says="An op with `every: step` need not come after the step.",
-        place="causality:_declared_edges",
+        place="passes.order:_declared_edges",
         change=to.change(to.without_every),
         killer="numbers",
         case=22,
@@ -82,7 +82,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="after-not-through-data",
         says="What uses a value sees no write that its maker sees.",
-        place="checks.context:close_ordering",
+        place="ir.mode_graph:close_ordering",
         change=to.change_arguments(to.without_data),
         killer="versions",
         case=18,
@@ -90,7 +90,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="absent-forgets",
         says="What stood before an op that does not fire stands before nothing.",
-        place="compilation:select_graph",
+        place="compile:select_graph",
         change=to.change(to.forget_absent),
         killer="order",
         case=14,
@@ -98,7 +98,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-edge-over-absent",
         says="The edges around an op that does not fire are left out.",
-        place="causality:_find_behind_absent",
+        place="passes.order:_find_behind_absent",
         change=to.give(()),
         killer="order",
         case=14,
@@ -138,7 +138,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="untied",
         says="Models that share a weight have nothing to do with each other.",
-        place="facts:find_parameter_cells",
+        place="facts.models:find_parameter_cells",
         change=to.change(to.untie),
         killer="numbers",
         case=41,
@@ -146,7 +146,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-unordered-writes",
         says="Two writers without order are accepted.",
-        place="checks.order:find_unordered",
+        place="checks.versions:find_unordered",
         change=to.give(()),
         killer="mistakes",
         case=6,

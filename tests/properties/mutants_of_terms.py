@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.graph import Causality, close
-from compiler.instructions import Gather, Instruction
-from compiler.ir import Node
-from compiler.ops.accumulate import Windows
-from compiler.program import Gate
+from compiler.ir.digraph import Causality, close
+from compiler.ir.instructions import Gather, Instruction
+from compiler.ir.program import Gate
+from compiler.ir.step_graph import Node
+from compiler.lower.accumulate import Windows
 from graphspec.ops import LossOp, TransformOp
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
@@ -54,7 +54,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="penalties-of-every-update",
         says="Every update of a model adds its penalties.",
-        place="selection:penalize_once",
+        place="passes.select:penalize_once",
         change=lambda original: lambda nodes, causality, find_commit: nodes,
         killer="numbers",
         case="penalized",
@@ -62,7 +62,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="penalties-as-listed",
         says="The update that is listed first adds the penalties, whichever is applied first.",
-        place="selection:penalize_once",
+        place="passes.select:penalize_once",
         change=to.change_arguments(forget_order),
         killer="numbers",
         case="penalized",
@@ -70,7 +70,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="window-of-one",
         says="An update that accumulates is applied in every step that it gathers from.",
-        place="activity:find_gates",
+        place="passes.activate:find_gates",
         change=to.change(never_open),
         killer="numbers",
         case="windows",
@@ -78,7 +78,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="transforms-in-every-step",
         says="Transforms run before the window, in every step.",
-        place="ops.accumulate:Windows.gather",
+        place="lower.accumulate:Windows.gather",
         change=lambda original: gather_as_it_is,
         killer="numbers",
         case="windows",
@@ -86,7 +86,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="steps-count-alike",
         says="Losses that are sums are not added up over a window.",
-        place="ops.accumulate:find_reduce",
+        place="lower.accumulate:find_reduce",
         change=to.give("steps"),
         killer="numbers",
         case="windows",
@@ -94,7 +94,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="counts-by-rows",
         says="What a loss leaves out counts all the same, over steps and over micro-batches.",
-        place="compilation:find_counted",
+        place="compile:find_counted",
         change=to.give({}),
         killer="numbers",
         case="left-out",
@@ -102,7 +102,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="elements-by-rows",
         says="A mean over sequences counts by the rows of a batch, however long they are.",
-        place="compilation:find_uneven",
+        place="compile:find_uneven",
         change=to.give(frozenset()),
         killer="numbers",
         case="sequences",
@@ -110,7 +110,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="sums-undivided",
         says="Gradients of sums over micro-batches are not divided by what all of these count.",
-        place="ops.shares:_divide",
+        place="lower.terms:_divide",
         change=to.give(()),
         killer="numbers",
         case="left-out",
@@ -118,7 +118,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="taken-away-is-added",
         says="A term that a loss takes away is added where its gradient is taken alone.",
-        place="ops.shares:FunctionRef",
+        place="lower.terms:FunctionRef",
         change=lambda original: lambda name, builtin: original(name=name.replace("neg", "abs"), builtin=builtin),
         killer="numbers",
         case="left-out",
@@ -126,7 +126,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="absent-as-one-row",
         says="A step without a term that counts by itself stands for one row of it.",
-        place="absence:_leave_out",
+        place="passes.presence:_leave_out",
         change=to.change(count_one_row),
         killer="numbers",
         case="absent-terms",
@@ -134,7 +134,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="seeds-forgotten",
         says="A gradient that is taken term by term is not multiplied with what is wanted.",
-        place="ops.accumulate:find_seeds",
+        place="lower.accumulate:find_seeds",
         change=to.give(()),
         killer="numbers",
         case="absent-terms",
@@ -142,7 +142,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="products-by-rows",
         says="A loss that a parameter multiplies counts by rows over micro-batches, whatever it counts itself.",
-        place="compilation:find_whole",
+        place="compile:find_whole",
         change=to.give(frozenset()),
         killer="numbers",
         case="absent-terms",
@@ -150,7 +150,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="weights-unread",
         says="A write need not wait for a transform that reads the weights before.",
-        place="ops:LOWERINGS",
+        place="lower.table:LOWERINGS",
         change=to.change_row(TransformOp, look_away),
         killer="numbers",
         case="weighed",
@@ -158,7 +158,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="clip-before-after",
         says="A clip by weights sees no write that its update comes after.",
-        place="causality:_is_bare_reader",
+        place="passes.order:_is_bare_reader",
         change=to.give(False),
         killer="numbers",
         case="weighed",
@@ -166,7 +166,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="lazy-counts-once",
         says="A lazy term counts once, however many steps do without it.",
-        place="ops:LOWERINGS",
+        place="lower.table:LOWERINGS",
         change=to.change_row(LossOp, count_once),
         killer="numbers",
         case="lazy",
@@ -174,7 +174,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="never-absent",
         says="A lazy term is computed in every step.",
-        place="activity:find_absent",
+        place="passes.activate:find_absent",
         change=to.give(frozenset()),
         killer="numbers",
         case="lazy",
@@ -182,7 +182,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="clip-uncounted",
         says="A clip that counts updates need not wait for those before its own.",
-        place="ops.transform:_find_counted",
+        place="lower.transform:_find_counted",
         change=to.give(()),
         killer="numbers",
         case="counted",
@@ -190,7 +190,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="terms-count-steps",
         says="The schedule of a penalty or a constraint counts steps, not the updates of its optimizer.",
-        place="scheduled:_count",
+        place="timing.curves:_count",
         change=to.change_arguments(count_no_updates),
         killer="numbers",
         case="moved-terms",
@@ -198,7 +198,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="states-unread",
         says="An assignment need not wait for who reads what the state was.",
-        place="ops:read_states",
+        place="lower.table:read_states",
         change=lambda original: lambda node, states: node,
         killer="numbers",
         case="state",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from compiler.chains import is_update
-from compiler.instructions import Commit, Restore, Settle
-from compiler.ir import Hazard, Node, StepGraph
-from compiler.ops.verdict import _find_raw
+from compiler.ir.instructions import Commit, Restore, Settle
+from compiler.ir.step_graph import Hazard, Node, StepGraph
+from compiler.lower.verdict import _find_raw
 from compiler.passes.commits import both
+from compiler.passes.schedule import is_update
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
@@ -65,7 +65,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="no-verdict-edges",
         says="A write need not wait for the verdicts of others.",
-        place="pipeline:find_hazards",
+        place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.VERDICT),
         killer="numbers",
         case="skipped-together",
@@ -97,7 +97,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="own-as-group",
         says="`on_overflow: own` is `group`.",
-        place="ops.verdict:find_overflow",
+        place="lower.verdict:find_overflow",
         change=to.give("group"),
         killer="numbers",
         case="written-twice",
@@ -121,7 +121,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="held-pace-followed",
         says="An op with `every: step` takes place where the step is held.",
-        place="compilation:lower_op",
+        place="compile:lower_op",
         change=to.change(forget_pace),
         killer="numbers",
         case="at-its-pace",
@@ -129,7 +129,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="held-steps-expected",
         says="What is held moves no clock of averages.",
-        place="turns:find_holdable",
+        place="passes.datasets:find_holdable",
         change=to.give(frozenset()),
         killer="numbers",
         case="skipped-together",
@@ -153,7 +153,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="windows-take-all",
         says="A window takes gradients that are not finite.",
-        place="ops.accumulate:bind",
+        place="lower.accumulate:bind",
         change=lambda original: lambda node, verdict, overflow: node,
         killer="numbers",
         case="windows-with-holes",
@@ -161,7 +161,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="windows-go-on",
         says="`on_nonfinite: window` drops the step alone.",
-        place="ops.accumulate:guard_of",
+        place="lower.accumulate:guard_of",
         change=to.give("drop"),
         killer="numbers",
         case="windows-with-holes",
@@ -169,7 +169,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="verdicts-behind-transforms",
         says="A verdict covers gradients as they are applied alone.",
-        place="ops.verdict:_find_looked",
+        place="lower.verdict:_find_looked",
         change=lambda original: lambda value, made, context: (value,),
         killer="numbers",
         case="clipped-first",
@@ -177,7 +177,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="verdicts-before-transforms",
         says="A verdict covers gradients as they were taken alone.",
-        place="ops.verdict:_find_looked",
+        place="lower.verdict:_find_looked",
         change=lambda original: lambda value, made, context: _find_raw((value,), made, context),
         killer="numbers",
         case="multiplied-by-infinity",
@@ -185,7 +185,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="steep-penalties-unseen",
         says="The slope of a regularizer is always taken to be finite.",
-        place="ops.verdict:KEEPING",
+        place="lower.verdict:KEEPING",
         change=lambda original: original | {"regularize"},
         killer="numbers",
         case="steep-penalty",
@@ -193,7 +193,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="penalties-of-the-first-alone",
         says="Penalties go with the first update of a model, be it held or not.",
-        place="ops.regularization:assume",
+        place="lower.regularization:assume",
         change=to.give(((),)),
         killer="numbers",
         case="penalized-next",
@@ -201,7 +201,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="skipped-steps-taken",
         says="A window is taken in a step in which the update that it goes by is held.",
-        place="selection:_is_idle",
+        place="passes.select:_is_idle",
         change=lambda original: lambda node, find_commit: isinstance(node.instruction, Restore),
         killer="numbers",
         case="gathered-at-its-pace",
@@ -209,7 +209,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="skipped-steps-counted",
         says="A window counts the steps in which the update that it goes by is held.",
-        place="assemble:_find_held",
+        place="passes.assemble:_find_held",
         change=lambda original: lambda graph: [each for each in original(graph) if each[0] in graph.active],
         killer="numbers",
         case="gathered-at-its-pace",
@@ -217,7 +217,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="penalties-of-each",
         says="Penalties go with every update of a model that may be applied where the first is held.",
-        place="ops.regularization:_add_unless",
+        place="lower.regularization:_add_unless",
         change=lambda original: lambda node, commit: node,
         killer="numbers",
         case="penalized-next",
@@ -225,7 +225,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="scale-at-rest",
         says="The loss scale stays as it is.",
-        place="assemble:_settle",
+        place="passes.assemble:_settle",
         change=to.change(leave_scale),
         killer="numbers",
         case="skipped-together",
@@ -233,7 +233,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="scale-moved-twice",
         says="The loss scale follows every step twice.",
-        place="assemble:_settle",
+        place="passes.assemble:_settle",
         change=to.change(settle_twice),
         killer="numbers",
         case="in-turn",

@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from compiler.activity import Outputs
-from compiler.causality import close_ordering
-from compiler.cells import is_buffers
-from compiler.ir import Edge, GradientPath, Hazard, StepGraph
-from compiler.policies import Policy, choose_listed
+from compiler.ir.cell import is_buffers
+from compiler.ir.step_graph import Edge, GradientPath, Hazard, StepGraph
+from compiler.passes.activate import Outputs
+from compiler.passes.order import close_ordering
+from compiler.passes.policies import Policy, choose_listed
 
 Change = Callable[[Any], Any]
 NO_PATH = GradientPath(nodes=frozenset(), uses=frozenset())

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 
 from compiler import Plan
-from compiler.program import Function
+from compiler.ir.program import Function
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import find_difference, find_turns, run, run_oracle

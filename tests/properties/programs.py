@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler import Plan
-from compiler.instructions import Apply, Commit, Gradient, Instruction, Judge
-from compiler.ir import Because, Decision, StepGraph
-from compiler.program import Function, Mode, Program
+from compiler.ir.instructions import Apply, Commit, Gradient, Instruction, Judge
+from compiler.ir.program import Function, Mode, Program
+from compiler.ir.step_graph import Because, Decision, StepGraph
 from graphspec.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.emission.module import emit_module

@@ -13,9 +13,9 @@ from random import Random
 import pytest
 
 from compiler import Pace, Plan, compile_step
-from compiler.clocks import find_breaks, find_period
-from compiler.instructions import Gather, Settle
-from compiler.program import Function
+from compiler.ir.instructions import Gather, Settle
+from compiler.ir.program import Function
+from compiler.timing.gates import find_breaks, find_period
 from graphspec.datasets import find_datasets
 from graphspec.diagnostics import SpecError
 from graphspec.load import load

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from compiler import Plan
-from compiler.instructions import Collect, Evaluate, Gather, Gradient, Instruction
-from compiler.program import Function
+from compiler.ir.instructions import Collect, Evaluate, Gather, Gradient, Instruction
+from compiler.ir.program import Function
 from graphspec.diagnostics import SpecError
 from graphspec.ops import CopyOp, EmaOp
 from tests.oracle.meaning import WRITERS, Meaning, Versions

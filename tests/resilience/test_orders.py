@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
-from compiler.pace import Pace
+from compiler.timing.units import Pace
 from graphspec.load import load
 from runtime import build
 from tests.resilience.trials import SPECS

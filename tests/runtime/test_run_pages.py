@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compiler.pace import Pace
+from compiler.timing.units import Pace
 from graphspec import load
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints import read_checkpoint, write_checkpoint

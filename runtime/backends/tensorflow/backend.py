@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import final
 
 from compiler import Plan
-from compiler.program import Program
+from compiler.ir.program import Program
 from runtime.backend import Backend, BuildRequest, Built
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.emission.module import emit_module

@@ -8,7 +8,7 @@ from dataclasses import replace
 import tensorflow as tf
 
 from compiler import Plan
-from compiler.program import Program
+from compiler.ir.program import Program
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from runtime.backend import BuildRequest, Built

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from compiler.instructions import Evaluate
+from compiler.ir.instructions import Evaluate
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.apart import keep_apart

@@ -15,7 +15,7 @@ import tensorflow as tf
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from graphspec.diagnostics import SpecError
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.compat import quiet

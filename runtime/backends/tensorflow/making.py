@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.library.copies import layers_of

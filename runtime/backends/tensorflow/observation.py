@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from compiler.shapes import TensorType
+from compiler.types import TensorType
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.building.forwards import find_dimension

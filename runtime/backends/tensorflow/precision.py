@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from graphspec.precision import Compute
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasModel

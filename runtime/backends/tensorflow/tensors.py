@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from compiler.program import InputDecl, Program
+from compiler.ir.program import InputDecl, Program
 from runtime.backend import Signature
 from runtime.building.inputs import CONVERTED, accepted_types
 

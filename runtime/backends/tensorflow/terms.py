@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from compiler import NO_TERMS, OwnTerms
-from compiler.program import Program
+from compiler.ir.program import Program
 from graphspec.constraints import ConstraintSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec

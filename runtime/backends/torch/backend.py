@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import final
 
 from compiler import Plan
-from compiler.program import Program
+from compiler.ir.program import Program
 from runtime.backend import Backend, BuildRequest, Built
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.emission.module import emit_module

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from compiler import Plan
-from compiler.program import Program
+from compiler.ir.program import Program
 from graphspec.diagnostics import SpecError
 from runtime.backend import BuildRequest, Built
 from runtime.backends.torch.compat import is_supported

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from compiler.instructions import Collect, Forward
-from compiler.program import Function, Program
+from compiler.ir.instructions import Collect, Forward
+from compiler.ir.program import Function, Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import FakeTensorMode, copying, is_alias, quiet

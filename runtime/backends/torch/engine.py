@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from compiler.program import InputDecl, Program
+from compiler.ir.program import InputDecl, Program
 from graphspec.graph import GraphSpec
 from runtime.backend import Signature
 from runtime.backends.torch import tensors

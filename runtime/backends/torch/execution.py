@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.messages import find_unused, interpret

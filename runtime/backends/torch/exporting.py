@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-from compiler.instructions import Forward
-from compiler.program import InputDecl, Program
+from compiler.ir.instructions import Forward
+from compiler.ir.program import InputDecl, Program
 from graphspec.diagnostics import SpecError
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import quiet

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from compiler import Plan
-from compiler.program import Program
+from compiler.ir.program import Program
 from runtime.backends.torch.compat import is_batch_norm
 from runtime.backends.torch.dryrun import Findings, Trial, run_dry
 from runtime.backends.torch.emission.dialect import TORCH

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from compiler.program import OptimizerDecl
+from compiler.ir.program import OptimizerDecl
 from runtime.backends.torch.contents import (
     StoredState,
     StoredTensor,

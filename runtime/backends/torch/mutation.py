@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from compiler.instructions import Evaluate, Forward, Transform
+from compiler.ir.instructions import Evaluate, Forward, Transform
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import TorchDispatchMode, find_written, is_alias

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from compiler.shapes import TensorType
+from compiler.types import TensorType
 from runtime.backends.torch.compat import TorchDispatchMode, has_drawn, watched_checkpoints
 from runtime.building.forwards import find_dimension
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import torch
 
-from compiler.program import OptimizerDecl
+from compiler.ir.program import OptimizerDecl
 from runtime.access import OptimizerAccess, Place, Slots, Value
 from runtime.backends.torch.contents import set_applied
 from runtime.backends.torch.library.kernels import begin_slots

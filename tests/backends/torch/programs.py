@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.instructions import (
+from compiler.ir.instructions import (
     Apply,
     ApplyPart,
     Blend,
@@ -14,8 +14,7 @@ from compiler.instructions import (
     Random,
     Release,
 )
-from compiler.operands import Argument, CellVersion, Constant, FunctionRef, Ref
-from compiler.program import (
+from compiler.ir.program import (
     Function,
     Initializer,
     InputDecl,
@@ -26,6 +25,7 @@ from compiler.program import (
     Program,
     TensorDecl,
 )
+from compiler.ir.value import Argument, CellVersion, Constant, FunctionRef, Ref
 
 SGD = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.0, "fused": "auto"}
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from compiler import Plan, compile_step
-from compiler.instructions import Apply, Forward, Gradient
+from compiler.ir.instructions import Apply, Forward, Gradient
 from graphspec import SpecError, load
 from runtime import StepError, build
 from runtime.emission.paths import find_through

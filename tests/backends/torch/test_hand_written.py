@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded, load_module
 from runtime.emission.module import emit_module

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from compiler.shapes import TensorType
+from compiler.types import TensorType
 from graphspec import SpecError
 from runtime import build
 from runtime.backends.torch.observation import find_types

@@ -9,7 +9,7 @@ import keyword
 import pytest
 import torch
 
-from compiler.program import Program
+from compiler.ir.program import Program
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import load_module
 from runtime.emission.module import emit_module

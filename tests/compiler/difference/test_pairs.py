@@ -7,8 +7,7 @@ import json
 import pytest
 
 from compiler import compile_step
-from compiler.difference import compare_plans, export_difference, tell_difference
-from compiler.difference.moves import find_moves
+from compiler.plan.diff import compare_plans, export_difference, find_moves, tell_difference
 from graphspec import load
 from graphspec.rendering import render
 from tests.compiler.conftest import compiled_document

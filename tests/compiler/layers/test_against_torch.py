@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from compiler.layers import resolve_layers
+from compiler.types.layers import resolve_layers
 from graphspec.layers import LAYERS, Layer
 
 BATCH = 3

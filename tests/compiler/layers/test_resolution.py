@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.layers import LayerTraits, ShapeProblem, resolve_layers
-from compiler.layers.resolve import RULES
+from compiler.types.dimension import ShapeProblem
+from compiler.types.layers import RULES, LayerTraits, resolve_layers
 from graphspec.layers import LAYERS, Layer
 
 IMAGE = ("batch", 4, 9, 8)

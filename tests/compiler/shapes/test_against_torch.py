@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.operands import Constant
-from compiler.shapes import ShapeProblem, TensorType, infer_call
-from compiler.shapes.dtype import promote
+from compiler.ir.value import Constant
+from compiler.types import ShapeProblem, TensorType, infer_call
+from compiler.types.dtype import promote
 
 SIZES = {"batch": 3, "max": max, "min": min}
 DTYPES = ("bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.shapes import dimension
+from compiler.types import dimension
 
 SIZES = {"batch": 6, "n": 4}
 known = st.integers(1, 9)

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from compiler.operands import Constant
-from compiler.shapes import UNKNOWN, ShapeProblem, TensorType, infer_call
-from compiler.shapes.infer import RULES
+from compiler.ir.value import Constant
+from compiler.types import UNKNOWN, ShapeProblem, TensorType, infer_call
+from compiler.types.infer import RULES
 from graphspec.library import CALLS, LOSSES, METRICS
 
 SCALAR = TensorType((), "float32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.pace import Pace
+from compiler.timing.units import Pace
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.runs.agenda import Interval, find_agenda, find_length

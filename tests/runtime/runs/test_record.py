@@ -9,7 +9,7 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 
-from compiler.pace import Pace
+from compiler.timing.units import Pace
 from graphspec.diagnostics import SpecError
 from runtime.runs.record import Record, read_record, write_record
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compiler.pace import Pace
+from compiler.timing.units import Pace
 from graphspec.load import load
 from runtime.runs.running import find_pace
 

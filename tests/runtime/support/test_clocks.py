@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from compiler.clocks import counts_now, fire
-from compiler.program import Gate
+from compiler.ir.program import Gate
+from compiler.timing.gates import counts_now, fire
 from runtime.support import clocks
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.instructions import Evaluate, Forward, Gradient, Settle
-from compiler.program import Function, InputDecl, LayerDecl, ModelDecl, OptimizerDecl, Program
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
+from compiler.ir.program import Function, InputDecl, LayerDecl, ModelDecl, OptimizerDecl, Program
 from runtime.backends.tensorflow.emission.floating import FLOATING_TYPES, takes_floating
 from runtime.backends.tensorflow.emission.forward import lower_forward
 from runtime.backends.tensorflow.emission.function import ONLY, emit_function, is_numbered

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule
-from compiler.operands import Ref
-from compiler.program import Function, Program
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule
+from compiler.ir.program import Function, Program
+from compiler.ir.value import Ref
 from runtime.effects import find_inputs
 
 FLOATING_TYPES = frozenset({"float32", "float64"})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compiler.instructions import Evaluate, Forward, Gradient, Instruction, Transform
-from compiler.operands import Ref
-from compiler.program import Function, Program
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.program import Function, Program
+from compiler.ir.value import Ref
 from runtime.emission.flow import Flow, find_flow
 from runtime.emission.paths import find_holders
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Forward, Gradient
-from compiler.program import ModelDecl
+from compiler.ir.instructions import Forward, Gradient
+from compiler.ir.program import ModelDecl
 from runtime.effects import is_lowered
 from runtime.emission import syntax
 from runtime.emission.flow import is_modal

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from compiler.instructions import Gradient, Instruction, Release
-from compiler.program import Function
+from compiler.ir.instructions import Gradient, Instruction, Release
+from compiler.ir.program import Function
 from runtime.backends.tensorflow.emission.floating import find_floating
 from runtime.backends.tensorflow.emission.flow import find_recorded
 from runtime.backends.tensorflow.emission.tapes import Tape, find_tapes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from compiler.cells import is_buffers
-from compiler.instructions import Forward, Gradient
+from compiler.ir.cell import is_buffers
+from compiler.ir.instructions import Forward, Gradient
 from runtime.emission import syntax
 from runtime.emission.gaps import resting_places
 from runtime.emission.gradients import find_targets, receive, recomputing

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from compiler.instructions import Gradient, Instruction
-from compiler.program import Function, Program
+from compiler.ir.instructions import Gradient, Instruction
+from compiler.ir.program import Function, Program
 from runtime.emission.paths import find_path
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.instructions import Apply, Assign, Blend, Instruction, Restore, Settle, Store
+from compiler.ir.instructions import Apply, Assign, Blend, Instruction, Restore, Settle, Store
 from runtime.effects import find_judged
 from runtime.emission import syntax
 from runtime.emission.dialect import Draft

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.instructions import Evaluate, Forward, Gradient, Settle
-from compiler.operands import Ref
-from compiler.program import Function, LayerDecl, ModelDecl, OptimizerDecl
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
+from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl
+from compiler.ir.value import Ref
 from runtime.backends.torch.emission.forward import lower_forward
 from runtime.backends.torch.emission.function import emit_function
 from runtime.backends.torch.emission.gradient import lower_gradient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from compiler.instructions import Forward
+from compiler.ir.instructions import Forward
 from runtime.effects import is_lowered
 from runtime.emission import syntax
 from runtime.emission.paths import is_recomputed

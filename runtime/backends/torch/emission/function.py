@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from compiler.instructions import (
+from compiler.ir.instructions import (
     Apply,
     Assign,
     Blend,
@@ -18,7 +18,7 @@ from compiler.instructions import (
     Release,
     Transform,
 )
-from compiler.program import Function, Program
+from compiler.ir.program import Function, Program
 from runtime.backends.torch.emission.verdicts import (
     Reading,
     begin_lines,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.instructions import Gradient
+from compiler.ir.instructions import Gradient
 from runtime.emission import syntax
 from runtime.emission.gaps import resting_places
 from runtime.emission.gradients import find_targets, receive, recomputing

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from compiler.cells import window_of
-from compiler.instructions import Apply, Collect, Instruction, Transform
+from compiler.ir.cell import window_of
+from compiler.ir.instructions import Apply, Collect, Instruction, Transform
 from runtime.effects import find_uses
 from runtime.emission import syntax
 from runtime.emission.scope import Scope

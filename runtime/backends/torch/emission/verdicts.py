@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from compiler.cells import window_of
-from compiler.instructions import Apply, Assign, Blend, Collect, Gather, Instruction, Judge, Restore, Settle, Store
-from compiler.settings import find_scheduled
+from compiler.ir.cell import window_of
+from compiler.ir.instructions import Apply, Assign, Blend, Collect, Gather, Instruction, Judge, Restore, Settle, Store
+from compiler.timing.curves import find_scheduled
 from runtime.backends.torch.emission.undecided import (
     NOTHING,
     Undecided,

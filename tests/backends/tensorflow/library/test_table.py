@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compiler.layers import resolve_layers
+from compiler.types.layers import resolve_layers
 from graphspec.layers import LAYERS, Layer
 from graphspec.library import CALLS, LOSSES, METRICS
 from runtime.backends.tensorflow.library import table

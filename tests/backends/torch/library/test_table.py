@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from compiler.layers import resolve_layers
+from compiler.types.layers import resolve_layers
 from graphspec.layers import LAYERS, Layer
 from graphspec.library import CALLS, LOSSES, METRICS, NOT_BUILT
 from runtime.backends.torch.library import functions, layers, losses, metrics, table

@@ -1,0 +1,152 @@
+"""The kind of what a built-in call returns, from the kinds of its operands; and where a call couples the samples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from compiler.ir.value import Plain, Setting, Shape
+from compiler.types import TensorType
+from graphspec.options import BATCH
+
+
+class Kind(Enum):
+    """How a value comes of its micro-batches."""
+
+    WHOLE = "whole"
+    """It does not depend on the batch."""
+    ROWS = "rows"
+    """Its parts are joined along the axis of the batch."""
+    MEAN = "mean"
+    """The mean of its parts, each counted by its rows."""
+    SUM = "sum"
+    """The sum of its parts."""
+    RATIO = "ratio"
+    """What its own operands make of it once these are whole: a sum by its count, and what is linear in such means."""
+    MIXED = "mixed"
+    """A sum of terms, some of which are means, some sums."""
+
+
+def combine(kinds: Collection[Kind]) -> Kind:
+    """Return the kind of a sum of values without rows; what does not depend on the batch counts as a mean of itself."""
+    found = set(kinds)
+    if Kind.RATIO in found:
+        return Kind.RATIO
+    if found <= {Kind.WHOLE, Kind.MEAN}:
+        return Kind.MEAN if Kind.MEAN in found else Kind.WHOLE
+    return Kind.SUM if found == {Kind.SUM} else Kind.MIXED
+
+
+LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
+"""Calls of one value that are the same for a sum as for its terms."""
+COUPLING = frozenset({"max", "min", "norm"})
+"""Calls over axes of which a number for the batch is no mean or sum of those of its parts."""
+ALONG = frozenset(
+    {"softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather", "max", "min", "norm"}
+)
+"""Calls that couple the samples where they go along the axis of the batch."""
+DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "softmax": -1, "normalize": -1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A built-in call: its operands' kinds, types and axes of the batch, and what is known of its result."""
+
+    name: str
+    kinds: Sequence[Kind]
+    types: Sequence[TensorType]
+    axes: Sequence[int]
+    options: Mapping[str, Setting]
+    result: TensorType
+
+    def find_kind(self) -> Kind:
+        """Return the kind of the results."""
+        if Kind.ROWS not in self.kinds:
+            return self._find_reduced()
+        if self._keeps_rows():
+            return Kind.ROWS
+        return Kind.SUM if self.name in ("sum", "matmul") else Kind.MEAN
+
+    def is_coupling(self) -> bool:
+        """Return whether the parts of the result are not those of the result for the whole batch."""
+        batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
+        if Kind.ROWS not in batched:
+            return bool(batched) and not is_linear_call(self.name, self.kinds)
+        if any(kind is not Kind.ROWS for kind in batched):
+            return True
+        if self.name == "reshape":
+            return any(self.axes) or not self._leads()
+        if self.name == "matmul":
+            return self._keeps_rows() and self._pairs_samples()
+        return self._goes_along_batch() or (self.name in COUPLING and not self._keeps_rows())
+
+    def _find_reduced(self) -> Kind:
+        """Return the kind of what numbers for the batch are made into: linear calls keep terms apart."""
+        batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
+        if not batched:
+            return Kind.WHOLE
+        if not is_linear_call(self.name, self.kinds):
+            return Kind.MEAN
+        return combine(self.kinds) if self.name in ("add", "sub") else batched[0]
+
+    def _keeps_rows(self) -> bool:
+        """Return whether the result has an axis of the batch: known, or as the axes say."""
+        if self.result.shape is not None:
+            return has_batch(self.result.shape)
+        over = self.name in ("mean", "sum", *COUPLING)
+        return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
+
+    def _leads(self) -> bool:
+        """Return whether the first axis of a reshaped value is that of the batch, as far as that can be seen."""
+        shape = self.options.get("shape")
+        first = shape[0] if isinstance(shape, tuple) else shape
+        return first in (-1, BATCH) if self.result.shape is None else has_batch(self.result.shape[:1])
+
+    def _pairs_samples(self) -> bool:
+        """Return whether a product of matrices with rows sums over samples, or pairs them with each other."""
+        inner = (-1, -2)
+        ends = zip(self.types, self.kinds, self.axes, inner, strict=False)
+        summed = (
+            known.shape is not None and axis - len(known.shape) == (place if len(known.shape) > 1 else -1)
+            for known, kind, axis, place in ends
+            if kind is Kind.ROWS
+        )
+        return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
+
+    def _goes_along_batch(self) -> bool:
+        """Return whether a call goes along the axis of the batch: the leading one."""
+        if self.name not in ALONG or (self.name in COUPLING and not self._keeps_rows()):
+            return False
+        rank = next((len(each.shape) for each in self.types if each.shape is not None), None)
+        axes = _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
+        along = next((axis for axis, kind in zip(self.axes, self.kinds, strict=False) if kind is Kind.ROWS), 0)
+        return any(
+            axis == along or (rank is not None and axis + rank + (self.name == "stack") == along) for axis in axes
+        )
+
+
+def is_linear_call(name: str, kinds: Sequence[Kind]) -> bool:
+    """Return whether the result of a built-in call for a sum is the sum of its results, given its operands' kinds."""
+    match name:
+        case "add" | "sub":
+            return True
+        case "mul":
+            return sum(kind is not Kind.WHOLE for kind in kinds) == 1
+        case "div":
+            return all(kind is Kind.WHOLE for kind in kinds[1:])
+        case _:
+            return name in LINEAR and all(kind is Kind.WHOLE for kind in kinds[1:])
+
+
+def has_batch(shape: Shape) -> bool:
+    """Return whether some size of a shape depends on that of the batch."""
+    return any(isinstance(size, str) and BATCH in re.findall(r"\w+", size) for size in shape)
+
+
+def _axes(option: Setting | Plain) -> tuple[int, ...]:
+    """Return the axes that an option names."""
+    if isinstance(option, tuple):
+        return tuple(axis for axis in option if isinstance(axis, int))
+    return (option,) if isinstance(option, int) else ()

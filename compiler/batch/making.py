@@ -1,0 +1,125 @@
+"""Making of the nodes that micro-batches need beside the copies: splits, shares, sums, and what is joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.step_graph import Node, Use
+from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Setting
+
+PARTING = frozenset({"parts", "shares", "weigh", "quotient", "inverse"})
+"""Functions that cut a value into micro-batches, tell their shares of the rows, and multiply with these; and those that
+divide by the count of a loss."""
+
+
+def evaluate(
+    name: str,
+    function: str,
+    operands: Sequence[str],
+    outputs: tuple[str, ...],
+    *,
+    like: Node | None = None,
+    op: str = "",
+    place: str = "",
+    part: int = 0,
+    options: Mapping[str, Setting] | None = None,
+    constant: bool = False,
+    prompt: bool = False,
+) -> Node:
+    """Return a node that calls a function of the library; ``like``: it is admitted as that node is, and is of its op.
+
+    ``constant``: no gradient goes through it.
+    """
+    op, place = (op, place) if like is None else (like.op, like.place)
+    instruction = Evaluate(
+        op=op,
+        place=place,
+        part=part,
+        family="part" if function in PARTING else "call",
+        function=FunctionRef(name=function, builtin=True),
+        arguments=tuple(Argument(operand=Ref(name=each)) for each in operands),
+        options=options or {},
+        outputs=outputs,
+    )
+    return Node(
+        id=name,
+        op=op,
+        instruction=instruction,
+        label=f"call {name}",
+        uses=tuple(Use(value=value, differentiable=not constant) for value in operands),
+        defines=outputs,
+        differentiable=not constant,
+        place=place,
+        part=part,
+        prompt=prompt,
+        gate="" if like is None else like.gate,
+    )
+
+
+def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, like: Node, part: int) -> Node:
+    """Return a node that adds two of the sets that a gradient gives; what is absent in one adds nothing."""
+    instruction = Transform(
+        op=like.op,
+        place=like.place,
+        part=part,
+        function=FunctionRef(name="add_sets", builtin=True),
+        inputs=inputs,
+        output=name,
+        models=gradient.models,
+        gaps=gradient.unconnected == "skip" or bool(gradient.resting),
+    )
+    return Node(
+        id=f"{name}.sum",
+        op=like.op,
+        instruction=instruction,
+        label=f"sum {name}",
+        uses=tuple(Use(value=value) for value in inputs),
+        defines=(name,),
+        place=like.place,
+        part=part,
+        gate=like.gate,
+    )
+
+
+Renamed = Callable[[str], str]
+
+
+def rename(instruction: Instruction, use: Renamed, define: Renamed) -> Instruction:
+    """Return an instruction that may run for a micro-batch, with its values renamed."""
+    match instruction:
+        case Forward():
+            return replace(
+                instruction,
+                arguments=_arguments(instruction.arguments, use),
+                outputs=tuple(map(define, instruction.outputs)),
+                taps=tuple((define(value), layer) for value, layer in instruction.taps),
+            )
+        case Evaluate():
+            return replace(
+                instruction,
+                arguments=_arguments(instruction.arguments, use),
+                outputs=tuple(map(define, instruction.outputs)),
+            )
+        case Gradient():
+            return replace(
+                instruction,
+                loss=use(instruction.loss),
+                values=tuple(map(use, instruction.values)),
+                output=None if instruction.output is None else define(instruction.output),
+                value_outputs=tuple(map(define, instruction.value_outputs)),
+                grad_outputs=tuple(_operand(each, use) for each in instruction.grad_outputs),
+            )
+        case _:
+            raise AssertionError(f"{instruction.op} runs for no micro-batch")
+
+
+def _arguments(arguments: tuple[Argument, ...], use: Renamed) -> tuple[Argument, ...]:
+    """Return arguments with their values renamed."""
+    return tuple(replace(argument, operand=_operand(argument.operand, use)) for argument in arguments)
+
+
+def _operand(operand: Operand, use: Renamed) -> Operand:
+    """Return an operand, renamed where it is a value."""
+    return replace(operand, name=use(operand.name)) if isinstance(operand, Ref) else operand

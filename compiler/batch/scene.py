@@ -1,0 +1,119 @@
+"""The scene of a mode under micro-batches, and which of its nodes run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from compiler.batch.expansion import Expansion
+from compiler.batch.reading import Reading
+from compiler.batch.roles import find_roles
+from compiler.ir.instructions import Forward
+from compiler.ir.mode_graph import Scene
+from compiler.ir.step_graph import Decision, Edge, Hazard, Node
+from compiler.passes.activate import reach
+from compiler.passes.order import find_data_ordering, find_producers
+from compiler.passes.presence import is_made_of
+from compiler.types import TensorType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parted:
+    """A scene whose batched nodes are there for every micro-batch, and what is to be told of it."""
+
+    scene: Scene
+    copies: Mapping[str, tuple[str, ...]]
+    """By node of the scene as it was: what it became."""
+    merges: Mapping[str, Decision]
+    """By node that runs once although the step is split."""
+    coupled: Mapping[str, str]
+    """By node that runs for every micro-batch: why these are not together what the batch would be."""
+
+    def find_firing(
+        self, firing: Collection[str], returned: Iterable[str], absent: Iterable[str] = ()
+    ) -> frozenset[str]:
+        """Return the nodes that run, given those that would if the step were not split."""
+        nodes = self.scene.nodes
+        producers = find_producers(nodes.values())
+        idle = _find_idle(nodes)
+        roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]
+        defined = {value for name in firing for value in self.scene.everything[self.copies[name][0]].defines}
+        whole = {value.partition("#")[0] for value in defined}
+        roots += [producers[value] for value in returned if value in whole and value in producers]
+        return reach(roots, nodes, producers, self._find_without(absent, producers))
+
+    def _find_without(self, absent: Iterable[str], producers: Mapping[str, str]) -> frozenset[str]:
+        """Return the nodes without a value, and those that need one of theirs, as the shares of absent sums do."""
+        found, before = set(absent), -1
+        while len(found) > before:
+            before = len(found)
+            for name, node in self.scene.nodes.items():
+                needed = (producers.get(use.value) for use in node.uses if not use.optional)
+                lacks = not node.eager and any(maker in found for maker in needed)
+                if lacks or is_made_of(node, found, producers):
+                    found.add(name)
+        return frozenset(found)
+
+
+def _find_idle(nodes: Mapping[str, Node]) -> frozenset[str]:
+    """Return the copies that nobody uses: what a sum of means and sums adds to the batch is another sum."""
+    idle, before = frozenset[str](), -1
+    while len(idle) > before:
+        before = len(idle)
+        used = {use.value for name, node in nodes.items() if name not in idle for use in node.uses}
+        pure = (node for node in nodes.values() if node.part and node.defines and not (node.writes or node.eager))
+        idle = frozenset(node.id for node in pure if used.isdisjoint(node.defines))
+    return idle
+
+
+def part_scene(
+    scene: Scene, types: Mapping[str, TensorType], returned: Iterable[str], runs: Callable[[Node], bool]
+) -> Parted:
+    """Return a scene as its spec's micro-batches make it.
+
+    ``returned`` are the values that a step may return; ``runs`` says whether a node runs in the mode.
+    """
+    reading = Reading(spec=scene.spec, types=types)
+    reading.read(scene.everything)
+    recorded = frozenset[str]().union(*(path.nodes for path in scene.paths.values()))
+    roles = find_roles(scene.everything, recorded, reading, scene.models)
+    expansion = Expansion(
+        count=scene.spec.micro_batches, nodes=scene.everything, reading=reading, roles=roles, recorded=recorded
+    )
+    everything = expansion.expand(returned)
+    ordering = (*find_data_ordering(everything), *_spread(scene.ordering, expansion.copies))
+    nodes = {name: node for name, node in everything.items() if runs(node)}
+    coupled = {name: why for name, why in reading.coupled.items() if name in roles.split}
+    coupled |= dict(_find_coupled_forwards(scene, roles.split))
+    return Parted(
+        scene=replace(scene, nodes=nodes, everything=everything, ordering=ordering),
+        copies=expansion.copies,
+        merges={name: _tell_merge(node) for name, node in scene.everything.items() if name in roles.merged},
+        coupled=coupled,
+    )
+
+
+def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Iterator[Edge]:
+    """Yield what is declared or implied between all copies of two nodes: what comes after one waits for all of it."""
+    for edge in edges:
+        if edge.hazard is not Hazard.DATA:
+            for before in copies[edge.before]:
+                yield from (replace(edge, before=before, after=after) for after in copies[edge.after])
+
+
+def _find_coupled_forwards(scene: Scene, split: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the forwards in training of models that look at several samples at once."""
+    for name in (name for name in scene.everything if name in split):  # in an order that does not hang on hashes
+        call = scene.everything[name].instruction
+        if isinstance(call, Forward) and call.train and scene.models[call.model].batch_coupled:
+            assumed = " (assumed)" if "batch_coupled" in scene.models[call.model].assumed else ""
+            yield name, f"'{call.model}' normalises over the samples that it is given{assumed}"
+
+
+def _tell_merge(node: Node) -> Decision:
+    """Return the decision that a forward runs on the whole batch."""
+    text = (
+        f"{node.label} runs once on the whole batch, and its values are split: it records no graph, and "
+        f"{node.model} couples no samples"
+    )
+    return Decision(code="MERGE", subject=node.op, text=text, node=node.id)

@@ -1,0 +1,196 @@
+"""Declarations of a program: inputs, states, models and optimizers, with everything resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from compiler.facts.models import ModelFacts, find_used_models, find_used_states
+from compiler.facts.optimizers import OptimizerCell, find_optimizers, find_tempo
+from compiler.ir.cell import find_tied
+from compiler.ir.diagnose import place_in
+from compiler.ir.digraph import sort
+from compiler.ir.program import (
+    GroupDecl,
+    Initializer,
+    InputDecl,
+    LossScaleDecl,
+    ModelDecl,
+    OptimizerDecl,
+    StateDecl,
+    TensorDecl,
+)
+from compiler.ir.value import HyperParameter, ScheduleDecl
+from compiler.lower.context import freeze_options
+from compiler.timing.curves import UNKNOWN, declare_schedule
+from compiler.timing.units import Pace, PaceProblem, Tempo
+from compiler.types.infer_types import Structure
+from graphspec.graph import GraphSpec
+from graphspec.models import ModelSpec, ParameterSpec
+from graphspec.optimizers import OptionValue
+from graphspec.schedules import ScheduleSpec
+
+
+def declare_inputs(spec: GraphSpec) -> tuple[InputDecl, ...]:
+    """Return the declared inputs."""
+    return tuple(
+        InputDecl(name=name, shape=declared.shape, dtype=declared.dtype, place=_place(spec, "inputs", name))
+        for name, declared in spec.inputs.items()
+    )
+
+
+def declare_states(spec: GraphSpec) -> tuple[StateDecl, ...]:
+    """Return every state that some op uses."""
+    used = find_used_states(spec)
+    return tuple(
+        StateDecl(
+            name=name,
+            shape=declared.shape,
+            dtype=declared.dtype,
+            initializer=_initializer(declared.init),
+            place=_place(spec, "state", name),
+        )
+        for name, declared in spec.state.items()
+        if name in used
+    )
+
+
+def declare_models(
+    spec: GraphSpec, models: Mapping[str, ModelFacts], structure: Structure, backend: str
+) -> tuple[ModelDecl, ...]:
+    """Return every model that some op uses, hidden shadows included; each after the one it is like."""
+    used = find_used_models(spec).union(spec.shadows())
+    found = {name: _declare_model(spec, facts, structure, backend) for name, facts in models.items() if name in used}
+    before = {name: [] if model.like is None else [model.like] for name, model in found.items()}
+    return tuple(found[name] for name in sort(before))
+
+
+def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[OptimizerDecl, ...]:
+    """Return the optimizer cells that some update uses: a model's own, or an update's.
+
+    A schedule that cannot be counted, which `check_schedules` reports, is UNKNOWN.
+    """
+    return tuple(_declare_optimizer(spec, cell, backend, pace) for cell in find_optimizers(spec))
+
+
+def _declare_optimizer(spec: GraphSpec, cell: OptimizerCell, backend: str, pace: Pace) -> OptimizerDecl:
+    """Return one optimizer with every default resolved."""
+    optimizer, tempo = cell.optimizer, find_tempo(spec, cell, pace)
+    path = optimizer.class_.find(backend) if optimizer.class_ is not None else None
+    return OptimizerDecl(
+        name=cell.name,
+        rule=optimizer.name or path or "",
+        builtin=optimizer.name is not None,
+        models=cell.models,
+        beside=cell.beside,
+        groups=tuple(_declare_groups(spec, cell, tempo)),
+        options={key: _declare_option(value, tempo) for key, value in optimizer.resolved().items()},
+        place=_place(spec, *cell.path),
+    )
+
+
+def _declare_groups(spec: GraphSpec, cell: OptimizerCell, tempo: Tempo) -> Iterator[GroupDecl]:
+    """Yield the groups of the models that an optimizer steps, with their defaults."""
+    for model in (each for each in cell.models if each in spec.models):
+        for index, group in enumerate(spec.models[model].groups):
+            decay = group.weight_decay
+            yield GroupDecl(
+                model=model,
+                index=index,
+                match=group.match,
+                lr_scale=_declare_number(1.0 if group.lr_scale is None else group.lr_scale, tempo),
+                weight_decay=None if decay is None else _declare_number(decay, tempo),
+                frozen=group.is_frozen,
+            )
+
+
+def _declare_number(value: float | ScheduleSpec, tempo: Tempo) -> float | ScheduleDecl:
+    """Return a number of a group, a schedule in ticks of its clock."""
+    if not isinstance(value, ScheduleSpec):
+        return value
+    try:
+        return declare_schedule(value, tempo)
+    except PaceProblem:
+        return UNKNOWN
+
+
+def _declare_option(value: OptionValue, tempo: Tempo) -> HyperParameter:
+    """Return an option's value, schedules in ticks of their clocks."""
+    if isinstance(value, tuple):
+        return tuple(_declare_number(each, tempo) for each in value)
+    return _declare_number(value, tempo) if isinstance(value, ScheduleSpec) else value
+
+
+def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, backend: str) -> ModelDecl:
+    """Return one model with the structure of its root."""
+    root = spec.models[facts.root]
+    layers = structure.layers.get(facts.root)
+    own = spec.models.get(facts.name)
+    return ModelDecl(
+        name=facts.name,
+        kind=_kind(root),
+        class_path=root.class_path(backend),
+        args=freeze_options(root.args),
+        layers=layers.layers if layers is not None else (),
+        parameters=_parameters(root.parameter) if layers is None else layers.parameters,
+        buffers=layers.buffers if layers is not None else (),
+        like=spec.shadows()[facts.name].ema if own is None else own.like,
+        initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
+        tied=find_tied(spec, facts.name),
+        trained=facts.updated,
+        weights=own.weights if own is not None else None,
+        frozen=tuple(group.match for group in (own.groups if own is not None else ()) if group.is_frozen),
+        compute=facts.compute,
+        recomputes=facts.recomputes,
+        place=_place(spec, "ops" if own is None else "models", facts.name),
+    )
+
+
+def _kind(root: ModelSpec) -> Literal["class", "layers", "parameter"]:
+    """Return how the root of a likeness says what it is."""
+    if root.parameter is not None:
+        return "parameter"
+    return "layers" if root.layers is not None else "class"
+
+
+def _parameters(parameter: ParameterSpec | None) -> tuple[TensorDecl, ...]:
+    """Return the one tensor of a `parameter:` model."""
+    if parameter is None:
+        return ()
+    return (TensorDecl(name="value", shape=parameter.shape, initializer=_initializer(parameter.init)),)
+
+
+def _initializer(init: str | float) -> Initializer:
+    """Return how a `parameter:` or a state starts."""
+    match init:
+        case "zeros":
+            return Initializer(kind="zeros")
+        case "ones":
+            return Initializer(kind="ones")
+        case "normal":
+            return Initializer(kind="normal", bound=1.0)
+        case "uniform" | "unit_normal":
+            return Initializer(kind=init, bound=1.0)
+        case _:
+            return Initializer(kind="constant", bound=float(init))
+
+
+def _place(spec: GraphSpec, *path: str) -> str:
+    """Return where something is declared, or nothing for specs built in Python."""
+    return place_in(spec.span(*path, key=True))
+
+
+def declare_loss_scale(spec: GraphSpec) -> LossScaleDecl | None:
+    """Return how the losses of a spec are scaled, None where they are not."""
+    declared = spec.loss_scale
+    if declared is None:
+        return None
+    return LossScaleDecl(
+        initial=declared.initial,
+        is_fixed=declared.kind == "fixed",
+        growth_steps=declared.growth_steps,
+        growth_factor=declared.growth_factor,
+        backoff_factor=declared.backoff_factor,
+        min_scale=declared.min_scale,
+        most_skips=declared.max_consecutive_skips,
+    )

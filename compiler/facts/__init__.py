@@ -1,0 +1,1 @@
+"""What is known of models, optimizers and parameters before anything is ordered."""

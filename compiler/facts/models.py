@@ -1,0 +1,186 @@
+"""What is known about each model before anything is lowered: structure, traits, owners, optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compiler.ir.cell import find_parameter_cells, parameters_of
+from compiler.types import TensorType
+from graphspec.constraints import ConstraintSpec
+from graphspec.graph import GraphSpec
+from graphspec.models import BufferPolicy, ModelSpec, Traits
+from graphspec.ops import UpdateOp
+from graphspec.precision import Compute
+from graphspec.regularizers import RegularizerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The traits of one model, as seen: buffers, random draws, coupled samples, forwards that are recomputed."""
+
+    buffers: bool
+    rng: bool
+    batch_coupled: bool
+    recomputes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTerms:
+    """The penalties and constraints that a model brings along, as layers of Keras do, beside those of the spec."""
+
+    regularizers: tuple[RegularizerSpec, ...] = ()
+    constraints: tuple[ConstraintSpec, ...] = ()
+
+
+NO_TERMS = OwnTerms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """Everything seen: traits by model, the types of values by name, and which losses count by themselves."""
+
+    models: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
+    outputs: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
+    counts: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """User's loss -> whether it returns (sum, count)."""
+    terms: Mapping[str, OwnTerms] = field(default_factory=dict[str, OwnTerms])
+    """Model -> what it brings along."""
+
+
+STATEFUL_LAYERS = frozenset({"batch_norm"})
+RANDOM_LAYERS = frozenset({"dropout"})
+COUPLED_LAYERS = frozenset({"batch_norm"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What the compiler knows of one model; ``assumed`` lists the traits that are the worst case, not knowledge."""
+
+    name: str
+    root: str
+    """The model whose declaration gives the structure: itself, or the end of its chain of likenesses."""
+    cells: tuple[str, ...]
+    """The cells of its parameters."""
+    buffers: bool
+    rng: bool
+    batch_coupled: bool
+    recomputes: bool
+    """Parts of a call run again when its gradient is taken."""
+    assumed: tuple[str, ...]
+    is_unwatched: bool
+    """Nothing is known about whether its calls are recomputed; it is assumed that they are not."""
+    updated: bool
+    """Some update writes it."""
+    policy: BufferPolicy | None
+    """Its declared EMA policy for buffers."""
+    compute: Compute
+    """The type of the operands of what it multiplies; float32 for a single parameter, which multiplies nothing."""
+    terms: OwnTerms = NO_TERMS
+    """The penalties and constraints that it brings along."""
+
+
+def find_used_models(spec: GraphSpec) -> frozenset[str]:
+    """Return the models that some op names, and those they are like."""
+    named = {reference.name for op in spec.ops.values() for reference in op.references()}
+    used: set[str] = set()
+    pending = [name for name in spec.models if name in named]
+    while pending:
+        name = pending.pop()
+        like = spec.models[name].like
+        used.add(name)
+        pending.extend([like] if like is not None and like not in used else [])
+    return frozenset(used)
+
+
+def find_used_states(spec: GraphSpec) -> frozenset[str]:
+    """Return the states that some op reads or writes, or that are returned."""
+    named = {reference.name for op in spec.ops.values() for reference in op.references()}
+    return frozenset(spec.state).intersection((*named, *(spec.outputs or ())))
+
+
+def describe_models(spec: GraphSpec, observed: Observations | None) -> Mapping[str, ModelFacts]:
+    """Return the facts of every model, hidden shadows of ``ema`` without ``into`` included."""
+    cells = find_parameter_cells(spec)
+    updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
+    described = {
+        name: _describe(spec, observed, name, root=find_root(spec, name), cells=cells[name], updated=name in updated)
+        for name in spec.models
+    }
+    for name, op in spec.shadows().items():
+        root = described[op.ema].root
+        described[name] = _describe(spec, observed, name, root=root, cells=(parameters_of(name),), updated=False)
+    return described
+
+
+def find_root(spec: GraphSpec, name: str) -> str:
+    """Return the model at the end of a chain of likenesses."""
+    model = spec.models[name]
+    while model.like is not None:
+        name, model = model.like, spec.models[model.like]
+    return name
+
+
+def _describe(
+    spec: GraphSpec, observed: Observations | None, name: str, *, root: str, cells: tuple[str, ...], updated: bool
+) -> ModelFacts:
+    """Return the facts of one model from its root's declaration, or from what was observed."""
+    traits, assumed = _find_traits(spec.models[root], root, observed)
+    seen = None if observed is None else observed.models.get(root)
+    declared = spec.models[root].traits
+    own = spec.models.get(name)
+    return ModelFacts(
+        name=name,
+        root=root,
+        cells=cells,
+        buffers=traits[0],
+        rng=traits[1],
+        batch_coupled=traits[2],
+        recomputes=(declared is not None and declared.recomputes is True) or (seen is not None and seen.recomputes),
+        assumed=assumed,
+        is_unwatched=seen is None
+        and spec.models[root].class_ is not None
+        and (declared or Traits()).recomputes is None,
+        updated=updated,
+        policy=own.buffers if own is not None else None,
+        compute="float32" if spec.models[root].parameter is not None else spec.compute(name),
+        terms=(observed or Observations()).terms.get(name, NO_TERMS),
+    )
+
+
+def _find_traits(
+    model: ModelSpec, root: str, observed: Observations | None
+) -> tuple[tuple[bool, bool, bool], tuple[str, ...]]:
+    """Return (buffers, rng, batch_coupled) and which of them are assumed."""
+    if model.parameter is not None:
+        return (False, False, False), ()
+    if model.layers:
+        kinds = frozenset(layer_kinds(model))
+        return (bool(kinds & STATEFUL_LAYERS), bool(kinds & RANDOM_LAYERS), bool(kinds & COUPLED_LAYERS)), ()
+    if observed is not None and root in observed.models:
+        seen = observed.models[root]
+        return (seen.buffers, seen.rng, seen.batch_coupled), ()
+    return _declared_traits(model)
+
+
+def _declared_traits(model: ModelSpec) -> tuple[tuple[bool, bool, bool], tuple[str, ...]]:
+    """Return the declared traits of a class, the worst case for what is not declared, and the names assumed."""
+    traits = model.traits
+    named = (
+        ("buffers", traits.buffers if traits is not None else None),
+        ("rng", traits.rng if traits is not None else None),
+        ("batch_coupled", traits.batch_coupled if traits is not None else None),
+    )
+    buffers, rng, coupled = (True if value is None else value for _, value in named)
+    return (buffers, rng, coupled), tuple(name for name, value in named if value is None)
+
+
+def layer_kinds(model: ModelSpec) -> list[str]:
+    """Return the kinds of all layers of a model, those inside containers included."""
+    pending = list(model.layers or ())
+    kinds: list[str] = []
+    while pending:
+        layer = pending.pop()
+        kinds.append(layer.kind)
+        pending.extend(layer.layers)
+    return kinds

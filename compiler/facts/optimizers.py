@@ -1,0 +1,174 @@
+"""Optimizer cells: which optimizers there are, what each steps, and how often it is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from compiler.ir.cell import find_parameter_cells, parameters_of
+from compiler.timing.period import find_rhythm
+from compiler.timing.units import Pace, Tempo
+from graphspec.graph import GraphSpec
+from graphspec.ops import UpdateOp
+from graphspec.optimizers import OptimizerSpec
+from graphspec.remembering import once_per_spec
+
+Cells = tuple[str, ...]
+
+
+@once_per_spec
+def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
+    """Return, by update, the parameter cells of its models."""
+    cells = find_parameter_cells(spec)
+    updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp))
+    return {name: tuple(dict.fromkeys(cell for model in op.update for cell in cells[model])) for name, op in updates}
+
+
+@once_per_spec
+def find_owners(spec: GraphSpec) -> Mapping[str, str]:
+    """Return, by parameter cell, the update that steps it for all that hold it: the one that says `shared: sum`."""
+    steppers = find_steppers(spec)
+    found: dict[str, str] = {}
+    for cell, pairs in steppers.items():
+        sharing = [name for _, name in pairs if is_sharing(spec, name)]
+        if sharing and len({optimizer for optimizer, _ in pairs}) > 1:
+            found[cell] = sharing[0]
+    return found
+
+
+@once_per_spec
+def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """Return, by parameter cell, the updates that hold it, each behind the name of its optimizer."""
+    cells = find_parameter_cells(spec)
+    found: dict[str, dict[tuple[str, str], None]] = {}
+    for name, op in spec.ops.items():
+        if isinstance(op, UpdateOp):
+            for model in op.update:
+                stepper = model if op.optimizer is None else name
+                for cell in cells[model]:
+                    found.setdefault(cell, {})[stepper, name] = None
+    return {cell: tuple(pairs) for cell, pairs in found.items()}
+
+
+def is_sharing(spec: GraphSpec, update: str) -> bool:
+    """Return whether an update says that it steps what it shares."""
+    op = spec.ops[update]
+    return isinstance(op, UpdateOp) and op.shared == "sum"
+
+
+def find_kept(spec: GraphSpec, update: str) -> Cells:
+    """Return the parameter cells that an update steps: those of its models that no other update steps for it."""
+    owners = find_owners(spec)
+    return tuple(cell for cell in find_held(spec)[update] if owners.get(cell, update) == update)
+
+
+def find_givers(spec: GraphSpec, update: str) -> tuple[str, ...]:
+    """Return the updates whose gradients another adds to its own."""
+    owned = frozenset(cell for cell, owner in find_owners(spec).items() if owner == update)
+    return tuple(name for name, cells in find_held(spec).items() if name != update and not owned.isdisjoint(cells))
+
+
+def is_kept(spec: GraphSpec, update: str, model: str) -> bool:
+    """Return whether an update steps the parameters that are a model's own."""
+    return parameters_of(model) in find_kept(spec, update)
+
+
+def find_beside(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the models of other updates, tied to some of these, whose parameters those updates step."""
+    cells, owners = find_parameter_cells(spec), find_owners(spec)
+    shared = {cell for model in models for cell in cells[model] if owners.get(cell, update) != update}
+    found: dict[str, None] = {}
+    for owner in dict.fromkeys(owners[cell] for cell in owners if cell in shared):
+        op = spec.ops[owner]
+        assert isinstance(op, UpdateOp)
+        found.update(dict.fromkeys(model for model in op.update if not shared.isdisjoint(cells[model])))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerCell:
+    """An optimizer that some update uses: its name, declaration and place, the models it steps, and those updates.
+
+    One that changes by epochs is several: of the model's or update's name, and that with its first epoch, ``net@10``.
+    """
+
+    name: str
+    optimizer: OptimizerSpec
+    path: tuple[str, ...]
+    models: tuple[str, ...]
+    updates: tuple[str, ...]
+    owner: str
+    """The model or update that declares it."""
+    epoch: int = 1
+    """The epoch from which on it steps, counted from 1."""
+    until: int | None = None
+    """The last epoch in which it steps, where another follows."""
+    beside: tuple[str, ...] = ()
+    """Models whose parameters another steps: what they share with its own is left out."""
+
+
+def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
+    """Yield the optimizers in use: those of the models in their order, then those that updates bring."""
+    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
+    for name, model in spec.models.items():
+        users = tuple(
+            each
+            for each, op in updates.items()
+            if op.optimizer is None and name in op.update and is_kept(spec, each, name)
+        )
+        if users and model.optimizer is not None:
+            yield from _find_phases(spec, name, model.optimizer, "models", (name,), users)
+    for name, op in updates.items():
+        if op.optimizer is not None:
+            models = tuple(model for model in op.update if is_kept(spec, name, model))
+            yield from _find_phases(spec, name, op.optimizer, "ops", models, (name,))
+
+
+def _find_phases(
+    spec: GraphSpec,
+    owner: str,
+    optimizer: OptimizerSpec,
+    section: str,
+    models: tuple[str, ...],
+    updates: tuple[str, ...],
+) -> Iterator[OptimizerCell]:
+    """Yield the optimizer of a model or update, one after another where it changes by epochs."""
+    begun = [epoch for epoch, _ in optimizer.phases]
+    for (epoch, each), following in zip(optimizer.phases, [*begun[1:], None], strict=True):
+        yield OptimizerCell(
+            name=owner if epoch == 1 else f"{owner}@{epoch}",
+            optimizer=each,
+            path=(section, owner, "optimizer", *((str(epoch),) if optimizer.epochs else ())),
+            models=models,
+            updates=updates,
+            owner=owner,
+            epoch=epoch,
+            until=None if following is None else following - 1,
+            beside=find_beside(spec, updates[0], models),
+        )
+
+
+def find_tempo(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> Tempo:
+    """Return the tempo of an optimizer: the pace, and the steps between two of its updates where that is constant."""
+    return Tempo(
+        pace=pace,
+        interval=_find_interval(spec, cell.updates, pace.epoch),
+        missing=f"how many steps lie between two updates of the optimizer of '{cell.name}': {_tell(cell.updates)}",
+        help="count updates, as in `500 updates`, or give the schedule `clock: steps`",
+    )
+
+
+def _find_interval(spec: GraphSpec, updates: tuple[str, ...], epoch: int | None) -> Fraction | None:
+    """Return the steps from one update of several to the next: constant for one, and where all fire in every step."""
+    rhythms = [find_rhythm(spec, name, epoch=epoch) for name in updates]
+    if len(rhythms) == 1:
+        return None if rhythms[0] is None else Fraction(rhythms[0].every)
+    is_constant = all(rhythm is not None and rhythm.is_plain for rhythm in rhythms)
+    return Fraction(1, len(rhythms)) if is_constant else None
+
+
+def _tell(updates: tuple[str, ...]) -> str:
+    """Return why the number is not constant."""
+    names = " and ".join(f"'{name}'" for name in updates)
+    return f"{names} does not fire at a steady pace" if len(updates) == 1 else f"{names} do not all fire in every step"

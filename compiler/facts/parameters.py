@@ -1,0 +1,147 @@
+"""Patterns of parameters: which parameters a pattern chooses, and what is wrong with the patterns of a spec."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.ir.program import ModelDecl
+from graphspec.constraints import ConstraintSpec
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from graphspec.groups import GroupSpec
+from graphspec.matching import read_pattern
+from graphspec.ops import UpdateOp
+from graphspec.regularizers import RegularizerSpec
+from graphspec.source import Path
+from graphspec.suggestions import closest
+
+Names = Sequence[str]
+"""The names of a model's parameters, each parameter's first."""
+MOST = 8
+"""How many names a message lists."""
+
+
+def find_matching(pattern: str, names: Names) -> tuple[str, ...]:
+    """Return the names in which a pattern is found."""
+    return _find_matching(pattern, tuple(names))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _find_matching(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    matched = read_pattern(pattern)
+    return tuple(name for name in names if matched.is_found(name))
+
+
+def find_known_names(models: Iterable[ModelDecl]) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of the parameters of every model whose structure is known: not those of classes."""
+    return {model.name: tuple(each.name for each in model.parameters) for model in models if _is_known(model)}
+
+
+def _is_known(model: ModelDecl) -> bool:
+    """Return whether the parameters of a model are declared."""
+    return model.kind == "parameter" or bool(model.layers)
+
+
+def find_stepped(spec: GraphSpec, model: str, names: Names) -> tuple[str, ...]:
+    """Return the names of the parameters of a model that no group freezes."""
+    frozen = {each for group in _groups(spec, model) if group.is_frozen for each in find_matching(group.match, names)}
+    return tuple(name for name in names if name not in frozen)
+
+
+def check_patterns(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[Diagnostic]:
+    """Yield E-MATCH for every pattern that fits nothing, for groups that overlap, and where all is frozen.
+
+    ``known`` has the names of the parameters of those models that are looked at.
+    """
+    for use in _find_uses(spec, known):
+        if not find_matching(use.pattern, use.names):
+            yield _unused(spec, use)
+    for model, names in known.items():
+        yield from _check_overlap(spec, model, names)
+    for name, op in spec.ops.items():
+        for index, model in enumerate(op.update if isinstance(op, UpdateOp) else ()):
+            if known.get(model) and not find_stepped(spec, model, known[model]):
+                message = f"the groups of model '{model}' freeze all of its parameters, but '{name}' updates it"
+                span = spec.span("ops", name, "update", index)
+                help = "take the update away, or leave something to step"
+                yield Diagnostic(code="E-MATCH", message=message, span=span, help=help)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """A pattern that is written somewhere, and the names in one of which it is to be found."""
+
+    owner: str
+    path: Path
+    pattern: str
+    names: Names
+    kept: bool = False
+    """Only parameters that are not frozen count."""
+
+
+def _find_uses(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[_Use]:
+    """Yield the patterns of groups, then those of constraints and regularizers, of models and of updates."""
+    for model, names in known.items():
+        for index, group in enumerate(_groups(spec, model)):
+            path: Path = ("models", model, "groups", index, "match")
+            yield _Use(owner=f"model '{model}'", path=path, pattern=group.match, names=names)
+        declared, stepped = spec.models.get(model), find_stepped(spec, model, names)
+        if declared is not None:
+            path = ("models", model)
+            yield from _find_several(f"model '{model}'", (*path, "constraint"), declared.constraint or (), stepped)
+            yield from _find_several(f"model '{model}'", (*path, "regularizer"), declared.regularizer or (), stepped)
+    for name, op in spec.ops.items():
+        if isinstance(op, UpdateOp) and op.constraint and all(model in known for model in op.update):
+            stepped = tuple(each for model in op.update for each in find_stepped(spec, model, known[model]))
+            yield from _find_several(f"update '{name}'", ("ops", name, "constraint"), op.constraint, stepped)
+
+
+def _find_several(
+    owner: str, path: Path, declared: Sequence[ConstraintSpec | RegularizerSpec], names: Names
+) -> Iterator[_Use]:
+    """Yield the patterns of a list of constraints or regularizers."""
+    for index, each in enumerate(declared):
+        if each.match is not None:
+            yield _Use(owner=owner, path=(*path, index, "match"), pattern=each.match, names=names, kept=True)
+
+
+def _unused(spec: GraphSpec, use: _Use) -> Diagnostic:
+    """Return the problem of a pattern that fits nothing."""
+    near = closest(re.sub(r"[^\w.]|\\.", "", use.pattern), use.names)
+    listed = ", ".join((*use.names[:MOST], *(["..."] if len(use.names) > MOST else [])))
+    kind = "stepped parameters" if use.kept else "parameters"
+    return Diagnostic(
+        code="E-MATCH",
+        message=f"no parameter of {use.owner} fits '{use.pattern}': its {kind} are {listed or 'none'}",
+        span=spec.span(*use.path),
+        label=f"did you mean {' or '.join(repr(name) for name in near)}?" if near else "fits nothing",
+        help="write a regular expression that is found in a name, as in `bias$`",
+    )
+
+
+def _check_overlap(spec: GraphSpec, model: str, names: Names) -> Iterator[Diagnostic]:
+    """Yield a problem for every group with a parameter that an earlier one has."""
+    groups = _groups(spec, model)
+    owners: dict[str, list[int]] = {}
+    for index, group in enumerate(groups):
+        for name in find_matching(group.match, names):
+            owners.setdefault(name, []).append(index)
+    shared: dict[tuple[int, int], str] = {}
+    for name in names:
+        first, *others = owners.get(name, [0])
+        for index in others:
+            shared.setdefault((first, index), name)
+    for first, index in sorted(shared):
+        both = f"'{groups[first].match}', '{groups[index].match}'"
+        message = f"parameter '{shared[first, index]}' of model '{model}' is in two groups: {both}"
+        span = spec.span("models", model, "groups", index, "match")
+        help = "write patterns that exclude each other: a parameter is in one group at most"
+        yield Diagnostic(code="E-MATCH", message=message, span=span, label="fits it too", help=help)
+
+
+def _groups(spec: GraphSpec, model: str) -> tuple[GroupSpec, ...]:
+    """Return the groups of a model; the hidden model of an average has none."""
+    return spec.models[model].groups if model in spec.models else ()

@@ -1,0 +1,1 @@
+"""The intermediate representation: values, cells, nodes, instructions, and the program."""

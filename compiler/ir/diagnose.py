@@ -1,0 +1,113 @@
+"""Diagnostics of the compiler: places, and cycles told edge by edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from compiler.ir.step_graph import Edge, Hazard, Node
+from graphspec.diagnostics import Diagnostic, Span, SpecError
+from graphspec.graph import GraphSpec
+from graphspec.ops import ForwardOp, Op
+
+PENDING = (Hazard.BACKWARD_WAR, Hazard.BUFFER_WAR)
+"""Edges that exist because a gradient still reads what a forward used; clones for the forward remove them."""
+
+
+def span_of(spec: GraphSpec, op: str, field: str | None = None) -> Span | None:
+    """Return the place of an op's name, or of one of its fields where that is written."""
+    if field is not None and field in spec.ops[op].model_fields_set:
+        return spec.span("ops", op, field)
+    return spec.span("ops", op, key=True)
+
+
+def place_in(span: Span | None) -> str:
+    """Return ``file:line:column`` with the bare file name, so that plans do not depend on where they are made.
+
+    Empty for specs built in Python.
+    """
+    return "" if span is None else f"{PurePath(span.file).name}:{span.line}:{span.column}"
+
+
+def cycle_problem(
+    code: str, spec: GraphSpec, nodes: Mapping[str, Node], edges: Iterable[Edge], cycle: tuple[str, ...]
+) -> Diagnostic:
+    """Return a diagnostic that names a cycle and the reason of each of its edges."""
+    reasons = {(edge.before, edge.after): edge for edge in reversed(tuple(edges))}
+    steps = [reasons[pair] for pair in zip(cycle, (*cycle[1:], cycle[0]), strict=True)]
+    declared = next((nodes[edge.after].op for edge in steps if edge.hazard is Hazard.DECLARED), None)
+    names = " -> ".join(nodes[node].label for node in (*cycle, cycle[0]))
+    message = {
+        "E-CYCLE": f"something must read a version before it exists: {names}",
+        "E-TWO-VERSIONS": f"two versions of one model would have to be live at once: {names}",
+    }[code]
+    return Diagnostic(
+        code=code,
+        message=message,
+        span=span_of(spec, nodes[cycle[0]].op) if declared is None else span_of(spec, declared, "after"),
+        label="this op is part of the cycle",
+        notes=tuple(f"{nodes[edge.before].label} before {nodes[edge.after].label}: {edge.why}" for edge in steps),
+        help=_cycle_help(code, spec, nodes, steps),
+    )
+
+
+def _is_checkpoint(op: Op) -> bool:
+    """Return whether an op says itself that gradients run it again."""
+    return isinstance(op, ForwardOp) and op.checkpoint
+
+
+def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Node], steps: list[Edge]) -> str:
+    """Return the remedy of a cycle, which depends on what closes it."""
+    if code == "E-CYCLE":
+        return "remove one `after`, or take a value that exists earlier"
+    through = [nodes[name] for edge in steps if edge.hazard in PENDING for name in edge.through]
+    forwards = [node.op for node in through if not any(read.again for read in node.reads)]
+    checkpoints = [node.op for node in through if _is_checkpoint(spec.ops[node.op])]
+    if forwards or checkpoints:
+        name, instead = (forwards[0], "") if forwards else (checkpoints[0], " in place of `checkpoint: true`")
+        return (
+            "let both ops read one version (write `after` on the other), or write `snapshot: true`"
+            f"{instead} on '{name}', which then reads clones"
+        )
+    return "let both ops read one version: write `after` on the one that reads the older, or take it from the other"
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """Every problem of a spec that was found so far."""
+
+    spec: GraphSpec
+    known: dict[object, Diagnostic] = field(default_factory=dict[object, Diagnostic])
+
+    def report(self, found: Iterable[Diagnostic]) -> None:
+        """Remember problems, each once, with the reasons of the function in which it was found first."""
+        for problem in found:
+            self.known.setdefault((problem.code, problem.span, problem.message), problem)
+
+    @property
+    def problems(self) -> tuple[Diagnostic, ...]:
+        """Return the problems as they were found."""
+        return tuple(self.known.values())
+
+    @property
+    def has_errors(self) -> bool:
+        """Return whether one of the problems is an error."""
+        return any(problem.severity == "error" for problem in self.problems)
+
+    def stop_on_errors(self) -> None:
+        """Raise SpecError with every problem if one of them is an error."""
+        if self.has_errors:
+            raise SpecError(self.told(), self.spec.texts())
+
+    def told(self) -> tuple[Diagnostic, ...]:
+        """Return the problems, sorted by place, then code and message."""
+        return tuple(sorted(self.problems, key=_position))
+
+
+def _position(problem: Diagnostic) -> tuple[str, int, int, str, str]:
+    """Return the sorting key of a diagnostic; those without a place come first."""
+    span = problem.span
+    if span is None:
+        return "", 0, 0, problem.code, problem.message
+    return span.file, span.line, span.column, problem.code, problem.message

@@ -1,0 +1,262 @@
+"""``gather``, ``collect``, ``restore`` and ``drop``: the window of an update, over several steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from compiler.ir.instructions.base import (
+    Commit,
+    Effect,
+    InstructionBase,
+    Resting,
+    export_commit,
+    find_verdicts,
+    tell_unless,
+)
+from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, Object, listing, record
+
+Guard: TypeAlias = Literal["none", "drop", "window"]
+"""What a gradient set that is not committed costs a window: nothing, itself, or all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gather(Effect):
+    """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
+
+    ``mean``: as many times as the batch has rows; else once. ``count``: it is that of a sum over the elements that the
+    value ``count`` counts, which are added up beside it. Without ``gradients`` the step counts all the same: the terms
+    that they are of are absent from it.
+    """
+
+    window: str
+    models: tuple[str, ...]
+    gradients: str | None
+    reduce: Literal["mean", "sum", "steps"]
+    count: str = ""
+    guard: Guard = "none"
+    gaps: bool = False
+    """Some gradients may be absent: they add nothing."""
+    strict: bool = False
+    """None may be absent but those of ``resting``, which are frozen for now."""
+    resting: Resting = ()
+
+    FIELDS: ClassVar[Object] = {
+        "window": TEXT,
+        "inputs": NAMES,
+        "reduce": {"enum": ["mean", "sum", "steps"]},
+        "count": TEXT,
+        "guard": {"enum": ["none", "drop", "window"]},
+    }
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the set and what counts its elements; nothing for a step that only counts."""
+        return () if self.gradients is None else tuple(filter(None, (self.gradients, self.count)))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Return that of the batch where its rows are counted."""
+        return ("batch",) if self.reduce == "mean" else ()
+
+    @property
+    def phrase(self) -> str:
+        """Return what is added to the window."""
+        return f"{self.window} window <- + {self.gradients or 'nothing'}{self._tell_counted()}"
+
+    def _tell_counted(self) -> str:
+        """Return what the set counts for, where it is not the step."""
+        if self.count and self.gradients:
+            return f" for every element that {self.count.rpartition('.')[0]} keeps"
+        return " for every row" if self.count or self.reduce == "mean" else ""
+
+    def export(self) -> Object:
+        """Return what is added, and how it counts."""
+        inputs: Object = {"window": self.window, "inputs": list(filter(None, [self.gradients]))}
+        return {**inputs, "reduce": self.reduce, "count": self.count, "guard": self.guard}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect(InstructionBase):
+    """Take the gradient set of a whole window: the sum, or divided by how often its gradients count; it begins anew."""
+
+    window: str
+    models: tuple[str, ...]
+    output: str
+    filled: str = ""
+    """The verdict whether the window has something to give, where its sets are judged."""
+    gaps: bool = False
+    """What was absent in every step is absent."""
+    alone: bool = False
+    """Nothing is gathered in this step: the window has what earlier ones gave."""
+
+    FIELDS: ClassVar[Object] = {"window": TEXT, "outputs": NAMES}
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return the set, and the verdict whether there is one."""
+        return (self.output, self.filled) if self.filled else (self.output,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return nothing: a window is no value."""
+        return ()
+
+    @property
+    def recorded(self) -> bool:
+        """Return that what was gathered is apart from every graph."""
+        return False
+
+    @property
+    def phrase(self) -> str:
+        """Return what is taken out of the window."""
+        return f"{', '.join(self.defines)} = all of {self.window} window"
+
+    @property
+    def title(self) -> str:
+        """Return the option of the update that makes windows."""
+        return "accumulate"
+
+    def export(self) -> Object:
+        """Return the window, and what is taken out of it."""
+        return {"window": self.window, "outputs": [*self.defines]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop(Effect):
+    """Forget what a window has gathered: it begins anew."""
+
+    window: str
+
+    FIELDS: ClassVar[Object] = {"window": TEXT}
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return nothing: a window is no value."""
+        return ()
+
+    @property
+    def phrase(self) -> str:
+        """Return that nothing is left of the window."""
+        return f"{self.window} window <- nothing"
+
+    def export(self) -> Object:
+        """Return the window."""
+        return {"window": self.window}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore(Effect):
+    """Put a window back to what it was before the step, unless the update by which its own goes is applied."""
+
+    window: str
+    unless: Commit = ()
+    """The verdicts under which that update is applied."""
+
+    FIELDS: ClassVar[Object] = {"window": TEXT}
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the verdicts on which it depends."""
+        return find_verdicts(self.unless)
+
+    @property
+    def phrase(self) -> str:
+        """Return that the step leaves the window alone."""
+        return f"{self.window} window <- as before the step"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return where it does nothing."""
+        return tell_unless(self.unless)
+
+    def export(self) -> Object:
+        """Return the window."""
+        return {"window": self.window}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge(InstructionBase):
+    """Look whether the gradient sets of an update are finite: ``output`` is true where all their elements are.
+
+    ``spans``: the models of each of the sets. An update may have several verdicts: over what its window takes in, over
+    what comes out, over what it shares with others.
+    """
+
+    gradients: tuple[str, ...]
+    spans: tuple[tuple[str, ...], ...]
+    output: str
+    filled: str = ""
+    """The value that says whether the window holds something: one that is empty is no overflow."""
+
+    FIELDS: ClassVar[Object] = {"inputs": NAMES, "outputs": NAMES}
+
+    @property
+    def key(self) -> str:
+        """Return what tells it from other verdicts: the update, or ``step.window``."""
+        return self.output.removesuffix(".finite")
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return the verdict."""
+        return (self.output,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the sets that it checks, and whether there is something in them."""
+        return (*self.gradients, self.filled) if self.filled else self.gradients
+
+    @property
+    def recorded(self) -> bool:
+        """Return that a verdict is a constant."""
+        return False
+
+    @property
+    def phrase(self) -> str:
+        """Return what is looked at."""
+        return f"{self.output} = all of {', '.join(self.gradients)} finite"
+
+    def export(self) -> Object:
+        """Return what is looked at."""
+        return {"inputs": list(self.gradients), "outputs": [self.output]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle(Effect):
+    """Find out what was not committed, so that nothing counts it, and let the loss scale follow: the end of a step."""
+
+    verdicts: tuple[str, ...]
+    """The verdicts over the gradients of the step: the scale shrinks where one is not given."""
+    held: tuple[tuple[str, Commit], ...]
+    """Every op that writes only under some verdicts, and which."""
+    scaled: bool = False
+    """There is a loss scale."""
+    fatal: tuple[tuple[str, str], ...] = ()
+    """(op, verdict): the step fails where the verdict is not given."""
+
+    FIELDS: ClassVar[Object] = {
+        "inputs": NAMES,
+        "held": listing(record({"op": TEXT, "commits": COMMITS})),
+        "scaled": FLAG,
+        "fatal": NAMES,
+    }
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the verdicts."""
+        return self.verdicts
+
+    @property
+    def phrase(self) -> str:
+        """Return what the loss scale follows."""
+        scale = "loss scale <- by " if self.scaled else ""
+        return f"{scale}{', '.join(self.verdicts)}"
+
+    def export(self) -> Object:
+        """Return the verdicts, and what hangs on them."""
+        return {
+            "inputs": list(self.verdicts),
+            "held": [{"op": op, "commits": export_commit(commit)} for op, commit in self.held],
+            "scaled": self.scaled,
+            "fatal": list(dict.fromkeys(op for op, _ in self.fatal)),
+        }

@@ -1,0 +1,121 @@
+"""``blend`` and ``assign``: let a model follow another, or become it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from compiler.ir.instructions.base import Effect, export_operand, find_names
+from compiler.ir.value import INPUTS, TEXT, Object, Operand, Scheduled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blend(Effect):
+    """``target = decay * target + (1 - decay) * source`` over the parameters, buffers as their policy says."""
+
+    source: str
+    target: str
+    decay: float | Scheduled
+    buffers: Literal["copy", "average", "ignore"]
+
+    FIELDS: ClassVar[Object] = {
+        "source": TEXT,
+        "target": TEXT,
+        "decay": {"type": ["number", "string"]},
+        "buffers": {"enum": ["copy", "average", "ignore"]},
+    }
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return nothing: models are no values."""
+        return ()
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Return the decay."""
+        return (self.decay,)
+
+    @property
+    def phrase(self) -> str:
+        """Return what is taken of which weights."""
+        return f"{self.target} <- lerp({self.target}, {self.source}, {_tell_taken(self.decay)})"
+
+    @property
+    def title(self) -> str:
+        """Return the kind of the op."""
+        return "ema"
+
+    def export(self) -> Object:
+        """Return who follows whom, and how."""
+        decay = self.decay.name if isinstance(self.decay, Scheduled) else self.decay
+        return {"source": self.source, "target": self.target, "decay": decay, "buffers": self.buffers}
+
+
+def _tell_taken(decay: float | Scheduled) -> str:
+    """Return what an average takes of the new weights."""
+    if not isinstance(decay, Scheduled):
+        return f"{1 - decay:g}"
+    return decay.name if decay.complement else f"1 - {decay.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign(Effect):
+    """Copy parameters and buffers of ``source`` into ``target``."""
+
+    source: str
+    target: str
+
+    FIELDS: ClassVar[Object] = {"source": TEXT, "target": TEXT}
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return nothing: models are no values."""
+        return ()
+
+    @property
+    def phrase(self) -> str:
+        """Return which model becomes which."""
+        return f"{self.target} <- {self.source}"
+
+    @property
+    def title(self) -> str:
+        """Return the kind of the op."""
+        return "copy"
+
+    def export(self) -> Object:
+        """Return which model becomes which."""
+        return {"source": self.source, "target": self.target}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store(Effect):
+    """Write a state: it becomes the operand, apart from every graph; whoever read it before keeps what it was."""
+
+    state: str
+    value: Operand
+
+    FIELDS: ClassVar[Object] = {"state": TEXT, "inputs": INPUTS}
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return what it becomes, where that is a value."""
+        return find_names((self.value,))
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Return what it becomes."""
+        return (self.value,)
+
+    @property
+    def phrase(self) -> str:
+        """Return what the state becomes."""
+        return f"{self.state} <- {export_operand(self.value)}"
+
+    @property
+    def title(self) -> str:
+        """Return ``assign count``."""
+        return f"assign {self.state}"
+
+    def export(self) -> Object:
+        """Return what the state becomes."""
+        return {"state": self.state, "inputs": [export_operand(self.value)]}

@@ -1,0 +1,132 @@
+"""``forward``: call a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from compiler.ir.instructions.base import (
+    InstructionBase,
+    export_detached,
+    export_inputs,
+    find_names,
+    tell_arguments,
+    tell_set,
+)
+from compiler.ir.value import FLAG, INPUTS, NAMES, TEXT, Argument, Object
+from graphspec.precision import Compute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward(InstructionBase):
+    """Call a model; ``outputs`` are its results in order, ``taps`` are (value, layer path) of inner layers."""
+
+    model: str
+    arguments: tuple[Argument, ...]
+    outputs: tuple[str, ...]
+    named: bool = False
+    """The spec names the results: they may come by these names."""
+    taps: tuple[tuple[str, str], ...] = ()
+    method: str | None = None
+    train: bool = False
+    graph: bool = False
+    """Record for differentiation. Where False the call runs without a graph (no_grad)."""
+    frozen: bool = False
+    """The graph is needed, but no gradient of the model's own weights."""
+    snapshot: Literal["none", "buffers", "all"] = "none"
+    """Run on clones of the buffers, or of weights and buffers, so that later writes need not wait."""
+    checkpoint: bool = False
+    """Its inner results are not kept: a gradient through it runs it again."""
+    draws: bool = False
+    """The model draws random numbers in this call: key them by this op."""
+    stop: bool = False
+    """The results are constants for every gradient."""
+    begun: tuple[str, ...] = ()
+    """Taps from which gradients of other results are taken: a graph begins there at the latest."""
+    compute: Compute = "float32"
+    """The type of the operands of what multiplies matrices and convolves in it; the results are float32 again."""
+
+    FIELDS: ClassVar[Object] = {
+        "model": TEXT,
+        "inputs": INPUTS,
+        "outputs": NAMES,
+        "train": FLAG,
+        "graph": FLAG,
+        "frozen": FLAG,
+        "snapshot": {"enum": ["none", "buffers", "all"]},
+        "checkpoint": FLAG,
+        "compute": {"enum": [*get_args(Compute)]},
+        "detached": NAMES,
+    }
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return its results, and those of inner layers."""
+        return (*self.outputs, *(value for value, _ in self.taps if value not in self.outputs))
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the values among its arguments."""
+        return find_names(each.operand for each in self.arguments)
+
+    @property
+    def recorded(self) -> bool:
+        """Return whether it is recorded and its results are no constants."""
+        return self.graph and not self.stop
+
+    @property
+    def passed(self) -> tuple[Argument, ...]:
+        """Return the arguments of the model."""
+        return self.arguments
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Return the operands."""
+        return tuple(each.operand for each in self.arguments)
+
+    @property
+    def drawing(self) -> bool:
+        """Return whether the model's layers draw."""
+        return self.draws
+
+    @property
+    def phrase(self) -> str:
+        """Return the call: ``fake = generator(z)``."""
+        method = f".{self.method}" if self.method else ""
+        results = (*self.outputs, *(value for value, _ in self.taps))
+        return f"{', '.join(results)} = {self.model}{method}({tell_arguments(self.arguments)})"
+
+    @property
+    def title(self) -> str:
+        """Return ``forward net``."""
+        return f"forward {self.model}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return the mode, and what becomes of the graph."""
+        return tell_set(
+            {
+                "train": self.train,
+                "no_grad": not self.graph,
+                "frozen": self.frozen,
+                f"snapshot {self.snapshot}": self.snapshot != "none",
+                "checkpoint": self.checkpoint,
+                "stop": self.stop,
+                f"computes in {self.compute}": self.compute != "float32",
+            }
+        )
+
+    def export(self) -> Object:
+        """Return the call, and how it runs."""
+        return {
+            "model": self.model,
+            "inputs": export_inputs(self.arguments),
+            "outputs": [*self.outputs, *(value for value, _ in self.taps)],
+            "train": self.train,
+            "graph": self.graph,
+            "frozen": self.frozen,
+            "snapshot": self.snapshot,
+            "checkpoint": self.checkpoint,
+            "compute": self.compute,
+            "detached": export_detached(self.arguments),
+        }

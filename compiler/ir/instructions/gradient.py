@@ -1,0 +1,208 @@
+"""``gradient``: differentiate a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from compiler.ir.instructions.base import (
+    Commit,
+    InstructionBase,
+    Resting,
+    find_names,
+    find_verdicts,
+    tell_options,
+    tell_resting,
+    tell_set,
+    tell_unless,
+)
+from compiler.ir.value import FLAG, NAMES, TEXT, FunctionRef, Object, Operand, Setting
+from compiler.ir.weight_terms import Penalty, tell_penalty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """A model whose forwards run again when a gradient is taken through them: in training or not.
+
+    ``kept``: they write its buffers then, which already have what the forwards wrote the first time.
+    """
+
+    model: str
+    train: bool
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient(InstructionBase):
+    """Differentiate ``loss`` with respect to all parameters of ``models`` and to ``values``.
+
+    ``output`` names the gradient set (a flat tuple over the parameters of ``models``, in order); ``value_outputs``
+    name the gradients of ``values``, in order.
+    """
+
+    loss: str
+    models: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    output: str | None = None
+    value_outputs: tuple[str, ...] = ()
+    grad_outputs: tuple[Operand, ...] = ()
+    retain_graph: bool = False
+    create_graph: bool = False
+    scaled: bool = False
+    """The loss is multiplied by the loss scale, and every gradient divided by it again."""
+    unconnected: Literal["error", "skip", "zero"] = "error"
+    resting: Resting = ()
+    """No gradient is taken for these parameters, which are frozen for now."""
+    asleep: tuple[str, ...] = ()
+    """Models that are frozen whole for now: the gradient runs back to none of them."""
+    recomputed: tuple[Recomputed, ...] = ()
+    """The models of which it runs forwards again."""
+    term: str = ""
+    """Of a loss whose terms count differently: the one that it is about."""
+
+    FIELDS: ClassVar[Object] = {
+        "loss": TEXT,
+        "targets": NAMES,
+        "outputs": NAMES,
+        "retain_graph": FLAG,
+        "create_graph": FLAG,
+        "scaled": FLAG,
+        "frozen": NAMES,
+    }
+
+    @property
+    def key(self) -> str:
+        """Return what tells it from those of other terms, and of other micro-batches."""
+        key = f"{self.op}.{self.term}" if self.term else self.op
+        return f"{key}#{self.part}" if self.part else key
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return the gradient set, and the gradients of values."""
+        return (*(() if self.output is None else (self.output,)), *self.value_outputs)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the loss, the values that it is differentiated by, and what the gradient begins with."""
+        return (self.loss, *self.values, *find_names(self.grad_outputs))
+
+    @property
+    def recorded(self) -> bool:
+        """Return whether it can be differentiated again."""
+        return self.create_graph
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Return what the gradient begins with."""
+        return self.grad_outputs
+
+    @property
+    def phrase(self) -> str:
+        """Return what is differentiated by what."""
+        targets = ", ".join((*self.models, *self.values))
+        return f"{', '.join(self.defines)} = gradient of {self.loss} for {targets}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return what becomes of the graph, and what it leaves out."""
+        named = {"retain_graph": self.retain_graph, "create_graph": self.create_graph, "scaled": self.scaled}
+        return (*tell_set(named), *dict.fromkeys(f"without {tell_resting(each)}" for each in self.resting))
+
+    def export(self) -> Object:
+        """Return what is differentiated by what, and how."""
+        return {
+            "loss": self.loss,
+            "targets": [*self.models, *self.values],
+            "outputs": [*self.defines],
+            "retain_graph": self.retain_graph,
+            "create_graph": self.create_graph,
+            "scaled": self.scaled,
+            "frozen": [tell_resting(each) for each in self.resting],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform(InstructionBase):
+    """Map gradient sets to one gradient set over the same models."""
+
+    function: FunctionRef
+    inputs: tuple[str, ...]
+    output: str
+    models: tuple[str, ...]
+    options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
+    weights: bool = False
+    """It is given the parameters of ``models`` as well, as they are when it runs; for gradients they are constants."""
+    draws: bool = False
+    """It draws random numbers, keyed by this op."""
+    gaps: bool = False
+    """Some gradients of its sets may be absent. ``require`` refuses that, ``fill`` puts zeros there."""
+    spans: tuple[tuple[str, ...], ...] = ()
+    """Of ``share``, which adds to the first of its sets what the others have for the same parameters: their models."""
+    penalties: tuple[Penalty, ...] = ()
+    """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
+    unless: Commit = ()
+    """``regularize`` adds nothing where this holds: an earlier update of the model is applied, and adds them."""
+    resting: Resting = ()
+    """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
+
+    FIELDS: ClassVar[Object] = {"function": TEXT, "inputs": NAMES, "penalties": NAMES, "outputs": NAMES}
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return the set."""
+        return (self.output,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the sets that it is made of, and the verdicts on which it depends."""
+        return (*self.inputs, *find_verdicts(self.unless))
+
+    @property
+    def recorded(self) -> bool:
+        """Return that the set carries the graphs of those that it is made of."""
+        return True
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Return the options, and the numbers of the penalties."""
+        return (*self.options.values(), *(number for each in self.penalties for number in (each.l1, each.l2)))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Return the function, where it is a user's, and those of penalties."""
+        return (
+            *(() if self.function.builtin else (self.function.name,)),
+            *(each.function for each in self.penalties if each.function is not None),
+        )
+
+    @property
+    def drawing(self) -> bool:
+        """Return whether the function draws."""
+        return self.draws
+
+    @property
+    def phrase(self) -> str:
+        """Return the call of the function."""
+        name = self.function.name.split(":")[-1]
+        used = ", ".join((*self.inputs, *map(tell_penalty, self.penalties)))
+        return f"{self.output} = {name}({used}{tell_options(self.options)})"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return where it adds nothing."""
+        return tell_unless(self.unless)
+
+    @property
+    def title(self) -> str:
+        """Return ``transform clip_norm``."""
+        return f"transform {self.function.name}"
+
+    def export(self) -> Object:
+        """Return the call."""
+        return {
+            "function": self.function.name,
+            "inputs": list(self.inputs),
+            "penalties": [tell_penalty(each) for each in self.penalties],
+            "outputs": [self.output],
+        }

@@ -1,0 +1,72 @@
+"""``apply``: step the parameters of models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from compiler.ir.instructions.base import Effect
+from compiler.ir.value import NAMES, Object
+from compiler.ir.weight_terms import Projection, tell_projection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyPart:
+    """One optimizer's share of an update: ``optimizer`` steps ``models`` on their part of the set ``gradients``.
+
+    ``covers`` are the models the set spans, in order; the part is the whole set where ``covers == models``.
+    """
+
+    optimizer: str
+    models: tuple[str, ...]
+    gradients: str
+    covers: tuple[str, ...]
+    gaps: bool = False
+    """Some gradients may be absent: nothing changes of those parameters, their slots included."""
+    beside: tuple[str, ...] = ()
+    """Models whose parameters another update steps: what they share with these is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apply(Effect):
+    """Write the next version of the models' parameters: one optimizer step per part."""
+
+    parts: tuple[ApplyPart, ...]
+    projections: tuple[Projection, ...] = ()
+    """What the parameters are made to satisfy then, one after another."""
+
+    FIELDS: ClassVar[Object] = {"optimizers": NAMES, "inputs": NAMES, "constraints": NAMES}
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the set of every part."""
+        return tuple(part.gradients for part in self.parts)
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Return the numbers of the constraints."""
+        return tuple(number for each in self.projections for number in (each.low, each.high))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Return those of constraints."""
+        return tuple(each.function for each in self.projections if each.function)
+
+    @property
+    def phrase(self) -> str:
+        """Return which optimizers step which models, and what is done to the weights then."""
+        steps = (f"{', '.join(part.models)} <- {part.optimizer}.optimizer({part.gradients})" for part in self.parts)
+        return "; ".join((*steps, *map(tell_projection, self.projections)))
+
+    @property
+    def title(self) -> str:
+        """Return the kind of the op."""
+        return "update"
+
+    def export(self) -> Object:
+        """Return the optimizers, their sets, and what the weights satisfy then."""
+        return {
+            "optimizers": [part.optimizer for part in self.parts],
+            "inputs": [*dict.fromkeys(self.operands)],
+            "constraints": [tell_projection(each) for each in self.projections],
+        }

@@ -1,0 +1,59 @@
+"""What the checks look at, and small questions they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from compiler.facts.models import ModelFacts
+from compiler.ir.digraph import Causality
+from compiler.ir.step_graph import Derivative, Edge, GradientPath, Node
+from compiler.passes.order import close_ordering, find_producers
+from compiler.passes.paths import find_path
+from compiler.types import TensorType
+from graphspec.graph import GraphSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One mode of a spec before it is known which ops fire together."""
+
+    spec: GraphSpec
+    models: Mapping[str, ModelFacts]
+    nodes: Mapping[str, Node]
+    sets: Mapping[str, tuple[str, ...]]
+    """The models that every gradient set covers."""
+    everything: Mapping[str, Node]
+    """The nodes of the whole document, those that do not run in this mode included."""
+    ordering: tuple[Edge, ...]
+    """Happens-before edges over all of them."""
+    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
+    """What is known of values."""
+
+    @cached_property
+    def causality(self) -> Causality:
+        """Return which node happens before which; the edges must have no cycle."""
+        return close_ordering(self.everything, self.ordering)
+
+    @cached_property
+    def producers(self) -> Mapping[str, str]:
+        """Return the node that defines each value."""
+        return find_producers(self.nodes.values())
+
+    def gradients(self) -> Iterator[tuple[Node, Derivative]]:
+        """Yield every node that differentiates, with what it differentiates."""
+        for node in self.nodes.values():
+            if node.derivative is not None:
+                yield node, node.derivative
+
+    @cached_property
+    def paths(self) -> Mapping[str, GradientPath]:
+        """Return the path of every gradient of the mode, inner gradients first."""
+        found: dict[str, GradientPath] = {}
+        names = [node.id for node, _ in self.gradients()]
+        for name in sorted(names, key=lambda name: len(self.causality.past(name, names))):
+            derivative = self.nodes[name].derivative
+            assert derivative is not None
+            found[name] = find_path(derivative, self.nodes, self.producers, found)
+        return found

@@ -1,0 +1,268 @@
+"""The program: everything a backend is told, as frozen data.
+
+A :class:`Program` holds declarations (inputs, models, optimizers, gates) and one straight-line :class:`Function` per
+mode and set of ops that fire together. Backends match over its instructions and read nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from compiler.ir.instructions import Instruction
+from compiler.ir.value import HyperParameter, Plain, ScheduleDecl, Shape, find_decls
+from graphspec.precision import Compute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDecl:
+    """The parameters of a model in whose names a pattern is found, and what is different for them in updates.
+
+    Schedules are in ticks of their clocks, at the tempo of the optimizer that steps the group.
+    """
+
+    model: str
+    index: int
+    """Its place among the groups of the model."""
+    match: str
+    lr_scale: float | ScheduleDecl = 1.0
+    weight_decay: float | ScheduleDecl | None = None
+    """In place of the optimizer's; None leaves that."""
+    frozen: bool = False
+    """No gradient is taken for them and nothing steps them."""
+
+    @property
+    def changes(self) -> Mapping[str, float | ScheduleDecl]:
+        """Return the options that are different, by the names of the language."""
+        scale: dict[str, float | ScheduleDecl] = {} if self.lr_scale == 1.0 else {"lr_scale": self.lr_scale}
+        return scale if self.weight_decay is None else {**scale, "weight_decay": self.weight_decay}
+
+    def spell(self, optimizer: str, option: str) -> str:
+        """Return the name of an option of it in words of an optimizer: ``groups.1.lr_scale``."""
+        of = "" if self.model == optimizer else f"{self.model}."
+        return f"{of}groups.{self.index}.{option}"
+
+
+Mode: TypeAlias = Literal["train", "eval", "test", "infer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputDecl:
+    """A tensor the caller passes in the batch; ``shape`` is None where the spec leaves it open."""
+
+    name: str
+    shape: Shape | None
+    dtype: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initializer:
+    """How a tensor starts: zeros, ones, constant (= bound), uniform (+-bound), normal (std = bound) or unit_normal.
+
+    ``unit_normal``: normal numbers, scaled so that rows along the last axis have the length ``bound``.
+    """
+
+    kind: Literal["zeros", "ones", "constant", "uniform", "normal", "unit_normal"]
+    bound: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorDecl:
+    """A named parameter or buffer of a model whose structure is known: ``0.weight``, [64, 32], uniform(+-0.18)."""
+
+    name: str
+    shape: tuple[int, ...]
+    initializer: Initializer
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDecl:
+    """A tensor that outlives the step: read by its name wherever a value is, written by :class:`Store`."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    initializer: Initializer
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerDecl:
+    """A built-in layer with every option resolved, input sizes included; ``layers`` are the children of containers.
+
+    ``path`` is its name in the model (``0``, ``2.1``): the prefix of its parameters' names.
+    """
+
+    kind: str
+    path: str
+    options: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
+    layers: tuple[LayerDecl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDecl:
+    """A model: a user's class, built-in layers, a single parameter, or the likeness of another (``like``)."""
+
+    name: str
+    kind: Literal["class", "layers", "parameter"]
+    class_path: str | None = None
+    args: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
+    layers: tuple[LayerDecl, ...] = ()
+    parameters: tuple[TensorDecl, ...] = ()
+    buffers: tuple[TensorDecl, ...] = ()
+    like: str | None = None
+    """The model whose structure this one has; always declared before it."""
+    initial: Literal["own", "copy"] = "own"
+    """``copy``: starts with the weights and buffers of ``like``; ``own``: drawn under its own name."""
+    tied: tuple[str, ...] = ()
+    """Other models with which it shares parameters."""
+    trained: bool = False
+    """Some update writes its parameters (in any mode)."""
+    weights: str | None = None
+    """A safetensors file that its parameters and buffers start from, relative to the spec's folder."""
+    frozen: tuple[str, ...] = ()
+    """Patterns of the names of those parameters that nothing steps."""
+    compute: Compute = "float32"
+    """The type of the operands of what multiplies matrices and convolves in it; parameters are float32."""
+    recomputes: bool = False
+    """Parts of a call run again when a gradient is taken through it."""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerDecl:
+    """An optimizer cell: its rule, hyper-parameters with every default resolved, and the models it steps, in order."""
+
+    name: str
+    rule: str
+    """A built-in name (``adam``) or a user's ``pkg.mod:Class``."""
+    builtin: bool
+    models: tuple[str, ...]
+    options: Mapping[str, HyperParameter]
+    beside: tuple[str, ...] = ()
+    """Models whose parameters another optimizer steps: what they share with these is not among its own."""
+    groups: tuple[GroupDecl, ...] = ()
+    """Parameters of its models for which something is different; each is in one group at most."""
+    place: str = ""
+
+    @property
+    def schedules(self) -> Mapping[str, ScheduleDecl]:
+        """Return what changes with the steps or updates, by its place: ``lr``, ``betas.0``, ``groups.1.lr_scale``."""
+        found = {
+            f"{name}{place}": each
+            for name, option in self.options.items()
+            for place, each in find_decls(option).items()
+        }
+        for group in self.groups:
+            changes = ((name, each) for name, each in group.changes.items() if isinstance(each, ScheduleDecl))
+            found |= {group.spell(self.name, name): each for name, each in changes}
+        return found
+
+    def find_changed(self) -> tuple[GroupDecl, ...]:
+        """Return the groups that it steps in another way than the rest."""
+        return tuple(group for group in self.groups if group.changes and not group.frozen)
+
+    def find_unlike(self) -> tuple[Mapping[str, float | ScheduleDecl], ...]:
+        """Return what is different for groups: those in which the same is different are one."""
+        unlike: list[Mapping[str, float | ScheduleDecl]] = []
+        for group in self.find_changed():
+            unlike.extend([] if group.changes in unlike else [group.changes])
+        return tuple(unlike)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossScaleDecl:
+    """The loss scale of a step: where it starts, and how it follows the verdicts over gradients."""
+
+    initial: float
+    is_fixed: bool
+    growth_steps: int
+    growth_factor: float
+    backoff_factor: float
+    min_scale: float
+    most_skips: int | None
+    """After how many steps in a row with gradients that are not finite the run ends; None: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """When an op of a mode fires. Ops without a gate fire in every step of their mode (or never, where dead).
+
+    ``clock == "steps"``: at ``start``, ``start + every``, ... up to ``until`` (1-based, inclusive; without ``start``
+    at ``every``, ``2 * every``, ...). ``clock == "writes"``: counts the steps in which every group of ``follows`` has
+    an op that fired, within ``start`` and ``until`` (step numbers) and of ``datasets``, and fires at every
+    ``every``-th of them; with a ``start`` at the first counted one and then at every ``every``-th. ``clock ==
+    "averaged"``: from the first time on that the op fired in a mode in which it has another gate. ``clock ==
+    "epochs"``: at the last step of every ``epoch``.
+    """
+
+    op: str
+    clock: Literal["steps", "writes", "averaged", "epochs"] = "steps"
+    every: int = 1
+    start: int | None = None
+    until: int | None = None
+    follows: tuple[tuple[str, ...], ...] = ()
+    datasets: tuple[str, ...] = ()
+    """On batches of which data sets it fires, and counts on the clock ``writes``; none are named: on all."""
+    epoch: int | None = None
+    """How many steps an epoch has, where its count begins anew with each, or it fires at the end of each."""
+    flush: bool = False
+    """It fires at the end of an epoch as well, if anything is counted then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One straight-line program: the instructions of a mode for one set of gated ops that fire together."""
+
+    mode: Mode
+    name: str
+    active: tuple[str, ...]
+    """Every update, ema, copy and assign that fires in it, in listed order (what a reader wants to see)."""
+    gated: tuple[str, ...]
+    """The gated ops (see :class:`Gate`) that fire; the key by which a step picks its function."""
+    instructions: tuple[Instruction, ...]
+    datasets: tuple[str, ...] = ()
+    """The data sets for whose batches it is (an empty name: those of none); none where the spec names no data sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeProgram:
+    """All functions of one mode, and the gates that choose between them (in evaluation order)."""
+
+    mode: Mode
+    gates: tuple[Gate, ...]
+    functions: tuple[Function, ...]
+    undecided: frozenset[str] = frozenset()
+    """The gates of which no clock tells when they are due, as they count writes that may be held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A compiled step for a backend."""
+
+    name: str
+    backend: str
+    order: str
+    seed: int
+    rng: Literal["native", "portable"]
+    inputs: tuple[InputDecl, ...]
+    models: tuple[ModelDecl, ...]
+    optimizers: tuple[OptimizerDecl, ...]
+    modes: tuple[ModeProgram, ...]
+    states: tuple[StateDecl, ...] = ()
+    """The states that some op reads or writes, or that are returned."""
+    loss_scale: LossScaleDecl | None = None
+    """How losses are scaled; None where they are not."""
+    datasets: tuple[str, ...] = ()
+    """The data sets that ops are told apart by: a step is then told of which its batch is."""
+
+    def mode(self, name: str) -> ModeProgram:
+        """Return the program of a mode; raise KeyError where the spec has none."""
+        return next(mode for mode in self.modes if mode.mode == name)
+
+    def model(self, name: str) -> ModelDecl:
+        """Return a model's declaration by name; raise StopIteration where there is none."""
+        return next(model for model in self.models if model.name == name)

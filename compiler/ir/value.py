@@ -1,0 +1,149 @@
+"""Operands: what instructions are made of, values, literals, numbers that follow a schedule, and cells at versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Plain: TypeAlias = None | bool | int | float | str | tuple["Plain", ...] | Mapping[str, "Plain"]
+Dimension: TypeAlias = int | str
+"""A size, or the name of a free dimension such as ``batch``."""
+Shape: TypeAlias = tuple[Dimension, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ref:
+    """A value read by name; ``detach`` when no gradient may flow back through this use."""
+
+    name: str
+    detach: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A literal number or boolean written in the spec."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A number that changes while training, where a literal could stand; it is no value, and nothing depends on it.
+
+    On the clock ``updates`` of its schedule n counts those that ``optimizer`` has applied when the number is read.
+    """
+
+    name: str
+    """Where it stands in the spec: ``penalty.weight``."""
+    schedule: ScheduleDecl
+    optimizer: str | None = None
+    complement: bool = False
+    """One minus the schedule is meant."""
+
+    def __str__(self) -> str:
+        """Return its name, by which the plan lists the schedule."""
+        return self.name
+
+
+Operand: TypeAlias = Ref | Constant | Scheduled
+Setting: TypeAlias = None | bool | int | float | str | Scheduled | tuple["Setting", ...] | Mapping[str, "Setting"]
+"""An option of a function: plain, or with numbers that change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One argument of a call: positional if ``name`` is None, else by keyword."""
+
+    operand: Operand
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionRef:
+    """A function: one of the library by its name, or a user's ``pkg.mod:fn``."""
+
+    name: str
+    builtin: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellVersion:
+    """A cell (``generator.params``, ``generator.buffers``, ``generator.optimizer``) at a version of this step."""
+
+    cell: str
+    version: int
+
+    def __str__(self) -> str:
+        """Return ``cell@version``."""
+        return f"{self.cell}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleDecl:
+    """A number that changes while training: a curve of n, its lengths in ticks of the clock that counts n.
+
+    ``updates``: the updates that its optimizer has applied; ``steps``: the train steps before this one; ``samples``:
+    those steps times ``pace`` (the samples of one); ``epochs``: those steps divided by ``pace`` (the steps of one) and
+    rounded down. At the first use n is 0.
+    """
+
+    kind: str
+    fields: Mapping[str, float] = field(default_factory=dict[str, float])
+    clock: Literal["updates", "steps", "samples", "epochs"] = "updates"
+    pace: int = 1
+    values: tuple[float, ...] = ()
+    """piecewise: the first value, then one from each of ``moments`` on."""
+    parts: tuple[ScheduleDecl, ...] = ()
+    """join: the first part, then one from each of ``moments`` on, where its own n is 0."""
+    moments: tuple[int, ...] = ()
+    """Rising, all greater than 0."""
+
+
+HyperParameter: TypeAlias = Plain | ScheduleDecl | tuple["HyperParameter", ...]
+"""An option of an optimizer: plain, a schedule, or several numbers of which some follow one."""
+
+
+def find_decls(option: HyperParameter) -> Mapping[str, ScheduleDecl]:
+    """Return the schedules of an option by their places below it: ``""`` for itself, ``.0`` for its first number."""
+    if isinstance(option, ScheduleDecl):
+        return {"": option}
+    items = enumerate(option) if isinstance(option, tuple) else ()
+    return {f".{index}": each for index, each in items if isinstance(each, ScheduleDecl)}
+
+
+Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Object: TypeAlias = dict[str, Json]
+
+TEXT: Object = {"type": "string"}
+FLAG: Object = {"type": "boolean"}
+NAMES: Object = {"type": "array", "items": {"type": "string"}}
+INPUTS: Object = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+VERSION: Object = {
+    "type": "string",
+    "pattern": "^.+@[0-9]+$",
+    "description": "A cell at a version: `generator.params@0`.",
+}
+VERSIONS: Object = {"type": "array", "items": VERSION}
+COMMITS: Object = {
+    "type": "array",
+    "items": NAMES,
+    "description": "The write takes place where all verdicts of one of these lists are given.",
+}
+
+UNLESS: Object = {
+    "type": "array",
+    "items": NAMES,
+    "description": "Where all verdicts of one of these lists are given, no penalty is added, and no window restored.",
+}
+
+
+def record(properties: Object) -> Object:
+    """Return the schema of an object with exactly these fields."""
+    required: list[str] = list(properties)
+    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
+
+
+def listing(item: Object) -> Object:
+    """Return the schema of a list of one kind of item."""
+    return {"type": "array", "items": item}

@@ -1,0 +1,78 @@
+"""Penalties and constraints in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from compiler.ir.value import Scheduled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Penalty:
+    """A term over the stepped parameters of a model: l1 times their absolute values, l2 times their squares, summed.
+
+    With ``function``, a user's ``pkg.mod:fn`` from a tensor to a number, its sum over the parameters.
+    """
+
+    model: str
+    match: str | None = None
+    """A pattern of their names; None for all."""
+    l1: float | Scheduled = 0.0
+    l2: float | Scheduled = 0.0
+    function: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """A constraint on the stepped parameters of a model.
+
+    ``clip``: elements from ``low`` to ``high``; ``non_negative``: none below 0; ``unit_norm`` and ``max_norm``: norms
+    over ``axis`` equal to 1, or at most ``high``; ``function``: what a user's ``pkg.mod:fn`` makes of each tensor.
+    """
+
+    model: str
+    kind: Literal["clip", "non_negative", "unit_norm", "max_norm", "function"]
+    match: str | None = None
+    """A pattern of their names; None for all."""
+    low: float | Scheduled = 0.0
+    high: float | Scheduled = 0.0
+    axis: tuple[int, ...] | None = None
+    """Over which axes a norm is taken: None for all but the first, of a vector the only one."""
+    function: str = ""
+
+
+def tell_penalty(penalty: Penalty) -> str:
+    """Return a penalty in words: ``l2 0.5 of net (fit 'weight$')``."""
+    numbers = (f"{name} {tell_number(value)}" for name, value in (("l1", penalty.l1), ("l2", penalty.l2)) if value)
+    what = penalty.function or " + ".join(numbers) or "nothing"
+    return f"{what} of {penalty.model}{_tell_match(penalty.match)}"
+
+
+def tell_projection(projection: Projection) -> str:
+    """Return a constraint in words: ``net to clip [-1, 1]``."""
+    return f"{projection.model} to {_tell_kind(projection)}{_tell_match(projection.match)}"
+
+
+def _tell_kind(projection: Projection) -> str:
+    """Return what the parameters satisfy."""
+    over = "" if projection.axis is None else f" over {', '.join(map(str, projection.axis))}"
+    match projection.kind:
+        case "clip":
+            return f"clip [{tell_number(projection.low)}, {tell_number(projection.high)}]"
+        case "max_norm":
+            return f"max_norm {tell_number(projection.high)}{over}"
+        case "function":
+            return projection.function
+        case _:
+            return f"{projection.kind}{over}"
+
+
+def tell_number(number: float | Scheduled) -> str:
+    """Return a number, one that changes by the name under which the plan lists its schedule."""
+    return str(number) if isinstance(number, Scheduled) else f"{number:g}"
+
+
+def _tell_match(match: str | None) -> str:
+    """Return which parameters are meant."""
+    return "" if match is None else f" (fit '{match}')"

@@ -1,0 +1,1 @@
+"""Lowering: one function per kind of op."""

@@ -1,0 +1,145 @@
+"""Lowering of the writes that follow another model: ``ema`` and ``copy``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from compiler.facts.models import ModelFacts
+from compiler.ir.cell import buffers_of, state_of
+from compiler.ir.instructions import Assign, Blend, Store
+from compiler.ir.step_graph import Node, Read, Use, Write
+from compiler.ir.value import Ref, Scheduled
+from compiler.lower.context import Lowering
+from compiler.lower.verdict import find_holdable
+from compiler.timing.curves import UNKNOWN
+from graphspec.graph import GraphSpec
+from graphspec.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
+from graphspec.schedules import ScheduleSpec
+
+
+def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Node, ...]:
+    """Return the one node of a weight average; it follows every write of its source."""
+    target = op.target(name)
+    policy = buffer_policy(op, context.models[op.ema], context.models[target])
+    instruction = Blend(
+        op=name,
+        place=context.place(name),
+        source=op.ema,
+        target=target,
+        decay=_find_decay(name, op, context),
+        buffers=policy,
+    )
+    return (_follow(name, instruction, op.ema, target, context, buffers=policy != "ignore"),)
+
+
+def lower_copy(name: str, op: CopyOp, context: Lowering) -> tuple[Node, ...]:
+    """Return the one node of a hard target update."""
+    instruction = Assign(op=name, place=context.place(name), source=op.copy_, target=op.into)
+    return (_follow(name, instruction, op.copy_, op.into, context, buffers=True),)
+
+
+def _find_decay(name: str, op: EmaOp, context: Lowering) -> float | Scheduled:
+    """Return the weight of the old average per firing: a number, or what a schedule of decay or tau gives."""
+    for field, written in (("decay", op.decay), ("tau", op.tau)):
+        if isinstance(written, ScheduleSpec):
+            return context.number(written, name, field)
+    if op.half_life is not None and op.half_life.unit != "updates":  # it cannot be counted
+        return Scheduled(name=f"{name}.half_life", schedule=UNKNOWN, complement=True)
+    return find_decay(context.spec, op)
+
+
+def find_decay(spec: GraphSpec, op: EmaOp) -> float:
+    """Return the weight of the old average per firing: ``decay``, ``1 - tau``, or 2^(-k/H) for a half-life H.
+
+    ``interval_correction`` compounds over the k writes between two firings: by default for half_life, not for the
+    others, as every predecessor that knows both words does.
+    """
+    interval = find_interval(spec, op) or 1
+    if op.half_life is not None:
+        single = 2.0 ** (-1.0 / op.half_life.count)
+    else:
+        single = _plain(op.decay) if op.decay is not None else 1.0 - _plain(op.tau)
+    return single**interval if op.correction == "compound" else single
+
+
+def _plain(number: float | ScheduleSpec | None) -> float:
+    """Return a number that does not change."""
+    return number if isinstance(number, int | float) else 0.0
+
+
+def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
+    """Return how many writes of its source lie between two firings of an average; None where that is not constant.
+
+    `every: 4` counts such writes itself. `every: step_pi` fires with that update, between whose steps a source with
+    other updates is written in each step. If either update can be held by gradients that are not finite, the number of
+    writes is not known.
+    """
+    if not isinstance(op.every, str):
+        return op.every or 1
+    named = spec.ops[op.every]
+    writing = [name for name, other in spec.ops.items() if isinstance(other, UpdateOp) and op.ema in other.update]
+    if op.every in writing:
+        return 1 if len(writing) == 1 else None
+    if not find_holdable(spec).isdisjoint((*writing, op.every)):
+        return None
+    writers = [each for name in writing if isinstance(each := spec.ops[name], UpdateOp)]
+    steady = len(writers) == 1 and writers[0].window == 1 and writers[0].every in (None, 1)
+    if not steady or not _is_steady(writers[0]) or not _is_steady(named) or isinstance(named.every, str):
+        return None
+    return (named.every or 1) * (named.window if isinstance(named, UpdateOp) else 1)
+
+
+def _is_steady(op: Op) -> bool:
+    """Return whether an op keeps its pace from the first step to the last; windows that epochs end do not."""
+    is_cut = isinstance(op, UpdateOp) and op.window > 1 and op.at_epoch_end != "carry"
+    return op.start is None and op.until is None and not is_cut
+
+
+def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal["copy", "average", "ignore"]:
+    """Return what happens to buffers: the op's word, else the target's, else the source's; none to treat: ignore."""
+    if not source.buffers:
+        return "ignore"
+    return op.buffers or target.policy or source.policy or "ignore"
+
+
+def _follow(
+    name: str, instruction: Blend | Assign, source: str, target: str, context: Lowering, *, buffers: bool
+) -> Node:
+    """Return a node that reads one model's cells and writes another's."""
+    kind = "ema" if isinstance(instruction, Blend) else "copy"
+    read, written = (
+        (*model.cells, *((buffers_of(model.name),) if buffers and model.buffers else ()))
+        for model in (context.models[source], context.models[target])
+    )
+    return Node(
+        id=name,
+        op=name,
+        instruction=instruction,
+        label=f"{kind} {name}",
+        reads=(
+            *(Read(cell=cell) for cell in read),
+            *(Read(cell=cell, streaming=True) for cell in written if cell not in read),
+        ),
+        writes=tuple(Write(cell=cell) for cell in written),
+        eager=True,
+        follows=frozenset((*context.models[source].cells, buffers_of(source))),
+        place=instruction.place,
+    )
+
+
+def lower_assign(name: str, op: AssignOp, context: Lowering) -> tuple[Node, ...]:
+    """Return the one node of an assignment; it reads nothing of the state, which it replaces."""
+    instruction = Store(
+        op=name, place=context.place(name), state=op.assign, value=context.operand(op.value, name, "value")
+    )
+    node = Node(
+        id=name,
+        op=name,
+        instruction=instruction,
+        label=f"assign {name}",
+        uses=(Use(value=instruction.value.name, differentiable=False),) if isinstance(instruction.value, Ref) else (),
+        writes=(Write(cell=state_of(op.assign)),),
+        eager=True,
+        place=instruction.place,
+    )
+    return (node,)

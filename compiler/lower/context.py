@@ -1,0 +1,148 @@
+"""What every lowering needs to know: the spec, the mode, the backend, and the facts about the models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from compiler.facts.models import ModelFacts
+from compiler.ir.cell import state_of
+from compiler.ir.diagnose import place_in
+from compiler.ir.instructions import Counted
+from compiler.ir.program import Mode
+from compiler.ir.step_graph import Node, Read, Use
+from compiler.ir.value import Argument, Constant, FunctionRef, Operand, Plain, Ref, Scheduled, Setting
+from compiler.timing.units import Pace
+from graphspec.functions import FunctionName
+from graphspec.gradient_sets import Sets
+from graphspec.graph import GraphSpec
+from graphspec.inputs import Inputs
+from graphspec.inputs import Operand as Written
+from graphspec.modes import Reach
+from graphspec.options import find_defaults
+from graphspec.schedules import ScheduleSpec
+from graphspec.signatures import find_options
+from graphspec.source import Plain as PlainValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowering:
+    """The surroundings in which one op is lowered."""
+
+    spec: GraphSpec
+    mode: Mode
+    backend: str
+    models: Mapping[str, ModelFacts]
+    reaches: Mapping[str, Reach]
+    """Where every op can run."""
+    sets: Sets
+    """The models that every gradient set covers."""
+    gaps: frozenset[str] = frozenset()
+    """The gradient sets in which some parameter may have no gradient."""
+    lazy: frozenset[str] = frozenset()
+    """The values that a sum does without where they are absent."""
+    gathering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The terms of what an update gathers over several steps."""
+    counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
+    """The losses whose sum and count are kept apart, and how they count."""
+    open: frozenset[str] = frozenset()
+    """The losses of which only the step can tell that the shapes of their operands fit."""
+    parted: bool = False
+    """The steps of this mode are split into micro-batches."""
+    sums: frozenset[str] = frozenset()
+    """The values that are sums over a batch."""
+    totals: frozenset[str] = frozenset()
+    """The gradients that are sums over a batch, being those of values with rows."""
+    whole: frozenset[str] = frozenset()
+    """The values that do not depend on the batch."""
+    judged: frozenset[str] = frozenset()
+    """The updates of which it is found out whether their gradients are finite."""
+    scaled: bool = False
+    """Losses are scaled in this mode."""
+    averages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Model -> the average that is evaluated in its place."""
+    phases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Optimizer -> the one that steps in its place, at a later epoch."""
+    pace: Pace = field(default_factory=Pace)
+    """What is known of the run."""
+    scheduled: Mapping[tuple[str | int, ...], Scheduled] = field(default_factory=dict[tuple[str | int, ...], Scheduled])
+    """The numbers that change while training: the op and the place below it -> the number."""
+
+    def number(self, value: float | ScheduleSpec, *place: str | int) -> float | Scheduled:
+        """Return the number that stands in a field: a schedule as what it gives."""
+        return self.scheduled[place] if isinstance(value, ScheduleSpec) else value
+
+    def operand(self, operand: Written, *place: str | int) -> Operand:
+        """Return a reference for a string, a constant for a number or boolean, a scheduled number for a schedule."""
+        return self.scheduled[place] if isinstance(operand, ScheduleSpec) else lower_operand(operand)
+
+    def settings(self, args: Mapping[str, PlainValue | ScheduleSpec], op: str) -> Mapping[str, Setting]:
+        """Return the arguments of an op's function with every list made a tuple.
+
+        Of a function of the library, in the order of its options and without those that are their defaults: however a
+        spec writes them, the program is the same.
+        """
+        found: dict[str, Setting] = {
+            key: self.scheduled[op, "args", key] if isinstance(value, ScheduleSpec) else freeze(value)
+            for key, value in args.items()
+        }
+        known = find_options(self.spec.ops[op])
+        given = {each.name: found[each.name] for each in known if each.name in found} if known else found
+        defaults = find_defaults(known)
+        return {key: value for key, value in given.items() if key not in defaults or value != defaults[key]}
+
+    def place(self, op: str) -> str:
+        """Return where an op is declared, ``file:line:column``, or nothing for specs built in Python."""
+        return place_in(self.spec.span("ops", op, key=True))
+
+    def cells(self, models: Iterable[str]) -> tuple[str, ...]:
+        """Return the cells of the parameters of several models, each once."""
+        return tuple(dict.fromkeys(cell for model in models for cell in self.models[model].cells))
+
+    def function(self, name: FunctionName) -> FunctionRef:
+        """Return the function a name means on this backend."""
+        return FunctionRef(name=name.name(self.backend), builtin=name.is_builtin)
+
+
+def lower_operand(operand: str | bool | int | float) -> Ref | Constant:
+    """Return a reference for a string, a constant for a number or boolean."""
+    return Ref(name=operand) if isinstance(operand, str) else Constant(value=operand)
+
+
+def lower_inputs(op: str, inputs: Inputs, context: Lowering) -> tuple[Argument, ...]:
+    """Return the arguments of an op's call: positional ones first, then those by keyword."""
+    return tuple(
+        Argument(operand=context.operand(operand, op, "inputs", key), name=key if isinstance(key, str) else None)
+        for key, operand in inputs.items()
+    )
+
+
+def uses_of(arguments: tuple[Argument, ...], *, differentiable: bool = True) -> tuple[Use, ...]:
+    """Return the uses behind the arguments that are references."""
+    references = (argument.operand for argument in arguments if isinstance(argument.operand, Ref))
+    return tuple(Use(value=reference.name, differentiable=differentiable) for reference in references)
+
+
+def freeze(value: PlainValue) -> Plain:
+    """Return a plain value with every list made a tuple, so that instructions can be shared safely."""
+    if isinstance(value, list):
+        return tuple(freeze(item) for item in value)
+    return {key: freeze(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def freeze_options(options: Mapping[str, PlainValue]) -> Mapping[str, Plain]:
+    """Return the options of a function with every list made a tuple."""
+    return {key: freeze(value) for key, value in options.items()}
+
+
+def read_states(node: Node, states: Collection[str]) -> Node:
+    """Return a node whose uses of states are reads, too; no gradient flows back into what an earlier step left.
+
+    A graph keeps the tensor that was read, which nobody writes over: an `assign` puts another in its place. So the
+    read is not ``saved``, and no write waits for a gradient.
+    """
+    used = tuple(dict.fromkeys(use.value for use in node.uses if use.value in states))
+    if not used:
+        return node
+    uses = tuple(replace(use, differentiable=False) if use.value in states else use for use in node.uses)
+    return replace(node, uses=uses, reads=(*node.reads, *(Read(cell=state_of(name)) for name in used)))

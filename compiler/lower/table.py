@@ -1,0 +1,73 @@
+"""Lowering of ops to nodes: one function per kind, one line each in :data:`LOWERINGS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+from compiler.ir.step_graph import Node
+from compiler.lower.average import lower_assign, lower_copy, lower_ema
+from compiler.lower.context import Lowering, read_states
+from compiler.lower.evaluate import lower_call, lower_forward, lower_loss, lower_metric, lower_random, lower_schedule
+from compiler.lower.gradient import lower_gradient
+from compiler.lower.transform import lower_transform
+from compiler.lower.update import lower_update
+from graphspec.ops import (
+    AssignOp,
+    CallOp,
+    CopyOp,
+    EmaOp,
+    ForwardOp,
+    GradientOp,
+    LossOp,
+    MetricOp,
+    Op,
+    OpBase,
+    RandomOp,
+    ScheduleOp,
+    TransformOp,
+    UpdateOp,
+)
+
+Kind = TypeVar("Kind", bound=OpBase)
+OpLowering: TypeAlias = Callable[[str, OpBase, Lowering], tuple[Node, ...]]
+
+
+def lower_op(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
+    """Return the nodes of an op, the one that carries the op's name last."""
+    paced = op.every if isinstance(op.every, str) else ""
+    nodes = (replace(node, paced=paced) if node.eager else node for node in LOWERINGS[type(op)](name, op, context))
+    return tuple(read_states(node, context.spec.state) for node in nodes)
+
+
+def _row(
+    kind: type[Kind], lowering: Callable[[str, Kind, Lowering], tuple[Node, ...]]
+) -> tuple[type[OpBase], OpLowering]:
+    """Return a row of the table."""
+
+    def apply(name: str, op: OpBase, context: Lowering) -> tuple[Node, ...]:
+        """Lower an op, which is of this kind."""
+        assert isinstance(op, kind)
+        return lowering(name, op, context)
+
+    return kind, apply
+
+
+LOWERINGS: Mapping[type[OpBase], OpLowering] = dict(
+    (
+        _row(ForwardOp, lower_forward),
+        _row(CallOp, lower_call),
+        _row(RandomOp, lower_random),
+        _row(ScheduleOp, lower_schedule),
+        _row(LossOp, lower_loss),
+        _row(GradientOp, lower_gradient),
+        _row(TransformOp, lower_transform),
+        _row(UpdateOp, lower_update),
+        _row(EmaOp, lower_ema),
+        _row(CopyOp, lower_copy),
+        _row(MetricOp, lower_metric),
+        _row(AssignOp, lower_assign),
+    )
+)
+"""The kinds of ops: one line each."""

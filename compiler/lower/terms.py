@@ -1,0 +1,301 @@
+"""Shares of a loss: its terms by what they count, each with a loss of its own, whose gradient is combined by that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from compiler.batch.losses import ADDITIVE, find_addends, find_linear, is_linear
+from compiler.batch.making import evaluate
+from compiler.ir.instructions import Evaluate, Gradient, Transform
+from compiler.ir.step_graph import Node, Use
+from compiler.ir.value import Argument, FunctionRef, Operand, Ref
+from compiler.lower.context import Lowering, lower_operand, uses_of
+from compiler.lower.evaluate import count_of, lower_call, sum_of
+from compiler.lower.transform import gradient_node, transform_node
+from graphspec.ops import CallOp, GradientOp
+
+Missing: TypeAlias = Literal["error", "skip", "zero"]
+Made: TypeAlias = tuple[str | None, tuple[Node, ...]]
+"""A value, if there is something of it, and the nodes that make it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One share of a loss: the value that is differentiated, and the value that counts it; without one rows do."""
+
+    loss: str
+    count: str = ""
+    term: str = ""
+    """What tells it from the other shares; empty where there are none."""
+    is_lazy: bool = False
+    """It may be absent from a step in which there are others: nothing but lazy terms is in it."""
+    whole: str = ""
+    """The loss that it is a share of."""
+    terms: tuple[str, ...] = ()
+    """The terms of the loss that are in it."""
+    nodes: tuple[Node, ...] = ()
+    """What makes the value."""
+
+
+def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
+    """Return the shares of a loss: what counts by rows, or is a sum, together; every term with its own count alone."""
+    terms = find_addends(context.spec, loss)
+    own = [term for term in terms if term in context.counted]
+    plain = [term for term in terms if term not in context.counted]
+    found = [_lower_share(loss, {term: term for term in plain}, "rows", context)] if plain else []
+    counted = (_lower_share(loss, {term: sum_of(term)}, f"of.{term}", context) for term in own)
+    return _tell_apart(loss, [*found, *(replace(share, count=count_of(share.terms[0])) for share in counted)])
+
+
+def lower_parts(
+    loss: str, context: Lowering, terms: Collection[str] | None = None, prefix: str = ""
+) -> tuple[Share, ...]:
+    """Return the shares of a loss, or of some of its terms, in a step of micro-batches.
+
+    There a factor need not be a constant to keep terms apart: what does not depend on the batch is one for all parts.
+    """
+    terms = find_addends(context.spec, loss) if terms is None else terms
+    inner = {term: find_addends(context.spec, term, context.whole) for term in terms}
+    values = dict.fromkeys(value for found in inner.values() for value in found)
+    own = [value for value in values if value in context.counted]
+    plain = [value for value in values if value not in context.counted]
+    wanted = {f"{prefix}rows": {value: value for value in plain}} if plain else {}
+    wanted |= {f"{prefix}of.{value}": {value: sum_of(value)} for value in own}
+    found: list[Share] = []
+    for suffix, kept in wanted.items():
+        made = {term: _keep(term, kept, suffix, context, context.whole) for term in terms}
+        nodes = tuple(node for _, nodes in made.values() for node in nodes)
+        left = {term: value for term, (value, _) in made.items() if value is not None}
+        share = _lower_share(loss, left, suffix, context)
+        count = "" if plain and suffix == f"{prefix}rows" else count_of(next(iter(kept)))
+        is_lazy = context.lazy.issuperset(kept)
+        found.append(replace(share, nodes=(*nodes, *share.nodes), count=count, is_lazy=is_lazy))
+    return _tell_apart(loss, found)
+
+
+def _tell_apart(loss: str, shares: Sequence[Share]) -> tuple[Share, ...]:
+    """Return shares as they are where there are several, or some count; else the loss itself."""
+    if len(shares) > 1:
+        return tuple(shares)
+    return tuple(replace(share, term="", is_lazy=False) if share.count else Share(loss=loss) for share in shares)
+
+
+def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: Lowering) -> Share:
+    """Return the share of a loss that some of its terms are, or what is left of them."""
+    value, nodes = _keep(loss, kept, suffix, context)
+    assert value is not None
+    is_lazy = context.lazy.issuperset(kept)
+    return Share(loss=value, term=suffix, nodes=nodes, is_lazy=is_lazy, whole=loss, terms=tuple(kept))
+
+
+def _keep(
+    value: str, kept: Mapping[str, str], suffix: str, context: Lowering, whole: Collection[str] | None = None
+) -> Made:
+    """Return what is left of a value with some of its terms, each of which another stands for.
+
+    Constants are left out, which have no gradient; so is, as a term, what does not depend on the batch (``whole``).
+    """
+    op = context.spec.ops.get(value)
+    if not (isinstance(op, CallOp) and is_linear(op, whole)):
+        return kept.get(value), ()
+    node = lower_call(value, op, context)[0]
+    call = node.instruction
+    assert isinstance(call, Evaluate)
+    terms = find_linear(op, whole)
+    made = [_keep_argument(each, terms, kept, suffix, context, whole) for each in call.arguments]
+    nodes = tuple(each for _, found in made for each in found)
+    if call.function.name in ADDITIVE:
+        return _add_kept(node, [argument for argument, _ in made], suffix, nodes, context)
+    found = [argument or each for (argument, _), each in zip(made, call.arguments, strict=True)]
+    is_kept = any(argument is not None for argument, _ in made)
+    return _call_kept(node, found, suffix, nodes, context) if is_kept else (None, nodes)
+
+
+def _keep_argument(
+    argument: Argument,
+    terms: Collection[str],
+    kept: Mapping[str, str],
+    suffix: str,
+    context: Lowering,
+    whole: Collection[str] | None,
+) -> tuple[Argument | None, tuple[Node, ...]]:
+    """Return what is left of an argument, if it is a term, and something of it is."""
+    if not isinstance(argument.operand, Ref) or argument.operand.name not in terms:
+        return None, ()
+    value, nodes = _keep(argument.operand.name, kept, suffix, context, whole)
+    return (None if value is None else replace(argument, operand=Ref(name=value))), nodes
+
+
+def _add_kept(
+    node: Node, found: list[Argument | None], suffix: str, nodes: tuple[Node, ...], context: Lowering
+) -> Made:
+    """Return the sum, or difference, of those arguments of which something is left."""
+    kept = [each for each in found if each is not None]
+    assert isinstance(node.instruction, Evaluate)
+    if len(kept) != 1:
+        return _call_kept(node, kept, suffix, nodes, context) if kept else (None, nodes)
+    if node.instruction.function.name == "sub" and found[0] is None:
+        negative = replace(node.instruction, function=FunctionRef(name="neg", builtin=True))
+        return _call_kept(replace(node, instruction=negative), kept, suffix, nodes, context)
+    only = kept[0].operand
+    assert isinstance(only, Ref)
+    return only.name, nodes
+
+
+def _call_kept(node: Node, arguments: list[Argument], suffix: str, nodes: tuple[Node, ...], context: Lowering) -> Made:
+    """Return the call of what is left; the node itself where that is all of it.
+
+    What is left of an argument may be absent where the argument is not; what may be absent itself only sums can take.
+    """
+    assert isinstance(node.instruction, Evaluate)
+    if tuple(arguments) == node.instruction.arguments:
+        return node.defines[0], nodes
+    name = f"{node.id}.{suffix}"
+    instruction = replace(node.instruction, arguments=tuple(arguments), outputs=(name,))
+    lazy = {value for each in nodes if all(use.optional for use in each.uses) for value in each.defines} | context.lazy
+    lazy -= set[str]() if instruction.function.name == "add" else {use.value for use in node.uses}
+    uses = tuple(replace(use, optional=use.value in lazy) for use in uses_of(instruction.arguments))
+    made = replace(node, id=name, label=f"call {name}", instruction=instruction, uses=uses, defines=(name,))
+    return name, (*nodes, made)
+
+
+def lower_gradient_of(
+    share: Share,
+    *,
+    op: str,
+    models: tuple[str, ...],
+    output: str,
+    missing: Missing,
+    context: Lowering,
+    seeds: tuple[Operand, ...] = (),
+) -> tuple[Node, ...]:
+    """Return what makes a share of a loss, and the gradient of it with respect to models, times ``seeds``."""
+    instruction = Gradient(
+        op=op,
+        place=context.place(op),
+        loss=share.loss,
+        models=models,
+        output=output,
+        scaled=context.scaled,
+        unconnected=missing,
+        grad_outputs=seeds,
+        term=share.term,
+    )
+    node = gradient_node(f"{output}.gradient", instruction, context, label=f"gradient {output}")
+    return (*share.nodes, spare(node, (share.loss,)) if share.is_lazy else node)
+
+
+def spare(node: Node, values: Collection[str]) -> Node:
+    """Return a node that does without some values in steps in which they are not there."""
+    return replace(node, uses=tuple(replace(use, optional=use.value in values) for use in node.uses))
+
+
+def find_seeds(op: GradientOp) -> tuple[Operand, ...]:
+    """Return what a gradient is multiplied with."""
+    return tuple(lower_operand(operand) for operand in op.grad_outputs or ())
+
+
+def find_missing(shares: Collection[Share], wanted: Missing) -> Missing:
+    """Return what an absent gradient of a share means: one that all shares lack is seen to later.
+
+    That is so too where zeros are wanted of shares that are absent as a whole from some steps.
+    """
+    is_whole = len(shares) == 1 or (wanted == "zero" and not any(share.is_lazy for share in shares))
+    return wanted if is_whole else "skip"
+
+
+def is_counted(shares: Collection[Share]) -> bool:
+    """Return whether some share of a loss has a count of its own."""
+    return any(share.count for share in shares)
+
+
+def lower_counted(
+    op: str,
+    shares: Sequence[Share],
+    models: tuple[str, ...],
+    output: str,
+    missing: Missing,
+    context: Lowering,
+    seeds: tuple[Operand, ...] = (),
+) -> tuple[Node, ...]:
+    """Return the gradient set of a loss with counts of its own, in a step of several micro-batches, from its shares.
+
+    Their gradients are those of sums, which are divided by the counts of all of them, then added.
+    """
+    wanted = find_missing(shares, missing)
+    nodes: list[Node] = []
+    sets: list[str] = []
+    for share in shares:
+        taken = f"{output}.{share.term}" if share.term else f"{output}.sum"
+        nodes += lower_gradient_of(
+            share, op=op, models=models, output=taken, missing=wanted, context=context, seeds=seeds
+        )
+        divided = _divide(share, op, taken, models, wanted == "skip", context) if share.count else ()
+        made = [value for node in divided for value in node.defines]
+        nodes += [spare(node, (taken, share.count, *made)) for node in divided] if share.is_lazy else divided
+        sets.append(divided[-1].defines[0] if divided else taken)
+    lazy = frozenset(value for value, share in zip(sets, shares, strict=True) if share.is_lazy)
+    total = add_shares(f"{output}.added", op, sets, models, context, gaps=wanted == "skip", lazy=lazy)
+    if lazy.issuperset(sets):  # a step that has none of them has no loss
+        total = replace(total, uses=(*total.uses, Use(value=shares[0].whole, differentiable=False)))
+    if missing == "zero" and wanted == "skip":
+        nodes.append(total)
+        total = transform_node(
+            f"{output}.all", op=op, function="fill", inputs=total.defines, models=models, context=context, gaps=True
+        )
+    return *nodes, rename(total, output)
+
+
+def _divide(
+    share: Share, op: str, taken: str, models: tuple[str, ...], gaps: bool, context: Lowering
+) -> tuple[Node, ...]:
+    """Return what divides a gradient set by the count of its share."""
+    one = f"{share.count}.inverse"
+    owner = share.count.rpartition(".")[0]
+    place = context.place(owner)
+    part = evaluate(one, "inverse", (share.count,), (one,), op=owner, place=place, constant=True)
+    mean = transform_node(
+        f"{taken}.mean", op=op, function="mul_sets", inputs=(taken, one), models=models, context=context, gaps=gaps
+    )
+    return part, mean
+
+
+def add_shares(
+    name: str,
+    op: str,
+    sets: Collection[str],
+    models: tuple[str, ...],
+    context: Lowering,
+    *,
+    gaps: bool,
+    lazy: Collection[str] = (),
+) -> Node:
+    """Return the sum of the gradient sets of all shares; of those that are ``lazy`` if they are there."""
+    node = transform_node(
+        name, op=op, function="add_sets", inputs=tuple(sets), models=models, context=context, gaps=gaps
+    )
+    return spare(node, lazy)
+
+
+def close_shares(
+    values: Mapping[str, Share], op: str, wanted: Missing, models: tuple[str, ...], context: Lowering
+) -> Node:
+    """Return what refuses that a parameter has no gradient of any share in a step, or puts zeros there.
+
+    It gives the first set that is there; ``values`` are the sets of all shares.
+    """
+    first = next(iter(values))
+    inputs = tuple(values) if wanted == "error" else (first,)
+    function = "require" if wanted == "error" else "fill"
+    node = transform_node(
+        f"{first}.whole", op=op, function=function, inputs=inputs, models=models, context=context, gaps=True
+    )
+    return spare(node, [value for value, share in values.items() if share.is_lazy])
+
+
+def rename(node: Node, output: str) -> Node:
+    """Return a transform that gives a set of another name."""
+    assert isinstance(node.instruction, Transform)
+    return replace(node, instruction=replace(node.instruction, output=output), defines=(output,))

@@ -1,0 +1,241 @@
+"""Lowering of verdicts: whether the gradients behind an update are finite, and what it means where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from compiler.ir.cell import window_of
+from compiler.ir.instructions import Collect, Gradient, Guard, Judge, Transform
+from compiler.ir.program import Mode
+from compiler.ir.step_graph import TOGETHER, Node, Overflow, Use
+from compiler.lower.context import Lowering
+from graphspec.graph import GraphSpec
+from graphspec.modes import Reach
+from graphspec.ops import CallOp, TransformOp, UpdateOp
+
+Made: TypeAlias = Mapping[str | None, Transform | Gradient | Collect]
+"""What makes the sets of an update that are no op's, by name."""
+KEEPING = frozenset({"clip_norm", "clip_value", "join", "fill", "require", "gathered"})
+"""Transforms that give finite gradients where they are given finite ones."""
+SHOWING = frozenset(
+    {"add", "sub", "add_sets", "sub_sets", "regularize", "clip_norm", "join", "fill", "require", "gathered"}
+)
+"""Transforms that never give finite gradients where they are given others."""
+FILLED = ".filled"
+"""How the values end that say whether a window holds something."""
+
+
+def find_judged(spec: GraphSpec) -> frozenset[str]:
+    """Return the updates over whose gradients there is a verdict: all under a loss scale, else those that ask for it.
+
+    One that asks for others makes verdicts of all.
+    """
+    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
+    written = {op.on_overflow for op in updates.values()}
+    if spec.loss_scale is not None or not written.isdisjoint(TOGETHER):
+        return frozenset(updates)
+    return frozenset(name for name, op in updates.items() if op.on_overflow not in (None, "apply"))
+
+
+def find_holdable(spec: GraphSpec) -> frozenset[str]:
+    """Return the updates that do not take place in steps whose gradients are not finite, while the run goes on."""
+    policies = {name: op.on_overflow for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
+    return frozenset(name for name in find_judged(spec) if policies[name] not in ("apply", "error"))
+
+
+def is_scaled(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> bool:
+    """Return whether losses are scaled in a mode: where models are stepped."""
+    updates = (name for name, op in spec.ops.items() if isinstance(op, UpdateOp))
+    return spec.loss_scale is not None and any(mode in reaches[name].modes for name in updates)
+
+
+def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
+    """Return what gradients that are not finite stop: as the update says, its group where losses are scaled."""
+    return op.on_overflow or ("group" if spec.loss_scale is not None else "")
+
+
+def judge(
+    name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, Mapping[str, bool]] | None = None
+) -> tuple[Node, ...]:
+    """Return the node that checks the gradients that a window takes in as they were taken, if there is a verdict.
+
+    ``shared``: set -> those that its windows take in its place, of terms that count differently, and whether these are
+    absent from some steps.
+    """
+    if name not in context.judged:
+        return ()
+    taken = (name,) if op.loss is not None else _find_raw(op.gradients or (), {}, context)
+    spans = {each: op.update if each == name else context.sets.get(each, ()) for each in taken}
+    found = [(each, *pair) for each in taken for pair in (shared or {}).get(each, {each: False}).items()]
+    node = _judge(name, op, verdict_of(name), {value: spans[each] for each, value, _ in found}, context)
+    uses = tuple(replace(use, optional=is_lazy) for use, (_, _, is_lazy) in zip(node.uses, found, strict=True))
+    return (replace(node, uses=uses, gate=window_of(name)),)
+
+
+def judge_final(
+    name: str,
+    op: UpdateOp,
+    sets: Mapping[str, tuple[str, ...]],
+    chain: Sequence[Node],
+    context: Lowering,
+    verdict: str,
+) -> tuple[Node, ...]:
+    """Return the node that checks what an optimizer is given, if there is to be a verdict.
+
+    It covers all that the final ``sets`` are made of, from the gradients as they were taken on; what can neither hide
+    an infinity nor make one needs no check of its own.
+    """
+    if name not in context.judged:
+        return ()
+    instructions = (node.instruction for node in chain)
+    made = {each.output: each for each in instructions if isinstance(each, Transform | Gradient | Collect)}
+    spans = {value: each.models for value, each in made.items()} | dict(sets)
+    looked = dict.fromkeys(each for value in sets for each in _find_looked(value, made, context))
+    covered = {each: spans.get(each) or context.sets.get(each, ()) for each in looked}
+    return (_judge(name, op, verdict, covered, context, *find_filled(chain)),)
+
+
+def _judge(
+    name: str, op: UpdateOp, verdict: str, spans: Mapping[str, tuple[str, ...]], context: Lowering, filled: str = ""
+) -> Node:
+    """Return the node that gives the verdict over some sets; ``spans``: the models of each."""
+    instruction = Judge(
+        op=name,
+        place=context.place(name),
+        gradients=tuple(spans),
+        spans=tuple(spans.values()),
+        output=verdict,
+        filled=filled,
+    )
+    return Node(
+        id=verdict,
+        op=name,
+        instruction=instruction,
+        label=f"verdict {instruction.key}",
+        uses=tuple(Use(value=value, differentiable=False) for value in instruction.operands),
+        defines=(verdict,),
+        differentiable=False,
+        place=instruction.place,
+        overflow=find_overflow(op, context.spec),
+    )
+
+
+def _find_looked(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
+    """Return the sets to check so that a set is finite, and all that it is made of."""
+    step = _step_of(value, made, context)
+    if step is None:
+        return (value,)
+    function, inputs = step
+    if function in KEEPING:
+        return tuple(each for one in inputs for each in _find_looked(one, made, context))
+    return (*_find_hidden(value, made, context), value)
+
+
+def _find_hidden(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
+    """Return the sets to check of which one may be infinite although the set that is made of them is finite."""
+    step = _step_of(value, made, context)
+    if step is None:
+        return ()
+    function, inputs = step
+    find = _find_hidden if function in SHOWING else _find_looked
+    return tuple(each for one in inputs for each in find(one, made, context))
+
+
+def _find_raw(sets: Iterable[str], made: Made, context: Lowering) -> tuple[str, ...]:
+    """Return the gradients that sets are made of, as they were taken."""
+    steps = ((value, _step_of(value, made, context)) for value in sets)
+    found = ((value,) if step is None else _find_raw(step[1], made, context) for value, step in steps)
+    return tuple(dict.fromkeys(each for one in found for each in one))
+
+
+def _step_of(value: str, made: Made, context: Lowering) -> tuple[str, tuple[str, ...]] | None:
+    """Return the function that makes a set, and the sets it is given; None for gradients as they were taken."""
+    owner = next((op for name, op in context.spec.ops.items() if value in (name, *op.defines(name))), None)
+    match owner or made.get(value):
+        case Transform() as each:
+            return each.function.name, tuple(one for one in each.inputs if one in made or one in context.sets)
+        case TransformOp() as op:
+            return op.transform.name(context.backend), op.inputs
+        case CallOp() as op:
+            inputs = (reference.name for reference in op.operands())
+            return op.call.name(context.backend), tuple(each for each in inputs if each in context.sets)
+        case _:
+            return None
+
+
+def verdict_of(update: str) -> str:
+    """Return the value that says whether the gradients of an update are finite."""
+    return f"{update}.finite"
+
+
+def window_verdict_of(update: str) -> str:
+    """Return the value that says whether what an update makes of its windows is finite."""
+    return f"{window_of(update)}.finite"
+
+
+def shared_verdict_of(update: str) -> str:
+    """Return the value that says whether the sum of what updates share is finite."""
+    return f"{update}.shared.finite"
+
+
+def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> Guard:
+    """Return what gradients that are not committed cost the window of an update.
+
+    One that takes them whatever they are does without those of steps in which the update that it goes by is held.
+    """
+    if op.accumulate is None:
+        return "none"
+    if name in context.judged and overflow != "apply":
+        return op.accumulate.on_nonfinite
+    return "drop" if _is_paced_by(op, context) else "none"
+
+
+def _is_paced_by(op: UpdateOp, context: Lowering) -> bool:
+    """Return whether there is a verdict over the update that another goes by, or over one that this goes by."""
+    while isinstance(op.every, str):
+        if op.every in context.judged:
+            return True
+        paced = context.spec.ops[op.every]
+        if not isinstance(paced, UpdateOp):
+            return False
+        op = paced
+    return False
+
+
+def find_verdicts(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the verdicts over what the nodes of an update give: whether its windows hold something, and the last one.
+
+    All windows of an update are filled together.
+    """
+    judged = [each.output for node in nodes if isinstance(each := node.instruction, Judge)]
+    return (*find_filled(nodes), *judged[-1:])
+
+
+def find_filled(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the value that says whether the windows of an update hold something, where that is found out."""
+    filled = [each.filled for node in nodes if isinstance(each := node.instruction, Collect)]
+    return tuple(filter(None, filled[:1]))
+
+
+def bind_update(write: Node, op: UpdateOp, own: tuple[str, ...], others: tuple[str, ...], spec: GraphSpec) -> Node:
+    """Return the write of an update under its own verdicts, and those over what it shares with others.
+
+    The first of its own is the one by which it is in a group. One from a window that takes whatever there is goes by
+    no more than that its window holds something.
+    """
+    overflow = find_overflow(op, spec)
+    write = replace(write, uses=(*write.uses, *(Use(value=each, differentiable=False) for each in own)))
+    if op.window > 1 and overflow == "apply":
+        own, others = tuple(each for each in own if each.endswith(FILLED)), ()
+    if not own:
+        return write
+    bound = overflow if op.window == 1 else "own"
+    return replace(write, verdict=own[0], overflow=bound, others=(*own[1:], *others))
+
+
+def bind(write: Node, verdict: str, overflow: Overflow) -> Node:
+    """Return a write of gradients that takes place under a verdict."""
+    use = Use(value=verdict, differentiable=False)
+    return replace(write, verdict=verdict, overflow=overflow, uses=(*write.uses, use))

@@ -1,0 +1,186 @@
+"""Assemble a function: turn the scheduled nodes into instructions with every flag and version filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from compiler.ir.cell import state_of
+from compiler.ir.instructions import (
+    Commit,
+    Emit,
+    Evaluate,
+    Forward,
+    Gradient,
+    Instruction,
+    Judge,
+    Recomputed,
+    Release,
+    Restore,
+    Settle,
+)
+from compiler.ir.program import Function
+from compiler.ir.step_graph import Node, StepGraph
+from compiler.ir.value import Argument, CellVersion, Ref
+from compiler.passes.flags import is_recomputed
+
+
+def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
+    """Return, by node, the values to forget after it: made in the step, used here last, and not returned."""
+    last: dict[str, str] = {}
+    for name in graph.sequence:
+        node = graph.nodes[name]
+        last.update((value, name) for value in node.defines)
+        last.update((use.value, name) for use in node.uses if use.value in last)
+    judges = (node for node in graph.nodes.values() if isinstance(node.instruction, Judge))
+    verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
+    verdicts |= {value for node in judges for value in node.defines}
+    released: dict[str, list[str]] = {}
+    for value, name in last.items():
+        if value not in graph.outputs and value not in graph.writers and value not in verdicts:  # a cell is no value
+            released.setdefault(name, []).append(value)
+    return {name: tuple(values) for name, values in released.items()}
+
+
+SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
+"""Decisions worth a comment in generated code; the rest is visible in the code itself."""
+
+
+def assemble(graph: StepGraph, name: str) -> Function:
+    """Return the straight-line function of a scheduled graph."""
+    releases, parts = find_releases(graph), _tell_parts(graph)
+    instructions: list[Instruction] = []
+    for node in (graph.nodes[name] for name in graph.sequence):
+        instructions.append(_finish(node, graph, parts.get(node.id, ())))
+        values = releases.get(node.id, ())
+        if values:
+            instructions.append(Release(op=node.op, values=values))
+    instructions.extend(_settle(graph))
+    defined = {value for node in graph.nodes.values() for value in node.defines}
+    returned = tuple(value for value in graph.outputs if value in defined or value in graph.states)
+    instructions.append(Emit(op="outputs", reads=tuple(_last_versions(returned, graph)), values=returned))
+    return Function(
+        mode=graph.mode,
+        name=name,
+        active=graph.active,
+        gated=graph.gated,
+        instructions=tuple(instructions),
+        datasets=graph.datasets,
+    )
+
+
+def _tell_parts(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
+    """Return, by the nodes that begin a stretch of a micro-batch, which one it is."""
+    parted = [graph.nodes[name] for name in graph.sequence if graph.nodes[name].part]
+    count = max((node.part for node in parted), default=0)
+    numbers = [0, *(node.part for node in parted)]
+    pairs = zip(numbers, parted, strict=False)
+    return {node.id: (f"micro-batch {node.part} of {count}",) for before, node in pairs if node.part != before}
+
+
+def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction:
+    """Return a node's instruction with what the passes found out about it."""
+    flags = graph.flags
+    recorded = node.id in flags.recorded
+    base = replace(
+        node.instruction,
+        reads=_versions(node, graph, "read"),
+        writes=_versions(node, graph, "write"),
+        notes=(*notes, *_notes(node, graph)),
+        commits=graph.commits.get(node.id, ()),
+    )
+    match base:
+        case Forward():
+            snapshot = graph.snapshots.get(node.id, "none") if base.snapshot == "none" else base.snapshot
+            arguments = _detach(node, base.arguments, graph)
+            frozen = node.id in flags.frozen
+            begun = _find_begun(node, graph)
+            base = replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot, begun=begun)
+            return replace(base, checkpoint=base.checkpoint and recorded)
+        case Evaluate():
+            return replace(base, arguments=_detach(node, base.arguments, graph), graph=recorded)
+        case Gradient():
+            created = node.id in flags.created
+            retained, recomputed = node.id in flags.retained, find_recomputed(node, graph)
+            return replace(base, retain_graph=retained, create_graph=created, recomputed=recomputed)
+        case Restore():
+            return replace(base, commits=(), unless=base.commits)
+        case _:
+            return base
+
+
+def _find_begun(node: Node, graph: StepGraph) -> tuple[str, ...]:
+    """Return the inner results of a node from which gradients of its others are taken."""
+    return tuple(value for value in node.inner if any((value, node.id) in path.uses for path in graph.paths.values()))
+
+
+def find_recomputed(node: Node, graph: StepGraph) -> tuple[Recomputed, ...]:
+    """Return the models of which a gradient runs forwards again, each with the modes of these."""
+    forwards = (graph.nodes[name] for name in graph.sequence if name in graph.paths[node.id].nodes)
+    found = [(each, each.instruction) for each in forwards if is_recomputed(each)]
+    made = (
+        Recomputed(model=call.model, train=call.train, kept=bool(each.writes))
+        for each, call in found
+        if isinstance(call, Forward)
+    )
+    return tuple(dict.fromkeys(made))
+
+
+def _settle(graph: StepGraph) -> Iterator[Settle]:
+    """Yield the end of a step of a mode in which there are verdicts."""
+    if graph.judged:
+        yield Settle(
+            op="overflow",
+            verdicts=find_verdicts(graph),
+            held=tuple(dict.fromkeys(_find_held(graph))),
+            scaled=graph.scaled,
+            fatal=tuple(_find_fatal(graph)),
+        )
+
+
+def _find_held(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
+    """Yield what may not take place after all: writes, and steps of windows, by gate, with their conditions."""
+    for node in graph.nodes.values():
+        if node.id in graph.commits and (node.id == node.op or isinstance(node.instruction, Restore)):
+            yield node.admission, graph.commits[node.id]
+
+
+def _find_fatal(graph: StepGraph) -> Iterator[tuple[str, str]]:
+    """Yield the verdicts that end a run where they are not given, each with its update."""
+    for node in graph.nodes.values():
+        if isinstance(node.instruction, Judge) and node.overflow == "error":
+            yield node.op, node.instruction.output
+
+
+def find_verdicts(graph: StepGraph) -> tuple[str, ...]:
+    """Return the verdicts over the gradients of a step, in the order in which they are known."""
+    judges = (graph.nodes[name].instruction for name in graph.sequence)
+    return tuple(each.output for each in judges if isinstance(each, Judge))
+
+
+def _last_versions(returned: tuple[str, ...], graph: StepGraph) -> Iterator[CellVersion]:
+    """Yield the states that are returned, at the version that the step leaves."""
+    for cell in (state_of(value) for value in returned if value in graph.states):
+        yield CellVersion(cell=cell, version=len(graph.writers.get(cell, ())))
+
+
+def _versions(node: Node, graph: StepGraph, mode: str) -> tuple[CellVersion, ...]:
+    """Return the cell versions a node reads, or those it writes."""
+    return tuple(access.at for access in graph.accesses[node.id] if access.mode == mode)
+
+
+def _detach(node: Node, arguments: tuple[Argument, ...], graph: StepGraph) -> tuple[Argument, ...]:
+    """Return the arguments with those references detached through which no gradient is wanted."""
+    return tuple(
+        replace(argument, operand=replace(argument.operand, detach=True))
+        if isinstance(argument.operand, Ref) and (argument.operand.name, node.id) in graph.flags.detached
+        else argument
+        for argument in arguments
+    )
+
+
+def _notes(node: Node, graph: StepGraph) -> Iterator[str]:
+    """Yield the decisions about a node that a reader of generated code wants to see."""
+    for decision in graph.decisions:
+        if decision.node == node.id and decision.code in SHOWN_DECISIONS:
+            yield decision.text

@@ -1,0 +1,190 @@
+"""Turns: what a mode does on a batch of each data set, and the gates of its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from compiler.ir.cell import drop_of
+from compiler.ir.mode_graph import Scene
+from compiler.ir.program import Function, Gate, Mode, Program
+from compiler.ir.step_graph import Node, StepGraph
+from compiler.passes.activate import Outputs, find_holdable, find_live_gates, find_outputs, find_undecided
+from compiler.timing.gates import sort_gates
+from compiler.timing.period import refuse_held
+from compiler.timing.units import Pace, PaceProblem, Tempo
+from graphspec.datasets import find_all_places, find_datasets, find_inputs, find_possible
+from graphspec.diagnostics import Diagnostic
+from graphspec.durations import Duration
+from graphspec.graph import GraphSpec
+from graphspec.ops import UpdateOp
+
+WORDS = {"flush": "applies", "drop": "forgets"}
+"""What an update does with an open window at the end of an epoch."""
+
+
+def time_windows(gates: Iterable[Gate], spec: GraphSpec, epoch: int | None) -> Iterator[Gate]:
+    """Yield gates with the length of an epoch where windows begin anew with each; what cannot be counted is left out.
+
+    :func:`check_windows` tells of that.
+    """
+    for gate in gates:
+        op = spec.ops.get(gate.op)
+        if isinstance(op, UpdateOp) and op.at_epoch_end != "carry":
+            yield replace(gate, epoch=epoch, flush=epoch is not None and op.at_epoch_end == "flush")
+        elif gate.clock != "epochs":
+            yield gate
+        elif epoch is not None:
+            yield replace(gate, epoch=epoch)
+
+
+def find_closing(spec: GraphSpec) -> frozenset[str]:
+    """Return the gates of what takes place at the end of an epoch, whatever batch its last step has."""
+    ending = [name for name, op in spec.ops.items() if isinstance(op, UpdateOp) and op.at_epoch_end != "carry"]
+    return frozenset(gate for name in ending for gate in (name, drop_of(name)))
+
+
+def has_ends(spec: GraphSpec) -> bool:
+    """Return whether some window does not go on into the next epoch."""
+    return any(isinstance(op, UpdateOp) and op.at_epoch_end != "carry" for op in spec.ops.values())
+
+
+def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
+    """Yield E-PACE for every update whose window ends with an epoch, where nobody knows when that is."""
+    for name, op in spec.ops.items():
+        if not isinstance(op, UpdateOp) or op.at_epoch_end == "carry":
+            continue
+        problem = _find_problem(spec, name, op, pace)
+        if problem is not None:
+            done = WORDS[op.at_epoch_end]
+            yield Diagnostic(
+                code="E-PACE",
+                message=f"'{name}' {done} what it has gathered at the end of an epoch, which cannot be counted: "
+                f"{problem.message}",
+                span=spec.span("ops", name, "accumulate", "on_epoch_end"),
+                notes=problem.notes(spec),
+                is_pending=problem.is_pending,
+                help=problem.help,
+            )
+
+
+def check_numbers(scene: Scene, graph: StepGraph, dataset: str) -> Iterator[Diagnostic]:
+    """Yield E-ABSENT for what ends a window and uses a value that is not there on batches of the step's data set.
+
+    The end of an epoch may be a step on a data set that the update does not run on: gradients are not taken there, and
+    what they are multiplied with may not be made.
+    """
+    spec, closing = scene.spec, find_closing(scene.spec)
+    made = {value for node in graph.nodes.values() for value in node.defines} | set(find_inputs(spec, dataset))
+    known = {*scene.producers, *spec.inputs}
+    for node in (node for node in graph.nodes.values() if node.admission in closing):
+        for value in dict.fromkeys(use.value for use in node.uses if use.value in known and use.value not in made):
+            yield Diagnostic(
+                code="E-ABSENT",
+                message=f"'{node.op}' uses '{value}' at the end of an epoch, in a step on a batch of '{dataset}', "
+                f"where '{value}' is not there",
+                span=spec.span("ops", node.admission, "accumulate", "on_epoch_end"),
+                label="an epoch may end with a batch of any data set",
+                help="write `on_epoch_end: carry`, or apply what was gathered without this value",
+            )
+
+
+def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceProblem | None:
+    """Return why the end of an epoch is not known; None where it is."""
+    if op.mode not in (None, ("train",)):
+        return PaceProblem(f"'{name}' also runs in modes that count steps of their own", "write `mode: train` on it")
+    try:
+        Tempo(pace=pace).steps(Duration(count=1, unit="epochs"))
+    except PaceProblem as problem:
+        help = "declare `data: {train: ...}` with a source of known length, or write `on_epoch_end: carry`"
+        return PaceProblem(problem.message, help, unit=problem.unit)
+    if op.at_epoch_end == "flush" and isinstance(op.every, str):
+        try:
+            refuse_held(spec, (op.every,))
+        except PaceProblem as problem:
+            return PaceProblem(problem.message, "write `on_epoch_end: carry`, or `drop`")
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """The data sets of a mode: what a step on a batch of each returns, and the ops that fire in all of its steps."""
+
+    gates: tuple[Gate, ...]
+    outputs: Mapping[str, Outputs]
+    """By data set; there is one without a name where the spec names none."""
+    always: Mapping[str, frozenset[str]]
+    """By data set: the ops without a gate."""
+    undecided: frozenset[str]
+    """Gates of which no clock tells when they are due, as they count writes that may be held."""
+    places: Mapping[str, frozenset[str]]
+    """By op: the data sets that it runs on."""
+    closing: frozenset[str]
+    """The gates of what ends windows with an epoch, whatever the data set of its last step."""
+    are_told: bool
+    """A step is told of which data set its batch is."""
+
+    @classmethod
+    def of(
+        cls,
+        spec: GraphSpec,
+        mode: Mode,
+        nodes: Mapping[str, Node],
+        others: tuple[Gate, ...] = (),
+        epoch: int | None = None,
+    ) -> Turns:
+        """Return the turns of a mode; ``others`` are gates of what is no op, ``epoch`` is its length in steps."""
+        datasets, possible = find_datasets(spec), find_possible(spec, mode)
+        places = find_all_places(spec)
+        closing = find_closing(spec)
+        nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
+        views = {each: _look(nodes, each, places, closing) for each in possible}
+        outputs = {each: find_outputs(spec, mode, _look(nodes, each, places)) for each in possible}
+        restricted = {
+            name: tuple(each for each in possible if each in found)
+            for name, found in places.items()
+            if not found.issuperset(possible)
+        }
+        demanded = tuple(dict.fromkeys(value for each in outputs.values() for value in each.demanded))
+        live = time_windows(find_live_gates(spec, nodes, demanded, restricted), spec, epoch)
+        gates = (*others, *sort_gates(live))
+        gated = frozenset(gate.op for gate in gates)
+        admitted = {each: frozenset(node.admission for node in view.values()) for each, view in views.items()}
+        return cls(
+            gates=gates,
+            outputs=outputs,
+            always={each: found - gated for each, found in admitted.items()},
+            undecided=find_undecided(gates, find_holdable(nodes)),
+            places=places,
+            closing=closing,
+            are_told=bool(datasets),
+        )
+
+    @property
+    def anywhere(self) -> frozenset[str]:
+        """Return the ops that fire in all steps on batches of some data set."""
+        return frozenset[str]().union(*self.always.values())
+
+    def look(self, scene: Scene, dataset: str) -> Scene:
+        """Return what there is of a scene on a batch of a data set."""
+        if not self.are_told:
+            return scene
+        return replace(scene, nodes=_look(scene.nodes, dataset, self.places, self.closing))
+
+
+def _look(
+    nodes: Mapping[str, Node], dataset: str, places: Mapping[str, frozenset[str]], closing: Container[str] = ()
+) -> Mapping[str, Node]:
+    """Return the nodes that can run on a batch of a data set: those of its ops, and what ends windows on any."""
+    return {key: node for key, node in nodes.items() if dataset in places[node.op] or node.admission in closing}
+
+
+def is_particular(function: Function, program: Program) -> bool:
+    """Return whether a function is for batches of some data sets alone."""
+    possible = {each for other in program.mode(function.mode).functions for each in other.datasets}
+    return not possible.issubset(function.datasets)
+
+
+def tell_datasets(datasets: tuple[str, ...]) -> str:
+    """Return data sets in words."""
+    return ", ".join(each or "no data set" for each in datasets)

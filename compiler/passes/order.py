@@ -1,0 +1,140 @@
+"""Happens-before: data edges, declared ``after`` edges, and the one implied edge, over all nodes of the document.
+
+The closure covers ops that do not run in a mode too: an ``after`` an absent op is void, but what stood before that op
+still stands before its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from compiler.ir.diagnose import cycle_problem
+from compiler.ir.digraph import Causality, close, find_cycles
+from compiler.ir.step_graph import Edge, Hazard, Node
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from graphspec.ops import GradientOp
+
+
+def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...]:
+    """Return every happens-before edge between the nodes, with its reason, sorted by the later node's listing."""
+    producers = find_producers(nodes.values())
+    writers = find_writers(nodes.values())
+    edges: list[Edge] = []
+    for node in nodes.values():
+        edges.extend(_data_edges(node, producers))
+        edges.extend(_implied_edges(node, writers))
+        if node.id == node.op or _is_bare_reader(node) or _is_share(spec, node):
+            edges.extend(_declared_edges(spec, node, nodes))
+    return tuple(edges)
+
+
+def find_data_ordering(nodes: Mapping[str, Node], among: Mapping[str, Node] | None = None) -> tuple[Edge, ...]:
+    """Return the happens-before edges to the nodes, or to some of them, that values give alone."""
+    producers = find_producers(nodes.values())
+    users = nodes if among is None else among
+    return tuple(edge for node in users.values() for edge in _data_edges(node, producers))
+
+
+def find_producers(nodes: Iterable[Node]) -> dict[str, str]:
+    """Return the node that defines each value."""
+    return {value: node.id for node in nodes for value in node.defines}
+
+
+def find_writers(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
+    """Return the nodes that write each cell, in listed order."""
+    writers: dict[str, tuple[str, ...]] = {}
+    for node in nodes:
+        for write in node.writes:
+            writers[write.cell] = (*writers.get(write.cell, ()), node.id)
+    return writers
+
+
+def close_ordering(nodes: Iterable[str], edges: Iterable[Edge]) -> Causality:
+    """Return the transitive closure of the edges, which must have no cycle."""
+    predecessors: dict[str, list[str]] = {node: [] for node in nodes}
+    for edge in edges:
+        predecessors[edge.after].append(edge.before)
+    return close(predecessors)
+
+
+def restrict_ordering(edges: tuple[Edge, ...], nodes: Mapping[str, Node]) -> tuple[Edge, ...]:
+    """Return the edges between some of the nodes, and those that remain where others do not fire.
+
+    What stood before an absent node still stands before its neighbours.
+    """
+    kept = [edge for edge in edges if edge.before in nodes and edge.after in nodes]
+    before: dict[str, list[str]] = {}
+    for edge in edges:
+        before.setdefault(edge.after, []).append(edge.before)
+    for name, node in nodes.items():
+        for other in _find_behind_absent(name, before, nodes):
+            why = f"{node.label} comes after {nodes[other].label}, by way of ops that do not fire here"
+            kept.append(Edge(before=other, after=name, hazard=Hazard.DECLARED, why=why))
+    return tuple(kept)
+
+
+def _find_behind_absent(name: str, before: Mapping[str, list[str]], nodes: Mapping[str, Node]) -> tuple[str, ...]:
+    """Return the present nodes that lead to a node through absent ones only."""
+    pending = [other for other in before.get(name, ()) if other not in nodes]
+    seen, found = set(pending), dict[str, None]()
+    while pending:
+        for other in before.get(pending.pop(), ()):
+            if other in nodes:
+                found[other] = None
+            elif other not in seen:
+                seen.add(other)
+                pending.append(other)
+    return tuple(found)
+
+
+def find_order_problems(spec: GraphSpec, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> tuple[Diagnostic, ...]:
+    """Return E-CYCLE for every knot of happens-before edges that go round in a circle."""
+    cycles = find_cycles((edge.before, edge.after) for edge in edges)
+    return tuple(cycle_problem("E-CYCLE", spec, nodes, edges, cycle) for cycle in cycles)
+
+
+def _data_edges(node: Node, producers: Mapping[str, str]) -> Iterator[Edge]:
+    """Yield an edge from the producer of every value the node uses."""
+    for use in node.uses:
+        producer = producers.get(use.value)
+        if producer is not None:
+            why = f"{node.label} uses the value {use.value}"
+            yield Edge(before=producer, after=node.id, hazard=Hazard.DATA, why=why)
+
+
+def _is_bare_reader(node: Node) -> bool:
+    """Return whether a node of an op only looks at cells, as a clip by weights does: it sees what the op sees.
+
+    Penalties are part of a gradient, which is taken where its forwards are.
+    """
+    return bool(node.reads) and not node.writes and node.penalizes is None
+
+
+def _is_share(spec: GraphSpec, node: Node) -> bool:
+    """Return whether a node takes a share of the gradient of a `gradient` op: it waits for what the op waits for."""
+    return node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
+
+
+def _declared_edges(spec: GraphSpec, node: Node, nodes: Mapping[str, Node]) -> Iterator[Edge]:
+    """Yield an edge from every op named by ``after``, and from the update named by ``every``.
+
+    An op's ``after`` holds back the node that carries its name, and what else of it reads cells: of an update the write
+    and a clip by weights; not the gradient and its penalties, fixed by the versions that its forwards read.
+    """
+    op = spec.ops[node.op]
+    for name in op.after or ():
+        if name in nodes:
+            yield Edge(before=name, after=node.id, hazard=Hazard.DECLARED, why=f"{node.op} is declared `after: {name}`")
+    if isinstance(op.every, str) and op.every in nodes:
+        why = f"{node.op} is declared `every: {op.every}`"
+        yield Edge(before=op.every, after=node.id, hazard=Hazard.DECLARED, why=why)
+
+
+def _implied_edges(node: Node, writers: Mapping[str, tuple[str, ...]]) -> Iterator[Edge]:
+    """Yield an edge from every writer of what an average or copy reads."""
+    for cell in sorted(node.follows):
+        for writer in writers.get(cell, ()):
+            if writer != node.id:
+                why = f"{node.label} comes after every writer of its source's {cell}"
+                yield Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why)

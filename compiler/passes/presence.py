@@ -1,0 +1,139 @@
+"""Absence: lazy terms that do not run in a step, and sums that do without them there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from compiler.ir.instructions import Collect, Drop, Evaluate, Gather, Gradient, Instruction, Judge, Restore, Transform
+from compiler.ir.step_graph import Node
+from compiler.ir.value import Argument, Ref
+from graphspec.gradient_sets import Sets
+from graphspec.graph import GraphSpec
+from graphspec.ops import CallOp, GradientOp, LossOp, Op
+
+
+def find_lazy(spec: GraphSpec) -> frozenset[str]:
+    """Return the values that a sum does without where they are absent: lazy losses, and sums of nothing else."""
+    lazy = {name for name, op in spec.ops.items() if isinstance(op, LossOp) and op.is_lazy}
+    before = -1
+    while len(lazy) > before:
+        before = len(lazy)
+        lazy |= {name for name, op in spec.ops.items() if is_sum(op) and _operands(op) <= lazy}
+    return frozenset(lazy)
+
+
+def is_sum(op: Op) -> bool:
+    """Return whether an op adds up values, and can do so with fewer of them."""
+    return isinstance(op, CallOp) and op.call.is_builtin and op.call.name("torch") == "add"
+
+
+def _operands(op: Op) -> set[str]:
+    """Return the values that an op uses."""
+    return {reference.name for reference in op.operands()}
+
+
+def find_absent(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:
+    """Return the nodes without a value in a step: those of ops that rest, and what is made of nothing but these."""
+    absent = {name for name, node in nodes.items() if node.admission in resting and not node.eager}
+    producers = {value: node.id for node in nodes.values() for value in node.defines}
+    before = -1
+    while len(absent) > before:
+        before = len(absent)
+        absent |= {name for name, node in nodes.items() if is_made_of(node, absent, producers)}
+    return frozenset(absent)
+
+
+def is_made_of(node: Node, absent: Collection[str], producers: Mapping[str, str]) -> bool:
+    """Return whether all that a node is made of may be absent, and is; a gradient is made of its loss."""
+    loss = None if node.derivative is None else node.derivative.loss
+    uses = [use for use in node.uses if loss is None or use.value == loss]
+    is_loose = bool(uses) and all(use.optional for use in uses) and not node.eager
+    return is_loose and all(producers.get(use.value) in absent for use in uses)
+
+
+def find_idle_writes(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:
+    """Return the writes of ops that rest: what could do with their values does without them."""
+    return frozenset(name for name, node in nodes.items() if node.admission in resting and node.eager)
+
+
+def drop_absent(node: Node, present: Collection[str]) -> Node:
+    """Return a node without the optional uses of values that nothing defines in a step."""
+    gone = frozenset(use.value for use in node.uses if use.optional and use.value not in present)
+    if not gone:
+        return node
+    uses = tuple(use for use in node.uses if use.value not in gone)
+    return replace(node, uses=uses, instruction=_leave_out(node.instruction, gone))
+
+
+def _leave_out(instruction: Instruction, values: Collection[str]) -> Instruction:
+    """Return a sum without the operands that are among some values, or what takes a window without its last step."""
+    match instruction:
+        case Transform(inputs=inputs, spans=spans):
+            kept = [at for at, value in enumerate(inputs) if value not in values]
+            left = tuple(spans[at] for at in kept) if spans else ()
+            return replace(instruction, inputs=tuple(inputs[at] for at in kept), spans=left)
+        case Judge(gradients=gradients, spans=spans):
+            pairs = [pair for pair in zip(gradients, spans, strict=True) if pair[0] not in values]
+            return replace(instruction, gradients=tuple(one for one, _ in pairs), spans=tuple(one for _, one in pairs))
+        case Gather():
+            return replace(instruction, gradients=None)
+        case Collect():
+            return replace(instruction, alone=True)
+        case Restore() | Drop():
+            return instruction
+        case Evaluate(arguments=arguments):
+            left = tuple(each for each in arguments if not _is_among(each, values))
+            return replace(instruction, arguments=left)
+        case _:
+            raise AssertionError(f"{instruction.op} does without nothing")
+
+
+def _is_among(argument: Argument, values: Collection[str]) -> bool:
+    """Return whether an argument is one of some values."""
+    return isinstance(argument.operand, Ref) and argument.operand.name in values
+
+
+CLOSING = frozenset({"require", "fill", "gathered"})
+"""Transforms that leave no gap: one refuses it, one puts zeros there; one is given sets of steps that had none."""
+
+
+def find_gaps(spec: GraphSpec, sets: Sets) -> frozenset[str]:
+    """Return the gradient sets of a spec that may have gaps: those of `unconnected: skip`, and what is made of them."""
+    found = {name for name in sets if _may_skip(spec, name)}
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        found |= {name for name in sets if name in spec.ops and not _inputs(spec, name).isdisjoint(found)}
+    return frozenset(found)
+
+
+def _may_skip(spec: GraphSpec, name: str) -> bool:
+    """Return whether a set is that of a gradient that leaves gaps."""
+    owners = (op for owner, op in spec.ops.items() if name in op.defines(owner))
+    return any(isinstance(op, GradientOp) and op.unconnected == "skip" for op in owners)
+
+
+def _inputs(spec: GraphSpec, name: str) -> frozenset[str]:
+    """Return the gradient sets of which an op makes one."""
+    op = spec.ops[name]
+    made = () if isinstance(op, GradientOp) else op.operands()
+    return frozenset(reference.name for reference in made)
+
+
+def find_open(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the gradient sets with gaps among what nodes define."""
+    return frozenset(value for node in nodes for value in node.defines if _leaves_gaps(node.instruction))
+
+
+def _leaves_gaps(instruction: Instruction) -> bool:
+    """Return whether the set that an instruction defines may have gaps."""
+    match instruction:
+        case Gradient():
+            return instruction.unconnected == "skip"
+        case Transform():
+            return instruction.gaps and instruction.function.name not in CLOSING
+        case Collect():
+            return instruction.gaps
+        case _:
+            return False

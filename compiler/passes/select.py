@@ -1,0 +1,52 @@
+"""What of a document runs in a mode, and the graph of the ops of it that fire together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from compiler.ir.instructions import Commit, Restore
+from compiler.ir.mode_graph import Scene
+from compiler.ir.program import Gate, Mode
+from compiler.ir.step_graph import Node, StepGraph
+from compiler.lower.regularization import penalize_once
+from compiler.passes.activate import Outputs
+from compiler.passes.commits import commit_finder
+from compiler.passes.order import find_data_ordering, restrict_ordering
+from compiler.passes.presence import drop_absent
+from graphspec.modes import Reach
+
+
+def runs_in(mode: Mode, node: Node, reaches: Mapping[str, Reach]) -> bool:
+    """Return whether a node can run in a mode: its op, and the op by whose gate it is admitted."""
+    return all(mode in reaches[op].modes for op in {node.op, node.admission} & reaches.keys())
+
+
+def select_graph(
+    scene: Scene, mode: Mode, firing: frozenset[str], fired: frozenset[str], gates: tuple[Gate, ...], outputs: Outputs
+) -> StepGraph:
+    """Return the graph of the nodes that fire; what stands between them stays in the closure."""
+    present = {value for name in firing for value in scene.nodes[name].defines}
+    nodes = {name: drop_absent(node, present) for name, node in scene.nodes.items() if name in firing}
+    graph = StepGraph(
+        mode=mode,
+        active=tuple(name for name, node in nodes.items() if node.eager and name == node.op),
+        gated=tuple(gate.op for gate in gates if gate.op in fired),
+        outputs=outputs.values,
+        nodes=nodes,
+        states=frozenset(scene.spec.state),
+        scaled=scene.spec.loss_scale is not None,
+        judged=any(node.verdict for node in scene.nodes.values()),
+        causality=scene.causality,
+    )
+    find_commit = commit_finder(graph)
+    nodes = penalize_once(nodes, scene.causality, find_commit)
+    nodes = {name: node for name, node in nodes.items() if not _is_idle(node, find_commit)}
+    penalties = {name: node for name, node in nodes.items() if node.penalizes is not None}
+    ordering = dict.fromkeys((*restrict_ordering(scene.ordering, nodes), *find_data_ordering(nodes, penalties)))
+    return replace(graph, nodes=nodes, ordering=tuple(ordering))
+
+
+def _is_idle(node: Node, find_commit: Callable[[str], Commit]) -> bool:
+    """Return whether a node restores a window that every step may change."""
+    return isinstance(node.instruction, Restore) and not find_commit(node.id)

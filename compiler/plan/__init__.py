@@ -1,0 +1,1 @@
+"""The plan in every form that a reader or a tool may want."""

@@ -1,0 +1,101 @@
+"""The plan as a picture: Mermaid and Graphviz text, instructions in sequence, hazards as dashed arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.ir.step_graph import Edge, Hazard, StepGraph
+from graphspec.excerpts import escape
+
+if TYPE_CHECKING:
+    from compiler.plan.plan import Plan
+
+
+_MERMAID = str.maketrans({'"': "'", "`": "'", "<": "#lt;", ">": "#gt;"})
+"""Mermaid has no escapes in labels, and reads HTML and Markdown in them."""
+SOLID = (Hazard.DATA, Hazard.RAW)
+"""Edges that carry something; the rest only hold back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrow:
+    """One arrow of a picture."""
+
+    before: str
+    after: str
+    label: str
+    dashed: bool
+
+
+def draw_mermaid(plan: Plan, mode: str) -> str:
+    """Return the plan of a mode as a Mermaid flowchart, one subgraph per function."""
+    lines = ["flowchart TD"]
+    for name, graph in plan.graphs_of(mode).items():
+        lines.append(f"  subgraph {name}")
+        ids = _name_nodes(name, graph)
+        lines += [f"    {ids[node]}{_shape(graph, node)}" for node in graph.sequence]
+        lines += [f"    {_mermaid_arrow(ids, arrow)}" for arrow in find_arrows(graph)]
+        lines.append("  end")
+    return "\n".join(lines) + "\n"
+
+
+def draw_dot(plan: Plan, mode: str) -> str:
+    """Return the plan of a mode as a Graphviz digraph, one cluster per function."""
+    lines = [f"digraph {_quote(plan.program.name)} {{", "  node [shape=box, fontname=Helvetica];"]
+    for name, graph in plan.graphs_of(mode).items():
+        lines += [f"  subgraph {_quote('cluster_' + name)} {{", f"    label={_quote(name)};"]
+        ids = _name_nodes(name, graph)
+        for node in graph.sequence:
+            style = ", style=bold" if graph.nodes[node].eager else ""
+            lines.append(f"    {ids[node]} [label={_quote(_text(graph, node))}{style}];")
+        lines += [f"    {_dot_arrow(ids, arrow)}" for arrow in find_arrows(graph)]
+        lines.append("  }")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def find_arrows(graph: StepGraph) -> Iterator[Arrow]:
+    """Yield one arrow per ordered pair: data and read-after-write solid, the others dashed, with their kinds."""
+    pairs: dict[tuple[str, str], list[Edge]] = {}
+    for edge in graph.edges:
+        pairs.setdefault((edge.before, edge.after), []).append(edge)
+    for (before, after), edges in pairs.items():
+        kinds = dict.fromkeys(edge.hazard.value for edge in edges if edge.hazard is not Hazard.DATA)
+        dashed = not any(edge.hazard in SOLID for edge in edges)
+        yield Arrow(before=before, after=after, label=", ".join(kinds), dashed=dashed)
+
+
+def _mermaid_arrow(ids: Mapping[str, str], arrow: Arrow) -> str:
+    """Return one arrow in Mermaid's syntax."""
+    line = "-.->" if arrow.dashed else "-->"
+    label = f"|{arrow.label}|" if arrow.label else ""
+    return f"{ids[arrow.before]} {line}{label} {ids[arrow.after]}"
+
+
+def _dot_arrow(ids: Mapping[str, str], arrow: Arrow) -> str:
+    """Return one arrow in Graphviz's syntax."""
+    style = ", style=dashed" if arrow.dashed else ""
+    return f"{ids[arrow.before]} -> {ids[arrow.after]} [label={_quote(arrow.label)}{style}];"
+
+
+def _shape(graph: StepGraph, node: str) -> str:
+    """Return a node's text in Mermaid's box, rounded for writes."""
+    text = _text(graph, node).translate(_MERMAID)
+    return f'(["{text}"])' if graph.nodes[node].eager else f'["{text}"]'
+
+
+def _text(graph: StepGraph, node: str) -> str:
+    """Return what a node does, in one line."""
+    return escape(graph.nodes[node].instruction.phrase)
+
+
+def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:
+    """Return an identifier for every node that both syntaxes accept and no two nodes share."""
+    return {name: f"{function}_n{number}" for number, name in enumerate(graph.sequence, start=1)}
+
+
+def _quote(text: str) -> str:
+    """Return a string in double quotes."""
+    escaped = escape(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,522 @@
+"""Compare two plans, function by function."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from compiler.ir.cell import is_optimizer
+from compiler.ir.instructions import Instruction
+from compiler.ir.step_graph import Edge, Hazard, Node, StepGraph
+from compiler.ir.value import CellVersion, Json, Object
+from compiler.plan.explain import find_instructions, tell_version
+from compiler.plan.plan import Plan
+from compiler.plan.text import cells_of, flags_of
+
+T = TypeVar("T")
+
+Aspect: TypeAlias = Literal["reads", "call", "flags"]
+"""What of an instruction is different: the versions it reads, what it does with what, how it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Both(Generic[T]):
+    """What only the new plan has, and what only the old one had."""
+
+    appeared: tuple[T, ...] = ()
+    vanished: tuple[T, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything."""
+        return bool(self.appeared or self.vanished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """An instruction as a plan shows it."""
+
+    kind: str
+    op: str
+    label: str
+    text: str
+    cells: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """One aspect of an instruction that is different, and why."""
+
+    label: str
+    op: str
+    aspect: Aspect
+    before: str
+    after: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """An instruction that stands elsewhere among the others, and why."""
+
+    label: str
+    op: str
+    before: tuple[str, ...]
+    """Those it had to follow, or has to precede, and now comes before."""
+    after: tuple[str, ...]
+    """Those it had to precede, or has to follow, and now comes after."""
+    reasons: tuple[str, ...] = ()
+    """What asks for the order there is now."""
+    former: tuple[str, ...] = ()
+    """What asked for the order there was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """A decision as a plan tells it: its code, the op it is about, and its sentence."""
+
+    code: str
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionChange:
+    """What is different in one function of a mode; ``name`` is that in the new plan, ``was`` that in the old one."""
+
+    mode: str
+    name: str
+    was: str
+    sizes: tuple[int, int]
+    """How many instructions there were, and how many there are."""
+    rows: Both[Row]
+    altered: tuple[Alteration, ...]
+    moved: tuple[Move, ...]
+    decisions: Both[Reason]
+
+    def __bool__(self) -> bool:
+        """Return whether anything is different."""
+        return bool(self.rows or self.altered or self.moved or self.decisions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeFunction:
+    """A function that only one of the plans has, with the ops that fire in it."""
+
+    mode: str
+    name: str
+    writes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Everything that is different between two plans."""
+
+    functions: tuple[FunctionChange, ...]
+    """The functions that both plans have; those without a change too."""
+    whole: Both[WholeFunction]
+    warnings: Both[Reason]
+    notes: Both[str]
+
+    def __bool__(self) -> bool:
+        """Return whether anything is different."""
+        return bool(any(self.functions) or self.whole or self.warnings or self.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One function: its graph, and its finished instructions by node, in order."""
+
+    graph: StepGraph
+    instructions: Mapping[str, Instruction]
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Return the nodes in the order in which they run."""
+        return self.graph.sequence
+
+
+def open_sheet(plan: Plan, function: str) -> Sheet:
+    """Return a function of a plan."""
+    graph = plan.graphs[function]
+    return Sheet(graph=graph, instructions=find_instructions(plan, graph, function))
+
+
+def compare_rows(old: Sheet, new: Sheet) -> Both[Row]:
+    """Return the instructions that only one of two functions has, in the order in which they run."""
+    return Both(appeared=tuple(_find_missing(new, old)), vanished=tuple(_find_missing(old, new)))
+
+
+def _find_missing(here: Sheet, there: Sheet) -> Iterator[Row]:
+    """Yield what is here and not there."""
+    for name in here.order:
+        if name not in there.instructions:
+            yield _show(here.graph.nodes[name], here.instructions[name])
+
+
+def _show(node: Node, instruction: Instruction) -> Row:
+    return Row(
+        kind=instruction.kind(),
+        op=node.op,
+        label=node.label,
+        text=instruction.phrase,
+        cells=cells_of(instruction),
+        flags=flags_of(instruction),
+    )
+
+
+def find_alterations(old: Sheet, new: Sheet) -> Iterator[Alteration]:
+    """Yield what is different about the instructions that both functions have."""
+    for name in new.order:
+        if name in old.instructions:
+            node, before, after = new.graph.nodes[name], old.instructions[name], new.instructions[name]
+            if before.phrase != after.phrase:
+                yield _alter(node, "call", before.phrase, after.phrase)
+            yield from _find_versions(node, before, after, new.graph)
+            if set(flags_of(before)) != set(flags_of(after)):
+                yield _alter(node, "flags", ", ".join(flags_of(before)), ", ".join(flags_of(after)))
+
+
+def _find_versions(node: Node, before: Instruction, after: Instruction, graph: StepGraph) -> Iterator[Alteration]:
+    """Yield the cells that an instruction reads at another version; what a gradient reads follows from the forwards."""
+    if node.derivative is not None:
+        return
+    old, new = _find_reads(before), _find_reads(after)
+    for cell in dict.fromkeys((*old, *new)):
+        if old.get(cell) != new.get(cell):
+            why = tell_version(graph, new[cell]) if cell in new else ""
+            yield _alter(node, "reads", _spell(old.get(cell)), _spell(new.get(cell)), why.lstrip(":, "))
+
+
+def _find_reads(instruction: Instruction) -> dict[str, CellVersion]:
+    return {at.cell: at for at in instruction.reads if not is_optimizer(at.cell)}
+
+
+def _spell(at: CellVersion | None) -> str:
+    return "" if at is None else str(at)
+
+
+def _alter(node: Node, aspect: Aspect, before: str, after: str, why: str = "") -> Alteration:
+    return Alteration(label=node.label, op=node.op, aspect=aspect, before=before, after=after, why=why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A function by its names in two plans; empty where a plan does not have it."""
+
+    mode: str
+    old: str
+    new: str
+
+
+def match_functions(old: Plan, new: Plan, mode: str) -> tuple[Pair, ...]:
+    """Return the functions of a mode in pairs: those in which the same of the ops that both specs have write."""
+    known = frozenset(old.spec.ops).intersection(new.spec.ops)
+    rest = dict(old.graphs_of(mode))
+    fresh = new.graphs_of(mode)
+    if len(rest) == len(fresh) == 1:
+        return (Pair(mode=mode, old=next(iter(rest)), new=next(iter(fresh))),)
+    pairs: list[Pair] = []
+    for name, graph in fresh.items():
+        found = _find_same(graph, rest, known)
+        rest.pop(found, None)
+        pairs.append(Pair(mode=mode, old=found, new=name))
+    return (*pairs, *(Pair(mode=mode, old=name, new="") for name in rest))
+
+
+def _find_same(graph: StepGraph, candidates: Mapping[str, StepGraph], known: frozenset[str]) -> str:
+    """Return the first of the candidates in which the same known ops write, or nothing."""
+    wanted = known.intersection(graph.active)
+    return next((name for name, each in candidates.items() if known.intersection(each.active) == wanted), "")
+
+
+def drop_places(text: str, graph: StepGraph) -> str:
+    """Return a sentence about a graph without the places of its ops."""
+    for place in {node.place for node in graph.nodes.values()}:
+        text = text.replace(f" ({place})", "") if place else text
+    return text
+
+
+MOST = 2
+"""How many reasons of one kind are told."""
+
+
+def find_moves(old: StepGraph, new: StepGraph) -> Iterator[Move]:
+    """Yield the instructions of both functions that changed places with others, in the new order."""
+    before = {name: index for index, name in enumerate(old.sequence)}
+    common = [name for name in new.sequence if name in before]
+    kept = _find_longest([before[name] for name in common])
+    after = {name: index for index, name in enumerate(common)}
+    for name in common:
+        if before[name] not in kept:
+            passed = [other for other in common if (before[name] < before[other]) != (after[name] < after[other])]
+            yield _explain(old, new, name, passed)
+
+
+def _explain(old: StepGraph, new: StepGraph, name: str, passed: Sequence[str]) -> Move:
+    """Return a move with what asks for it: the constraints with those that the instruction passed, new and old."""
+    others = frozenset(passed)
+    now = [edge for edge in new.edges if _joins(edge, name, others)]
+    then = [edge for edge in old.edges if _joins(edge, name, others)]
+    partners = dict.fromkeys(other for edge in (*now, *then) for other in (edge.before, edge.after) if other != name)
+    ahead = new.sequence.index(name)
+    return Move(
+        label=new.nodes[name].label,
+        op=new.nodes[name].op,
+        before=tuple(new.nodes[other].label for other in partners if new.sequence.index(other) > ahead),
+        after=tuple(new.nodes[other].label for other in partners if new.sequence.index(other) < ahead),
+        reasons=_tell(new, now),
+        former=_tell(old, then),
+    )
+
+
+def _find_longest(numbers: Sequence[int]) -> frozenset[int]:
+    """Return a longest rising subsequence, by patience sorting."""
+    tops: list[int] = []
+    below: dict[int, int | None] = {}
+    for number in numbers:
+        pile = bisect_left(tops, number)
+        below[number] = tops[pile - 1] if pile else None
+        tops[pile : pile + 1] = [number]
+    kept: set[int] = set()
+    top = tops[-1] if tops else None
+    while top is not None:
+        kept.add(top)
+        top = below[top]
+    return frozenset(kept)
+
+
+def _joins(edge: Edge, name: str, others: frozenset[str]) -> bool:
+    """Return whether an edge other than one of data is between an instruction and one of the others."""
+    if edge.hazard is Hazard.DATA:
+        return False
+    return (edge.before == name and edge.after in others) or (edge.after == name and edge.before in others)
+
+
+def _tell(graph: StepGraph, edges: Sequence[Edge]) -> tuple[str, ...]:
+    """Return the reasons of edges, the first few and without places."""
+    return tuple(dict.fromkeys(drop_places(edge.why, graph) for edge in edges))[:MOST]
+
+
+K = TypeVar("K")
+
+
+def compare_plans(old: Plan, new: Plan) -> Difference:
+    """Return everything that is different between two plans, whatever their specs are called and wherever they lie."""
+    pairs = [pair for mode in _find_modes(old, new) for pair in match_functions(old, new, mode)]
+    return Difference(
+        functions=tuple(_compare_functions(old, new, pair) for pair in pairs if pair.old and pair.new),
+        whole=Both(
+            appeared=tuple(_tell_whole(pair.mode, pair.new, new) for pair in pairs if not pair.old),
+            vanished=tuple(_tell_whole(pair.mode, pair.old, old) for pair in pairs if not pair.new),
+        ),
+        warnings=_separate(_find_warnings(old), _find_warnings(new)),
+        notes=_separate({note: note for note in old.notes}, {note: note for note in new.notes}),
+    )
+
+
+def _find_modes(old: Plan, new: Plan) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(program.mode for plan in (old, new) for program in plan.program.modes))
+
+
+def _compare_functions(old: Plan, new: Plan, pair: Pair) -> FunctionChange:
+    before, after = open_sheet(old, pair.old), open_sheet(new, pair.new)
+    return FunctionChange(
+        mode=pair.mode,
+        name=pair.new,
+        was=pair.old,
+        sizes=(len(before.order), len(after.order)),
+        rows=compare_rows(before, after),
+        altered=tuple(find_alterations(before, after)),
+        moved=tuple(find_moves(before.graph, after.graph)),
+        decisions=_separate(_find_decisions(before), _find_decisions(after)),
+    )
+
+
+def _tell_whole(mode: str, name: str, plan: Plan) -> WholeFunction:
+    return WholeFunction(mode=mode, name=name, writes=plan.graphs[name].active)
+
+
+def _separate(old: Mapping[K, T], new: Mapping[K, T]) -> Both[T]:
+    """Return what only one of two collections has, by what tells things apart."""
+    appeared = tuple(item for key, item in new.items() if key not in old)
+    return Both(appeared=appeared, vanished=tuple(item for key, item in old.items() if key not in new))
+
+
+def _find_decisions(sheet: Sheet) -> Mapping[Reason, Reason]:
+    """Return the decisions of a function."""
+    told = (
+        Reason(code=each.code, subject=each.subject, text=drop_places(each.text, sheet.graph))
+        for each in sheet.graph.decisions
+    )
+    return {reason: reason for reason in told}
+
+
+def _find_warnings(plan: Plan) -> Mapping[Reason, Reason]:
+    found = (Reason(code=each.code, subject="", text=_drop(each.message, plan)) for each in plan.warnings)
+    return {reason: reason for reason in found}
+
+
+def _drop(text: str, plan: Plan) -> str:
+    for graph in plan.graphs.values():
+        text = drop_places(text, graph)
+    return text
+
+
+def export_difference(difference: Difference) -> Object:
+    """Return a difference as an object; functions that are the same are left out."""
+    return {
+        "functions": [_export_function(change) for change in difference.functions if change],
+        "appeared": [_export_whole(each) for each in difference.whole.appeared],
+        "vanished": [_export_whole(each) for each in difference.whole.vanished],
+        "warnings": _export_reasons(difference.warnings.appeared, difference.warnings.vanished),
+        "notes": {"appeared": [*difference.notes.appeared], "vanished": [*difference.notes.vanished]},
+    }
+
+
+def _export_function(change: FunctionChange) -> Object:
+    instructions: Object = {
+        "appeared": [_export_row(row) for row in change.rows.appeared],
+        "vanished": [_export_row(row) for row in change.rows.vanished],
+        "altered": [_export_alteration(each) for each in change.altered],
+        "moved": [_export_move(move) for move in change.moved],
+    }
+    names: Object = {"mode": change.mode, "name": change.name, "was": change.was}
+    return {
+        **names,
+        "instructions": instructions,
+        "decisions": _export_reasons(change.decisions.appeared, change.decisions.vanished),
+    }
+
+
+def _export_row(row: Row) -> Object:
+    return {"kind": row.kind, "op": row.op, "text": row.text, "cells": row.cells, "flags": [*row.flags]}
+
+
+def _export_alteration(each: Alteration) -> Object:
+    values: Object = {"before": each.before, "after": each.after, "why": each.why}
+    return {"instruction": each.label, "op": each.op, "aspect": each.aspect, **values}
+
+
+def _export_move(move: Move) -> Object:
+    values: Object = {"before": [*move.before], "after": [*move.after]}
+    return {"instruction": move.label, "op": move.op, **values, "why": [*move.reasons], "former": [*move.former]}
+
+
+def _export_reasons(appeared: tuple[Reason, ...], vanished: tuple[Reason, ...]) -> Object:
+    found: Object = {"appeared": [_export_reason(each) for each in appeared]}
+    return {**found, "vanished": [_export_reason(each) for each in vanished]}
+
+
+def _export_reason(reason: Reason) -> Json:
+    return {"code": reason.code, "subject": reason.subject, "text": reason.text}
+
+
+def _export_whole(each: WholeFunction) -> Object:
+    return {"mode": each.mode, "name": each.name, "writes": [*each.writes]}
+
+
+SAME = "the schedule is the same: no instruction, decision or warning is different"
+
+
+def tell_difference(difference: Difference) -> str:
+    """Return a difference as text; one line where there is none."""
+    if not difference:
+        return f"{SAME}\n"
+    blocks = [list(_tell_function(change)) for change in difference.functions if change]
+    blocks.extend([_tell_new_function("+", each)] for each in difference.whole.appeared)
+    blocks.extend([_tell_new_function("-", each)] for each in difference.whole.vanished)
+    same = [f"{change.name}{_tell_name(change)}" for change in difference.functions if not change]
+    blocks.extend([[f"{', '.join(same)}: the same"]] if same else [])
+    blocks.append(list(_tell_warnings(difference)))
+    return "\n".join("\n".join(block) + "\n" for block in blocks if block)
+
+
+def _tell_function(change: FunctionChange) -> Iterator[str]:
+    """Yield the lines of one function."""
+    old, new = change.sizes
+    size = f"{old} before" if old != new else "as before"
+    yield f"{change.name}{_tell_name(change)}  ({new} instructions, {size})"
+    yield from (_tell_row("-", row) for row in change.rows.vanished)
+    yield from (_tell_row("+", row) for row in change.rows.appeared)
+    yield from (line for each in change.altered for line in _tell_alteration(each))
+    yield from _tell_moves(change.moved)
+    yield from (_tell_reason("-", each) for each in change.decisions.vanished)
+    yield from (_tell_reason("+", each) for each in change.decisions.appeared)
+
+
+def _tell_name(change: FunctionChange) -> str:
+    return f" (was {change.was})" if change.was != change.name else ""
+
+
+def _tell_row(sign: str, row: Row) -> str:
+    parts = (row.text, row.cells, f"[{', '.join(row.flags)}]" if row.flags else "")
+    return f"  {sign} {row.kind:<10}{'  '.join(part for part in parts if part)}"
+
+
+def _tell_alteration(each: Alteration) -> Iterator[str]:
+    match each.aspect:
+        case "reads" if each.before and each.after:
+            yield f"  ~ {each.label} reads {each.after} instead of {each.before}"
+        case "reads":
+            yield (
+                f"  ~ {each.label} reads {each.after}"
+                if each.after
+                else f"  ~ {each.label} no longer reads {each.before}"
+            )
+        case "call":
+            yield f"  ~ {each.label} is {each.after}, was {each.before}"
+        case "flags":
+            old, new = _split(each.before), _split(each.after)
+            changes = [f"+ {flag}" for flag in new if flag not in old] + [
+                f"- {flag}" for flag in old if flag not in new
+            ]
+            yield f"  ~ {each.label} runs otherwise: {', '.join(changes)}"
+    if each.why:
+        yield f"      {each.why}"
+
+
+def _split(flags: str) -> list[str]:
+    return flags.split(", ") if flags else []
+
+
+def _tell_moves(moves: tuple[Move, ...]) -> Iterator[str]:
+    """Yield a line for every move that something asks for, and one line for those that came along."""
+    bound = [move for move in moves if move.reasons or move.former]
+    free = [move.label for move in moves if not (move.reasons or move.former)]
+    for move in bound:
+        sides = {"before": move.before, "after": move.after}
+        where = [f"{side} {', '.join(labels)}" for side, labels in sides.items() if labels]
+        yield f"  > {move.label} now comes {' and '.join(where)}"
+        yield from (f"      {reason}" for reason in move.reasons)
+        yield from (f"      no longer: {reason}" for reason in move.former if reason not in move.reasons)
+    if free and bound:
+        yield f"  > moved along: {', '.join(free)}"
+    elif free:
+        yield f"  > moved: {', '.join(free)}"
+        yield "      no rule asks for it: what is needed at another time runs at another time"
+
+
+def _tell_reason(sign: str, each: Reason) -> str:
+    return f"  {sign} {each.code:<13}{each.text}"
+
+
+def _tell_new_function(sign: str, each: WholeFunction) -> str:
+    end = "is new" if sign == "+" else "is gone"
+    return f"{sign} {each.name} {end}: a {each.mode} step that writes {', '.join(each.writes) or 'nothing'}"
+
+
+def _tell_warnings(difference: Difference) -> Iterator[str]:
+    if difference.warnings:
+        yield "warnings"
+        yield from (_tell_reason("-", each) for each in difference.warnings.vanished)
+        yield from (_tell_reason("+", each) for each in difference.warnings.appeared)
+    if difference.notes:
+        yield "notes"
+        yield from (f"  - {note}" for note in difference.notes.vanished)
+        yield from (f"  + {note}" for note in difference.notes.appeared)
+
+
+__all__ = ["Difference", "FunctionChange", "compare_plans", "export_difference", "tell_difference"]

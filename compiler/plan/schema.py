@@ -1,0 +1,101 @@
+"""The JSON Schema of the plan format: ``python -m compiler.plan_schema schemas`` writes plan.schema.json."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import get_args
+
+from compiler.ir.instructions import KINDS, InstructionBase, Restore, Transform
+from compiler.ir.step_graph import Hazard
+from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, UNLESS, VERSIONS, Json, Object, listing, record
+from compiler.passes.policies import POLICIES
+from graphspec.curves import ScheduleKind
+from graphspec.schedules import Clock
+
+MODES: Object = {"enum": ["train", "eval", "test", "infer"]}
+KIND: Object = {"enum": [*get_args(ScheduleKind)]}
+CLOCK: Object = {"enum": [*get_args(Clock)]}
+
+
+def plan_schema() -> Object:
+    """Return the JSON Schema (draft 2020-12) of what ``Plan.to_json`` returns."""
+    edges = sorted({hazard.value for hazard in Hazard} | {"graph"})
+    reason = record({"edge": {"enum": [*edges]}, "op": TEXT, "cell": TEXT, "through": NAMES, "place": TEXT})
+    decision = record({"code": TEXT, "subject": TEXT, "text": TEXT, "because": listing(reason)})
+    function = _function()
+    schedule: Object = {"oneOf": [_schedule("optimizer", "option"), _schedule("op", "option"), _schedule("op")]}
+    group = record(
+        {
+            "model": TEXT,
+            "match": TEXT,
+            "parameters": {"type": ["array", "null"], "items": TEXT, "description": "Null: named by a class."},
+            "lr_scale": {"type": ["number", "string"], "description": "A text: a schedule in words."},
+            "weight_decay": {
+                "type": ["number", "string", "null"],
+                "description": "A text: a schedule in words. Null: the optimizer's.",
+            },
+            "frozen": FLAG,
+            "frozen_until": {"type": ["integer", "null"], "description": "The last step; null: for ever, or never."},
+        }
+    )
+    document = record(
+        {
+            "plan": {"const": 1},
+            "name": TEXT,
+            "backend": TEXT,
+            "mode": MODES,
+            "order": {"enum": [*POLICIES]},
+            "functions": listing(function),
+            "groups": listing(group),
+            "schedules": listing(schedule),
+            "decisions": listing(decision),
+            "warnings": listing(record({"code": TEXT, "op": TEXT, "text": TEXT, "place": TEXT})),
+        }
+    )
+    title: Object = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "stepgraph plan, version 1",
+        "description": "The schedule of one mode of a compiled training step, and the decisions behind it.",
+    }
+    return {**title, **document}
+
+
+def _function() -> Object:
+    """Return the schema of a function; it tells its data sets where the spec names some, null for a batch of none."""
+    found = record({"name": TEXT, "active": NAMES, "instructions": listing({"oneOf": _instructions()})})
+    properties = found["properties"]
+    assert isinstance(properties, dict)
+    datasets: Object = {"type": "array", "items": {"type": ["string", "null"]}, "minItems": 1}
+    return {**found, "properties": {**properties, "datasets": datasets}}
+
+
+def _schedule(*names: str) -> Object:
+    """Return the schema of a schedule that belongs to an option of an optimizer, a field of an op, or an op."""
+    return record({**dict.fromkeys(names, TEXT), "kind": KIND, "clock": CLOCK, "text": TEXT})
+
+
+def _instructions() -> list[Json]:
+    """Return the schema of every kind of instruction."""
+    return [_instruction(kind) for kind in KINDS]
+
+
+def _instruction(kind: type[InstructionBase]) -> Object:
+    """Return the schema of one kind: accesses are left out where there are none."""
+    found = record({"kind": {"const": kind.kind()}, "op": TEXT, **kind.FIELDS})
+    properties = found["properties"]
+    assert isinstance(properties, dict)
+    accesses: Object = {"reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS}
+    conditions: Object = {"unless": UNLESS} if kind in (Transform, Restore) else {}
+    return {**found, "properties": {**properties, **accesses, **conditions}}
+
+
+def main(folder: str) -> None:
+    """Write the schema into a folder."""
+    text = json.dumps(plan_schema(), indent=2) + "\n"
+    Path(folder, "plan.schema.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,161 @@
+"""The plan as text: every function line by line, then the decisions in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.facts.parameters import find_known_names, find_matching
+from compiler.ir.cell import group_of, is_optimizer
+from compiler.ir.instructions import Apply, Commit, Emit, Instruction, Release
+from compiler.ir.program import Function, GroupDecl, Program
+from compiler.ir.value import CellVersion, Ref, ScheduleDecl
+from compiler.passes.datasets import is_particular, tell_datasets
+from compiler.plan.timetable import find_schedules, tell_entry, tell_moments, tell_schedule
+from graphspec.excerpts import escape
+
+if TYPE_CHECKING:
+    from compiler.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group of a model that a mode updates; ``parameters`` is None where only the built step knows their names."""
+
+    model: str
+    group: GroupDecl
+    parameters: tuple[str, ...] | None
+    until: int | None = None
+    """The last step in which it is frozen, where that is not so for ever."""
+
+
+def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
+    """Yield the groups of the models that a mode updates."""
+    instructions = [each for function in program.mode(mode).functions for each in function.instructions]
+    applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
+    frozen = {gate.op: gate.until for gate in program.mode(mode).gates}
+    known = find_known_names(program.models)
+    groups = [group for each in program.optimizers if each.name in applied for group in each.groups]
+    order = {model.name: place for place, model in enumerate(program.models)}
+    seen: list[GroupDecl] = []
+    for group in sorted(groups, key=lambda each: (order[each.model], each.index)):
+        if group not in seen:
+            seen.append(group)
+            names = find_matching(group.match, known[group.model]) if group.model in known else None
+            until = frozen.get(group_of(group.model, group.index))
+            yield GroupRow(model=group.model, group=group, parameters=names, until=until)
+
+
+def tell_group(row: GroupRow) -> str:
+    """Return a group in words: `net: 0.bias, 2.bias: weight_decay 0 (fit 'bias$')`."""
+    group = row.group
+    changes = {
+        "frozen": group.frozen,
+        f"frozen up to step {row.until}": row.until is not None,
+        f"lr times {tell_change(group.lr_scale)}": group.lr_scale != 1.0,
+        f"weight_decay {tell_change(group.weight_decay or 0)}": group.weight_decay is not None,
+    }
+    told = ", ".join(change for change, is_made in changes.items() if is_made) or "as the others"
+    names = "what the class calls so" if row.parameters is None else ", ".join(row.parameters)
+    return f"{row.model}: {names}: {told} (fit '{group.match}')"
+
+
+def tell_change(number: float | ScheduleDecl) -> str:
+    """Return what is different in words: a number, or `linear from 1 to 0.1 over 100 updates`."""
+    return tell_schedule(number) if isinstance(number, ScheduleDecl) else f"{number:g}"
+
+
+def flags_of(instruction: Instruction) -> tuple[str, ...]:
+    """Return what is special about how an instruction runs."""
+    detached = (each.operand for each in instruction.passed if isinstance(each.operand, Ref) and each.operand.detach)
+    return (
+        *instruction.flags,
+        *((f"if {tell_commit(instruction.commits)}",) if instruction.commits else ()),
+        *(f"{ref.name} detached" for ref in detached),
+    )
+
+
+def tell_commit(commits: Commit) -> str:
+    """Return the verdicts under which a write takes place: `step_d.finite and step_g.finite`."""
+    return " or ".join(" and ".join(way) for way in commits)
+
+
+def cells_of(instruction: Instruction) -> str:
+    """Return the versions an instruction reads and writes: ``discriminator.params@0 -> @1``; optimizers left out."""
+    written = {at.cell: at for at in instruction.writes}
+    shown = [
+        f"{at} -> @{written[at.cell].version}" if at.cell in written else str(at) for at in _models(instruction.reads)
+    ]
+    read = {at.cell for at in instruction.reads}
+    return ", ".join([*shown, *(f"-> {at}" for at in _models(instruction.writes) if at.cell not in read)])
+
+
+def _models(versions: Iterable[CellVersion]) -> list[CellVersion]:
+    """Return the accesses to models."""
+    return [at for at in versions if not is_optimizer(at.cell)]
+
+
+SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "FREEZE", "NO_GRAD", "MERGE")
+"""Decisions that the text lists; `explain` tells the others too."""
+WIDEST = 60
+
+
+def print_plan(plan: Plan, mode: str) -> str:
+    """Return the plan of a mode as text."""
+    program = plan.program
+    lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
+    for function in program.mode(mode).functions:
+        lines += ["", *_print_function(plan, function)]
+    lines += _print_timetable(plan, mode)
+    if plan.pending:
+        messages = (f"  {each.message}" for each in plan.pending)
+        lines += ["", "not counted yet (the steps above are those without it)", *messages]
+    if plan.warnings:
+        lines += ["", "warnings", *(f"  {problem.code} {problem.message}" for problem in plan.warnings)]
+    if plan.notes:
+        lines += ["", "notes", *(f"  {note}" for note in plan.notes)]
+    return "\n".join(map(escape, lines)) + "\n"
+
+
+def _print_timetable(plan: Plan, mode: str) -> Iterator[str]:
+    """Yield the schedules with their clocks, and the moments that the pace of the run gives, where there are any."""
+    schedules = [
+        f"  {'.'.join(part for part in (entry.name, entry.option) if part)}: {tell_entry(entry)}"
+        for entry in find_schedules(plan.program, mode)
+    ]
+    moments = [f"  {sentence}" for sentence in tell_moments(plan, mode)]
+    groups = [f"  {tell_group(row)}" for row in find_groups(plan.program, mode)]
+    for title, entries in (("groups", groups), ("schedules", schedules), ("moments", moments)):
+        yield from ("", title, *entries) if entries else ()
+
+
+def _print_function(plan: Plan, function: Function) -> Iterator[str]:
+    """Yield the lines of one function."""
+    averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
+    used = ", ".join(op for op in function.gated if op in averaged)
+    when = f"; once there is {used}" if used else ""
+    when += f"; for {tell_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
+    yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
+    rows = [_row(instruction) for instruction in function.instructions if not isinstance(instruction, Release)]
+    width = min(max((len(row[1]) for row in rows), default=0), WIDEST)
+    for number, (kind, text, cells) in enumerate(rows, start=1):
+        yield f"  {number:3d}  {kind:<10}{text:<{width}}  {cells}".rstrip()
+    decisions = [decision for decision in plan.graphs[function.name].decisions if decision.code in SHOWN]
+    if not any(decision.code == "DEFER" for decision in decisions):
+        yield "  no update is deferred"
+    for decision in decisions:
+        yield f"  {decision.code:<13}{decision.text}"
+
+
+def _row(instruction: Instruction) -> tuple[str, str, str]:
+    """Return kind, phrase, and cells with flags of an instruction."""
+    if isinstance(instruction, Emit):
+        return "return", instruction.phrase, ""
+    flags = flags_of(instruction)
+    shown = f"[{', '.join(flags)}]" if flags else ""
+    return (
+        instruction.kind(),
+        instruction.phrase,
+        "  ".join(part for part in (cells_of(instruction), shown) if part),
+    )

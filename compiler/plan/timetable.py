@@ -1,0 +1,130 @@
+"""The timetable of a plan in words: schedules with their clocks, and the steps in which ops start and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from compiler.ir.instructions import Apply
+from compiler.ir.program import Program
+from compiler.ir.value import Scheduled, ScheduleDecl
+from compiler.passes.datasets import WORDS
+from compiler.passes.freeze import find_last, find_thaws
+from compiler.timing.curves import UNKNOWN, find_scheduled
+from graphspec.ops import Op, UpdateOp
+
+if TYPE_CHECKING:
+    from compiler.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One schedule of a mode: of which optimizer or op, of which option or field of it, if not of all of it."""
+
+    owner: Literal["optimizer", "op"]
+    name: str
+    option: str
+    schedule: ScheduleDecl
+    counted: str = ""
+    """The optimizer whose updates an op's schedule counts."""
+
+
+def find_schedules(program: Program, mode: str) -> Iterator[Entry]:
+    """Yield the schedules of the optimizers that a mode applies, then those of its ops."""
+    instructions = [each for function in program.mode(mode).functions for each in function.instructions]
+    applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
+    for optimizer in program.optimizers:
+        scheduled = optimizer.schedules.items() if optimizer.name in applied else ()
+        for option, value in ((option, value) for option, value in scheduled if value is not UNKNOWN):
+            yield Entry(owner="optimizer", name=optimizer.name, option=option, schedule=value)
+    numbers = {each.name: each for instruction in instructions for each in find_scheduled(instruction)}
+    numbers = {name: each for name, each in numbers.items() if each.schedule is not UNKNOWN}
+    yield from map(_enter, numbers.values())
+
+
+def _enter(number: Scheduled) -> Entry:
+    """Return the entry of a number of an op."""
+    op, _, option = number.name.partition(".")
+    counted = number.optimizer or ""
+    return Entry(owner="op", name=op, option=option, schedule=number.schedule, counted=counted)
+
+
+def tell_entry(entry: Entry) -> str:
+    """Return a schedule and what it counts in words."""
+    of = f" by the optimizer of {entry.counted}" if entry.counted else ""
+    return f"{tell_schedule(entry.schedule)} (counts {tell_clock(entry.schedule)}{of})"
+
+
+def tell_schedule(schedule: ScheduleDecl) -> str:
+    """Return a schedule in words: `cosine from 0.001 to 0 over 3000 updates`."""
+    if not schedule.parts:
+        return _tell_curve(schedule, schedule.clock)
+    first, *others = (_tell_curve(part, schedule.clock) for part in schedule.parts)
+    later = (f"from {begin} {schedule.clock} on {part}" for begin, part in zip(schedule.moments, others, strict=True))
+    return "; ".join((first, *later))
+
+
+def tell_clock(schedule: ScheduleDecl) -> str:
+    """Return what a schedule counts, in words."""
+    match schedule.clock:
+        case "updates":
+            return "updates applied"
+        case "steps":
+            return "train steps"
+        case "samples":
+            return f"samples, {schedule.pace} in a train step"
+        case "epochs":
+            return f"epochs finished, {schedule.pace} train steps each"
+
+
+def tell_moments(plan: Plan, mode: str) -> Iterator[str]:
+    """Yield the step of every start and end that the spec gives in another unit."""
+    yield from (_tell_end(name, plan) for name, op in plan.spec.ops.items() if _has_end(op) and mode == "train")
+    for thaw in find_thaws(plan.spec) if mode == "train" else ():
+        last = find_last(plan.spec, thaw, plan.pace)
+        if last is not None:
+            yield f"'{thaw.match}' of {thaw.model} is frozen up to step {last} (until: {thaw.until})"
+    for gate in plan.program.mode(mode).gates:
+        op = plan.spec.ops.get(gate.op.removesuffix(".window"))
+        if op is None and gate.start is None:
+            continue
+        if op is None:
+            yield f"{gate.op} steps from step {gate.start} on: it takes the place of {gate.op.partition('@')[0]}"
+            continue
+        if gate.start is not None and op.start is not None and op.start.unit != "steps":
+            yield f"{gate.op.removesuffix('.window')} starts at step {gate.start} (start: {op.start})"
+        if gate.until is not None and op.until is not None and op.until.unit != "steps":
+            yield f"{gate.op.removesuffix('.window')} ends with step {gate.until} (until: {op.until})"
+
+
+def _has_end(op: Op) -> bool:
+    """Return whether an op is an update whose window ends with an epoch."""
+    return isinstance(op, UpdateOp) and op.at_epoch_end != "carry"
+
+
+def _tell_end(name: str, plan: Plan) -> str:
+    """Return when an update takes or forgets an open window."""
+    op = plan.spec.ops[name]
+    word = op.at_epoch_end if isinstance(op, UpdateOp) else ""
+    every = "the end of every epoch" if plan.pace.epoch is None else f"every {plan.pace.epoch} steps"
+    return f"{name} {WORDS[word]} an open window at {every} (on_epoch_end: {word})"
+
+
+def _tell_curve(curve: ScheduleDecl, unit: str) -> str:
+    """Return a curve in words, its lengths in a unit."""
+    fields = {name: f"{value:.6g}" for name, value in curve.fields.items()}
+    match curve.kind:
+        case "constant":
+            return f"constant {fields['value']}"
+        case "exponential":
+            return f"exponential from {fields['from']}, times {fields['rate']} per {fields['per']} {unit}"
+        case "step":
+            return f"step from {fields['from']}, times {fields['factor']} every {fields['every']} {unit}"
+        case "piecewise":
+            first, *others = curve.values
+            later = (f"{value:g} from {at} {unit} on" for at, value in zip(curve.moments, others, strict=True))
+            return ", ".join((f"piecewise {first:g}", *later))
+        case _:
+            way = f"{curve.kind} from {fields['from']} to {fields['to']} over {fields['over']} {unit}"
+            return way if "power" not in fields else f"{way}, power {fields['power']}"

@@ -1,0 +1,1 @@
+"""Time: durations, schedules, clocks, and how often things fire."""

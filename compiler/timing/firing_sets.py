@@ -1,0 +1,202 @@
+"""Firing sets: every set of gated ops that fires together in some step, found by walking the joint clocks.
+
+The walk is complete by construction:
+
+- Which gates open in a step depends on the number of the step, the counts of the gates on the clock ``writes``, the
+  data set of the batch, and, for gates that count writes that may be held, on what happened. The walk keeps the set of
+  all counts that are possible before a step, and takes every turn from each of them: each data set, and each way in
+  which the undecided gates can be due. So a firing set is missed only if its step is never walked.
+- Every step is walked, in order, unless the walk is in a round that it has made before. The steps are cut into
+  stretches at every start, behind every end, and before and behind the last step of every epoch. Within a stretch, what
+  happens depends on the step only by its remainder (modulo the least common multiple of the intervals) and on the
+  possible counts. When both come back, everything from there on repeats until the stretch ends, so the rest of it
+  brings nothing new, and the counts at its end are those at the same place of an earlier round.
+- The same holds one level up for whole epochs between two starts or ends: an epoch depends on the remainder of its
+  first step and on the possible counts before it.
+- Remainders and counts are finite, so both levels come back to where they were, and the walk ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TypeAlias
+
+from compiler.ir.program import Gate
+from compiler.timing.gates import LONGEST_PERIOD, count_on, find_breaks, find_period, fire
+
+States: TypeAlias = frozenset[tuple[int, ...]]
+"""All counts that are possible before a step: of each counting gate, in their order."""
+NOTHING: frozenset[str] = frozenset()
+
+
+def enumerate_patterns(
+    gates: Sequence[Gate], always: frozenset[str], undecided: frozenset[str] = NOTHING
+) -> tuple[frozenset[str], ...]:
+    """Return every set of gated ops that fires in some step, in the order of first appearance.
+
+    ``always`` are the ops that fire in every step. Of gates that are ``undecided`` no clock tells when they are due:
+    wherever a step counts for one it may be due or not. Raises ValueError with the period where it is longer than
+    LONGEST_PERIOD.
+    """
+    return tuple(fired for _, fired in enumerate_datasets(gates, {"": always}, undecided))
+
+
+def enumerate_datasets(
+    gates: Sequence[Gate], always: Mapping[str, frozenset[str]], undecided: frozenset[str] = NOTHING
+) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return every set of gated ops that fires in some step on a batch of some data set, whatever their order.
+
+    ``always``: by data set, the ops that fire in every step on a batch of it. Otherwise as
+    :func:`enumerate_patterns`.
+    """
+    walk = _Walk.of(gates, always, undecided)
+    states = walk.start
+    for begin, end in _cut(1, None, find_breaks(gates)):
+        states = walk.cross(begin, end, states)
+    return tuple(walk.seen)
+
+
+def lacks_functions(
+    gates: Sequence[Gate],
+    always: Mapping[str, frozenset[str]],
+    undecided: frozenset[str],
+    steps: int,
+    counts: Mapping[str, int],
+) -> bool:
+    """Return whether a step that goes on with such counts meets a firing set that never occurs from the beginning."""
+    walk = _Walk.of(gates, always, undecided)
+    states: States = frozenset({tuple(counts[gate.op] for gate in walk.counted)})
+    for begin, end in _cut(steps + 1, None, find_breaks(gates)):
+        states = walk.cross(begin, end, states)
+    return not walk.seen.keys() <= set(enumerate_datasets(gates, always, undecided))
+
+
+def find_counts(
+    gates: Sequence[Gate], always: Mapping[str, frozenset[str]], undecided: frozenset[str], steps: int
+) -> tuple[Mapping[str, int], ...]:
+    """Return every set of counts that is possible after some steps, of the gates that count and are decided."""
+    walk = _Walk.of(gates, always, undecided)
+    states = walk.start
+    for begin, end in _cut(1, steps + 1, find_breaks(gates)):
+        states = walk.cross(begin, end, states)
+    names = [gate.op for gate in walk.counted]
+    return tuple(dict(zip(names, counts, strict=True)) for counts in sorted(states))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Walk:
+    """A walk over the steps, and what fired in them."""
+
+    gates: Sequence[Gate]
+    counted: tuple[Gate, ...]
+    """The gates whose counts decide when they are due."""
+    turns: tuple[tuple[str, frozenset[str], Mapping[str, bool]], ...]
+    """What a step can be: the data set of its batch, the ops that fire on all of it, which undecided gates are due."""
+    rhythm: int
+    """The least common multiple of the intervals of gates on the clock ``steps``."""
+    epoch: int | None
+    """How many steps an epoch has, where gates have to do with its end."""
+    seen: dict[tuple[str, frozenset[str]], None] = field(default_factory=dict[tuple[str, frozenset[str]], None])
+
+    @classmethod
+    def of(cls, gates: Sequence[Gate], always: Mapping[str, frozenset[str]], undecided: Container[str]) -> _Walk:
+        """Return a walk that has not begun; raise ValueError where the clocks take too long to repeat."""
+        decided = [gate for gate in gates if gate.op not in undecided]
+        period = find_period(decided)
+        if period > LONGEST_PERIOD:
+            raise ValueError(f"the clocks of {', '.join(gate.op for gate in gates)} only repeat after {period} steps")
+        ways = _choose([gate for gate in gates if gate.op in undecided])
+        return cls(
+            gates=gates,
+            counted=tuple(gate for gate in decided if gate.clock == "writes"),
+            turns=tuple((dataset, free, due) for dataset, free in always.items() for due in ways),
+            rhythm=math.lcm(*(gate.every for gate in gates if gate.clock == "steps")),
+            epoch=next((gate.epoch for gate in gates if gate.epoch is not None), None),
+        )
+
+    @property
+    def start(self) -> States:
+        """Return the counts before the first step."""
+        return frozenset({tuple(0 for _ in self.counted)})
+
+    def cross(self, begin: int, end: int | None, states: States) -> States:
+        """Walk from a step up to another (exclusive; None: for ever) without starts and ends between them."""
+        if self.epoch is None:
+            return self._cross_stretch(begin, end, states)
+        first = -(-(begin - 1) // self.epoch) * self.epoch + 1  # the first step of the first whole epoch
+        if end is not None and first + self.epoch > end:
+            cuts = [step for last in (first - 1, first - 1 + self.epoch) for step in (last, last + 1)]
+            return self._cross_stretches(begin, end, cuts, states)
+        states = self._cross_stretches(begin, first, [first - 1], states)
+        count = None if end is None else (end - first) // self.epoch
+        states = self._repeat(count, self.epoch, first, states, self._cross_epoch)
+        return states if count is None or end is None else self._cross_stretch(first + count * self.epoch, end, states)
+
+    def _cross_epoch(self, begin: int, states: States) -> States:
+        """Walk through a whole epoch."""
+        assert self.epoch is not None
+        end = begin + self.epoch
+        return self._cross_stretches(begin, end, [end - 1], states)
+
+    def _cross_stretches(self, begin: int, end: int, cuts: Sequence[int], states: States) -> States:
+        """Walk from a step up to another, cut at some steps."""
+        for first, last in _cut(begin, end, cuts):
+            states = self._cross_stretch(first, last, states)
+        return states
+
+    def _cross_stretch(self, begin: int, end: int | None, states: States) -> States:
+        """Walk through steps that differ in nothing but their remainder."""
+        return self._repeat(None if end is None else end - begin, 1, begin, states, self._take)
+
+    def _repeat(
+        self, count: int | None, length: int, begin: int, states: States, move: Callable[[int, States], States]
+    ) -> States:
+        """Make as many moves of a length as asked for (None: for ever), and each round of them only once."""
+        met: dict[tuple[int, States], int] = {}
+        trail: list[States] = []
+        while count is None or len(trail) < count:
+            key = (begin + len(trail) * length) % self.rhythm, states
+            if key in met:
+                first = met[key]
+                return states if count is None else trail[first + (count - first) % (len(trail) - first)]
+            met[key] = len(trail)
+            trail.append(states)
+            states = move(begin + (len(trail) - 1) * length, states)
+        return states
+
+    def _take(self, step: int, states: States) -> States:
+        """Take a step in every turn from all possible counts; return those after it, and note what fired."""
+        if not self.counted:  # intervals may be long
+            self.seen.update(
+                {(dataset, fire(self.gates, step, {}, free, dataset, due)): None for dataset, free, due in self.turns}
+            )
+            return states
+        return frozenset(after for counts in sorted(states) for after in self._branch(step, counts))
+
+    def _branch(self, step: int, before: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Yield the counts after each turn of a step."""
+        counts = {gate.op: count for gate, count in zip(self.counted, before, strict=True)}
+        for dataset, free, due in self.turns:
+            fired = fire(self.gates, step, counts, free, dataset, due)
+            self.seen.setdefault((dataset, fired))
+            now = fired | free
+            yield tuple(count_on(gate, counts[gate.op], step, now, dataset) for gate in self.counted)
+
+
+def _cut(begin: int, end: int | None, cuts: Sequence[int]) -> Iterator[tuple[int, int | None]]:
+    """Yield the stretches between two steps (the last without an end where there is none), cut at some others."""
+    inner = sorted({cut for cut in cuts if cut > begin and (end is None or cut < end)})
+    if end is None or begin < end:
+        yield from zip([begin, *inner], [*inner, end], strict=True)
+
+
+def _choose(gates: Sequence[Gate]) -> tuple[Mapping[str, bool], ...]:
+    """Return every way in which undecided gates can be due; those that count the same steps are due together."""
+    alike: dict[Gate, list[str]] = {}
+    for gate in gates:
+        alike.setdefault(replace(gate, op=""), []).append(gate.op)
+    ways = (zip(alike.values(), chosen, strict=True) for chosen in product((True, False), repeat=len(alike)))
+    return tuple({op: is_due for ops, is_due in way for op in ops} for way in ways)

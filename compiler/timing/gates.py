@@ -1,0 +1,109 @@
+"""When ops fire: which gates open in a step, and what they have counted after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from compiler.ir.digraph import sort
+from compiler.ir.program import Gate
+
+BY_COUNT: Mapping[str, bool] = {}
+LONGEST_PERIOD = 100_000
+"""Steps after which a pattern of gates must repeat; beyond, a spec has clocks that nobody meant."""
+
+
+def sort_gates(gates: Iterable[Gate]) -> tuple[Gate, ...]:
+    """Return the gates so that each comes after those it follows."""
+    by_op = {gate.op: gate for gate in gates}
+    followed = {op: [name for group in gate.follows for name in group if name in by_op] for op, gate in by_op.items()}
+    return tuple(by_op[op] for op in sort(followed))
+
+
+def fire(
+    gates: Sequence[Gate],
+    step: int,
+    counts: Mapping[str, int],
+    always: frozenset[str],
+    dataset: str = "",
+    due: Mapping[str, bool] = BY_COUNT,
+) -> frozenset[str]:
+    """Return the gated ops that fire in a step (1-based) on a batch of a data set.
+
+    ``counts`` holds, for gates on the clock ``writes``, how many steps counted before this one; ``always`` are the ops
+    that fire in every step. ``due`` says of some gates whether they are due where the step counts for them, and whether
+    they have counted anything where an epoch ends.
+    """
+    fired: set[str] = set()
+    for gate in gates:
+        if gate.clock == "steps":
+            opens = _is_due(gate, step) and _is_within(gate, step, dataset)
+        elif gate.clock == "epochs":
+            opens = ends_epoch(gate, step)
+        else:
+            now, count = counts_now(gate, step, always.union(fired), dataset), counts.get(gate.op, 0)
+            opens = now and due.get(gate.op, _is_multiple(gate, count))
+            opens = opens or (gate.flush and ends_epoch(gate, step) and (now or due.get(gate.op, count > 0)))
+        if opens:
+            fired.add(gate.op)
+    return frozenset(fired)
+
+
+def counts_now(gate: Gate, step: int, fired: frozenset[str], dataset: str = "") -> bool:
+    """Return whether a step counts for a gate on the clock ``writes``: every group it follows has an op that fired."""
+    return _is_within(gate, step, dataset) and all(fired.intersection(group) for group in gate.follows)
+
+
+def ends_epoch(gate: Gate, step: int) -> bool:
+    """Return whether a step is the last of an epoch for a gate that has to do with that."""
+    return gate.epoch is not None and step % gate.epoch == 0
+
+
+def count_on(gate: Gate, count: int, step: int, fired: frozenset[str], dataset: str = "") -> int:
+    """Return what a gate on the clock ``writes`` has counted after a step, up to what it fires at."""
+    return 0 if ends_epoch(gate, step) else (count + counts_now(gate, step, fired, dataset)) % gate.every
+
+
+def find_breaks(gates: Sequence[Gate]) -> list[int]:
+    """Return the steps with which stretches begin: the first, starts, and those behind ends."""
+    starts = (gate.start for gate in gates if gate.start is not None)
+    ends = (gate.until + 1 for gate in gates if gate.until is not None)
+    return sorted({1, *starts, *ends})
+
+
+def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], always: frozenset[str]) -> tuple[Gate, ...]:
+    """Return the gates of ops that fire in some pattern, following only ops that can fire.
+
+    An op that follows an update of another mode never fires in this one.
+    """
+    fired = frozenset[str]().union(*patterns)
+    possible = fired | always
+    return tuple(
+        replace(gate, follows=tuple(tuple(op for op in group if op in possible) for group in gate.follows))
+        for gate in gates
+        if gate.op in fired
+    )
+
+
+def find_period(gates: Sequence[Gate]) -> int:
+    """Return a number of steps after which gates and counters are back where they were."""
+    steps = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
+    return steps * math.prod(gate.every for gate in gates if gate.clock == "writes")
+
+
+def _is_due(gate: Gate, step: int) -> bool:
+    """Return whether a gate on the clock ``steps`` stands on one of its multiples."""
+    return (step - (gate.start or gate.every)) % gate.every == 0
+
+
+def _is_multiple(gate: Gate, count: int) -> bool:
+    """Return whether a gate is due after ``count`` earlier counted steps: the first one where it has a start."""
+    return (count if gate.start is not None else count + 1) % gate.every == 0
+
+
+def _is_within(gate: Gate, step: int, dataset: str) -> bool:
+    """Return whether a step lies between a gate's start and end (inclusive), on a batch of its data sets."""
+    if gate.datasets and dataset not in gate.datasets:
+        return False
+    return (gate.start is None or step >= gate.start) and (gate.until is None or step <= gate.until)

@@ -1,0 +1,137 @@
+"""Rhythms: in which train steps an update, an average or a copy fires, where that is every so many steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from compiler.lower.verdict import find_holdable
+from compiler.timing.units import PaceProblem
+from graphspec.datasets import find_all_places, find_datasets
+from graphspec.graph import GraphSpec
+from graphspec.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
+
+NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """Firing in the steps ``first``, ``first + every``, ... (from 1), for ever or up to some ``until``."""
+
+    first: int
+    every: int
+    endless: bool = True
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether this is every step there is."""
+        return self.first == 1 and self.every == 1 and self.endless
+
+    def step(self, number: int) -> int:
+        """Return the step of a firing, counted from 1."""
+        return self.first + (number - 1) * self.every
+
+    def thin(self, every: int, start: int | None, *, endless: bool) -> Rhythm:
+        """Return every so manieth firing: with a start the first one from there on, and so many later the next."""
+        skipped = every - 1 if start is None else max(0, -((self.first - start) // self.every))
+        first = self.first + skipped * self.every
+        return Rhythm(first=first, every=self.every * every, endless=self.endless and endless)
+
+
+EVERY_STEP = Rhythm(first=1, every=1)
+
+
+def find_rhythm(
+    spec: GraphSpec, name: str, within: frozenset[str] = NONE, *, epoch: int | None = None
+) -> Rhythm | None:
+    """Return the rhythm of an update, ema or copy in train mode; None where it has none.
+
+    Starts and ends are in steps here; ``within`` are the ops on whose rhythm this one's depends; ``epoch`` is the
+    length of an epoch, where it is known.
+    """
+    op = spec.ops[name]
+    if name in within or not _is_everywhere(spec, name) or [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
+        return None
+    if op.start is not None and op.start.unit != "steps":
+        return None
+    base = _find_base(spec, name, op, within | {name}, epoch)
+    every = 1 if isinstance(op.every, str) else op.every or 1
+    start = None if op.start is None else int(op.start.count)
+    own = None if base is None else base.thin(every, start, endless=op.until is None)
+    if own is None or not isinstance(op, UpdateOp) or op.window == 1:
+        return own
+    whole = own.thin(op.window, None, endless=True)
+    return whole if op.at_epoch_end == "carry" or _ends_with(whole, epoch) else None
+
+
+def _ends_with(rhythm: Rhythm, epoch: int | None) -> bool:
+    """Return whether every epoch ends with a firing: then none leaves a window open, whatever would become of it."""
+    return epoch is not None and rhythm.first == rhythm.every and epoch % rhythm.every == 0
+
+
+def _is_everywhere(spec: GraphSpec, name: str) -> bool:
+    """Return whether an op runs on batches of every data set."""
+    datasets = find_datasets(spec)
+    return not datasets or find_all_places(spec)[name].issuperset(datasets)
+
+
+def find_writes(
+    spec: GraphSpec, model: str, within: frozenset[str] = NONE, *, epoch: int | None = None
+) -> Rhythm | None:
+    """Return the rhythm in which a model's weights are written; None where it has none."""
+    rhythms = [find_rhythm(spec, name, within, epoch=epoch) for name in find_writers(spec, model)]
+    if any(rhythm is not None and rhythm.is_plain for rhythm in rhythms):
+        return EVERY_STEP
+    return rhythms[0] if len(rhythms) == 1 else None
+
+
+def refuse_held(spec: GraphSpec, names: Iterable[str]) -> None:
+    """Raise PaceProblem where writes are counted of which some may be skipped: no number of steps stands for them."""
+    pending = list(dict.fromkeys(names))
+    for name in pending:
+        op = spec.ops[name]
+        source = find_source(op)
+        followed = (
+            *((op.every,) if isinstance(op.every, str) else ()),
+            *(find_writers(spec, source) if source else ()),
+        )
+        pending.extend(each for each in dict.fromkeys(followed) if each not in pending)
+    held = next((name for name in pending if name in find_holdable(spec)), None)
+    if held is not None:
+        message = f"'{held}' is skipped in steps whose gradients are not finite, and such steps do not count"
+        raise PaceProblem(message, "count steps: `1000 steps`")
+
+
+def find_writers(spec: GraphSpec, model: str) -> Iterator[str]:
+    """Yield the updates, averages and copies that write a model."""
+    for name, op in spec.ops.items():
+        match op:
+            case UpdateOp() if model in op.update:
+                yield name
+            case EmaOp() if model == op.target(name):
+                yield name
+            case CopyOp() if model == op.into:
+                yield name
+            case _:
+                pass
+
+
+def find_source(op: Op) -> str | None:
+    """Return the model that an op follows; None for what follows none."""
+    match op:
+        case EmaOp():
+            return op.ema
+        case CopyOp():
+            return op.copy_
+        case _:
+            return None
+
+
+def _find_base(spec: GraphSpec, name: str, op: Op, within: frozenset[str], epoch: int | None) -> Rhythm | None:
+    """Return the rhythm of the steps that an op counts: all, or those of its `every:` update and of its source."""
+    source = find_source(op)
+    followed = EVERY_STEP if source is None else find_writes(spec, source, within, epoch=epoch)
+    if not isinstance(op.every, str):
+        return followed
+    named = find_rhythm(spec, op.every, within, epoch=epoch)
+    return named if followed is not None and (followed.is_plain or followed == named) else None

@@ -1,0 +1,238 @@
+"""Timing: a spec with every start and end in steps and every half-life in updates, as the pace of a run gives them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from compiler.ir.diagnose import span_of
+from compiler.ir.program import Gate, Mode
+from compiler.passes.datasets import has_ends
+from compiler.passes.freeze import has_thaws
+from compiler.timing.curves import check_schedules
+from compiler.timing.period import Rhythm, find_rhythm, find_source, find_writers, find_writes, refuse_held
+from compiler.timing.phases import has_phases
+from compiler.timing.units import Pace, PaceProblem, Tempo, complete_pace, exact
+from graphspec.diagnostics import Diagnostic
+from graphspec.durations import Duration
+from graphspec.graph import GraphSpec
+from graphspec.ops import EmaOp, MetricOp, Op, UpdateOp
+
+Reset: TypeAlias = Literal["epoch", "never", "step"] | int
+
+
+def find_reset(op: MetricOp, mode: Mode, pace: Pace) -> Reset:
+    """Return when the running value of a metric starts anew, or after how many steps of a mode.
+
+    What is counted in epochs, samples or runs is a stretch of the training; in other modes a pass over their data is
+    all there is. A stretch that cannot be counted is an epoch; :func:`check_resets` tells of it.
+    """
+    if isinstance(op.reset, str):
+        return op.reset
+    if op.reset.unit == "steps":
+        return int(op.reset.count)
+    try:
+        return _count_steps(op, pace) if mode == "train" else "epoch"
+    except PaceProblem:
+        return "epoch"
+
+
+def check_resets(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
+    """Yield E-PACE for every metric that starts anew after a stretch that cannot be counted."""
+    for name, op in spec.ops.items():
+        if not isinstance(op, MetricOp) or not op.runs_in("train"):
+            continue
+        try:
+            _count_steps(op, pace)
+        except PaceProblem as problem:
+            yield Diagnostic(
+                code="E-PACE",
+                message=f"`reset: {op.reset}` of '{name}' cannot be counted: {problem.message}",
+                span=spec.span("ops", name, "reset"),
+                notes=problem.notes(spec),
+                is_pending=problem.is_pending,
+                help=problem.help,
+            )
+
+
+def _count_steps(op: MetricOp, pace: Pace) -> int:
+    """Return the whole steps of a stretch, rounded up; 1 where it is told by a word."""
+    return 1 if isinstance(op.reset, str) else math.ceil(Tempo(pace=pace).steps(op.reset))
+
+
+Field: TypeAlias = Literal["start", "until", "half_life"]
+NATIVE: Mapping[Field, str] = {"start": "steps", "until": "steps", "half_life": "updates"}
+"""The unit in which the passes read a field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A spec whose durations are in the units of the passes, and what could not be counted (and is left out)."""
+
+    spec: GraphSpec
+    problems: tuple[Diagnostic, ...] = ()
+
+
+def apply_pace(spec: GraphSpec, pace: Pace) -> Timed:
+    """Return the spec as it is at a pace; the same object where nothing depends on one.
+
+    Problems are E-PACE, and GS120 for an op that never runs at this pace.
+    """
+    steps = _rewrite(spec, pace, in_updates=False)
+    updates = _rewrite(steps.spec, pace, in_updates=True)
+    idle = dict(_find_idle(spec, updates.spec))
+    kept = {
+        name: op.model_copy(update={"until": None}) if name in idle else op for name, op in updates.spec.ops.items()
+    }
+    timed = updates.spec.model_copy(update={"ops": kept}) if idle else updates.spec
+    return Timed(spec=timed, problems=(*steps.problems, *updates.problems, *idle.values()))
+
+
+def needs_pace(spec: GraphSpec) -> bool:
+    """Return whether something can only be counted with a pace that the spec alone does not give."""
+    known = complete_pace(spec, None)
+    timed = apply_pace(spec, known)
+    if has_phases(spec) or has_thaws(spec) or has_ends(spec) or any(True for _ in check_resets(spec, known)):
+        return True
+    return bool(timed.problems) or any(True for _ in check_schedules(timed.spec, known))
+
+
+def check_modes(spec: GraphSpec, mode: str, gates: tuple[Gate, ...]) -> Iterator[Diagnostic]:
+    """Yield E-PACE for an op that fires in a mode without training by moments of the training, which it cannot know."""
+    timed = (gate.op for gate in gates if mode != "train" and (gate.start is not None or gate.until is not None))
+    for name in timed:
+        op = spec.ops[name]
+        for field in ("start", "until"):
+            duration = _duration(op, field)
+            if duration is not None and duration.unit != "steps":
+                yield Diagnostic(
+                    code="E-PACE",
+                    message=f"`{field}: {duration}` of '{name}' is a moment of the training, "
+                    f"but '{name}' also runs in {mode} mode, which counts steps of its own",
+                    span=span_of(spec, name, field),
+                    help="write `mode: train` on it, or count the steps of each mode: `1000 steps`",
+                )
+
+
+def _rewrite(spec: GraphSpec, pace: Pace, *, in_updates: bool) -> Timed:
+    """Count all fields that are in updates, or all others: the rhythm of updates depends on their starts."""
+    ops: dict[str, Op] = {}
+    problems: list[Diagnostic] = []
+    for name, op in spec.ops.items():
+        for field, duration in _foreign(op):
+            if (duration.unit == "updates" or field == "half_life") == in_updates:
+                found = _count(spec, name, field, duration, pace)
+                problems.extend([found] if isinstance(found, Diagnostic) else [])
+                counted = None if isinstance(found, Diagnostic) else found
+                ops[name] = ops.get(name, op).model_copy(update={field: counted or _neutral(field, duration)})
+    changed = {name: ops.get(name, op) for name, op in spec.ops.items()}
+    return Timed(spec=spec.model_copy(update={"ops": changed}) if ops else spec, problems=tuple(problems))
+
+
+def _foreign(op: Op) -> Iterator[tuple[Field, Duration]]:
+    """Yield the durations of an op that are in another unit than the passes read."""
+    for field, unit in NATIVE.items():
+        duration = _duration(op, field)
+        if duration is not None and duration.unit != unit:
+            yield field, duration
+
+
+def _duration(op: Op, field: Field) -> Duration | None:
+    """Return a duration of an op."""
+    match field:
+        case "start":
+            return op.start
+        case "until":
+            return op.until
+        case "half_life":
+            return op.half_life if isinstance(op, EmaOp) else None
+
+
+def _neutral(field: Field, duration: Duration) -> Duration | None:
+    """Return what stands for a duration that cannot be counted, so that other problems can still be found."""
+    return duration if field == "half_life" else None
+
+
+def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: Pace) -> Duration | Diagnostic:
+    """Return a duration in the unit of the passes, or the problem that it cannot be counted."""
+    try:
+        if field == "half_life":
+            return _count_writes(spec, spec.ops[name], duration, pace)
+        if duration.unit == "updates":
+            return _in_steps(_find_counted(spec, name, field).step(int(duration.count)))
+        tempo = Tempo(pace=pace)
+        return _in_steps(_first_step(duration, tempo) if field == "start" else math.floor(tempo.steps(duration)))
+    except PaceProblem as problem:
+        return Diagnostic(
+            code="E-PACE",
+            message=f"`{field}: {duration}` of '{name}' cannot be counted: {problem.message}",
+            span=span_of(spec, name, field),
+            notes=problem.notes(spec),
+            is_pending=problem.is_pending,
+            help=problem.help,
+        )
+
+
+def _in_steps(step: int) -> Duration:
+    return Duration(count=step, unit="steps")
+
+
+def _first_step(duration: Duration, tempo: Tempo) -> int:
+    """Return the step a start means: the first of epoch 3, the one with sample 1000, the one after a share of the run.
+
+    2.5 epochs lie in the middle of epoch 2, which goes from 2 to 3.
+    """
+    begun = exact(duration.count) - (0 if duration.unit == "run" else 1)
+    return math.floor(begun * tempo.length(duration.unit)) + 1
+
+
+def _find_counted(spec: GraphSpec, name: str, field: Field) -> Rhythm:
+    """Return the rhythm of the updates that a start or end of an op counts: its own, or those of its source."""
+    op = spec.ops[name]
+    source = find_source(op)
+    help = "count steps: `1000 steps`"
+    if isinstance(op, UpdateOp) and field == "start":
+        raise PaceProblem("an update cannot wait for updates of its own", help)
+    if source is None and not isinstance(op, UpdateOp):
+        raise PaceProblem(f"the op '{name}' applies no updates and follows none", help)
+    refuse_held(spec, (name,) if source is None else find_writers(spec, source))
+    rhythm = find_rhythm(spec, name) if source is None else find_writes(spec, source)
+    if rhythm is None:
+        missing = f"'{name}' is applied" if source is None else f"'{source}' is written"
+        raise PaceProblem(f"the number of steps after which {missing} again is not constant", help)
+    return rhythm
+
+
+def _count_writes(spec: GraphSpec, op: Op, duration: Duration, pace: Pace) -> Duration:
+    """Return a half-life in writes of the source, which are what an average counts."""
+    source = find_source(op) or ""
+    rhythm = find_writes(spec, source, epoch=pace.epoch)
+    tempo = Tempo(
+        pace=pace,
+        interval=None if rhythm is None else Fraction(rhythm.every),
+        missing=f"how many steps lie between two writes of '{source}', which is no constant number",
+        help="count updates: `500 updates`",
+    )
+    return Duration(count=float(tempo.convert(duration, "updates")), unit="updates")
+
+
+def _find_idle(spec: GraphSpec, timed: GraphSpec) -> Iterator[tuple[str, Diagnostic]]:
+    """Yield GS120 for every op that ends before it starts, as the pace has it."""
+    for name, op in timed.ops.items():
+        written = spec.ops[name]
+        first = 1 if op.start is None else int(op.start.count)
+        last = None if op.until is None or written is op else int(op.until.count)
+        if last is not None and last < first:
+            yield (
+                name,
+                Diagnostic(
+                    code="GS120",
+                    message=f"op '{name}' never runs: it starts at step {first} and ends with step {last}",
+                    span=span_of(spec, name, "until"),
+                    notes=(f"`until: {written.until}` is step {last}",),
+                    help="both count from 1, and `until` is the last step it runs in",
+                ),
+            )

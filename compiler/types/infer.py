@@ -1,0 +1,102 @@
+"""The type of what a built-in function returns, from the types of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+
+from compiler.types import arrangement, joining, loss, reduction
+from compiler.types import reduction as elementwise
+from compiler.types.call import FunctionUse, Options
+from compiler.types.dimension import ShapeProblem, TensorType
+from compiler.types.dtype import Argument
+from graphspec.library import CALLS, LOSSES, METRICS, Signature
+from graphspec.options import find_defaults
+
+RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
+    "add": elementwise.arithmetic,
+    "sub": elementwise.arithmetic,
+    "mul": elementwise.arithmetic,
+    "div": elementwise.quotient,
+    "neg": elementwise.kept,
+    "matmul": arrangement.matmul,
+    "mean": reduction.average,
+    "sum": reduction.total,
+    "max": reduction.extreme,
+    "min": reduction.extreme,
+    "sqrt": elementwise.real,
+    "square": elementwise.kept,
+    "exp": elementwise.real,
+    "log": elementwise.real,
+    "abs": elementwise.kept,
+    "sign": elementwise.kept,
+    "clip": elementwise.clip,
+    "norm": reduction.average,
+    "normalize": elementwise.along_axis,
+    "softmax": elementwise.along_axis,
+    "sigmoid": elementwise.real,
+    "tanh": elementwise.real,
+    "relu": elementwise.kept,
+    "concat": joining.concat,
+    "stack": joining.stack,
+    "split": joining.split,
+    "slice": joining.cut,
+    "gather": arrangement.gather,
+    "reshape": arrangement.reshape,
+    "permute": arrangement.permute,
+    "one_hot": arrangement.one_hot,
+    "argmax": reduction.argmax,
+    "where": elementwise.where,
+    "lerp": elementwise.arithmetic,
+    "stop": elementwise.kept,
+    "cross_entropy": loss.cross_entropy,
+    "nll": loss.nll,
+    "bce": loss.floating_elementwise,
+    "bce_with_logits": loss.floating_elementwise,
+    "mse": loss.elementwise,
+    "l1": loss.elementwise,
+    "huber": loss.floating_elementwise,
+    "kl_div": loss.divergence,
+    "hinge": loss.floating_elementwise,
+    "cosine": loss.rows,
+    "nt_xent": loss.contrastive,
+    "wasserstein": loss.score,
+    "super_loss": loss.score,
+    "accuracy": reduction.accuracy,
+}
+"""The rule of every built-in call, loss and metric."""
+
+_SIGNATURES: Mapping[str, Signature] = dict(chain(METRICS.items(), LOSSES.items(), CALLS.items()))
+
+
+def infer_call(
+    name: str, inputs: Sequence[Argument], options: Mapping[str, object], *, reduction: str | None = None
+) -> tuple[TensorType, ...]:
+    """Return the types of the results of a built-in call, loss or metric, in order.
+
+    ``options`` are the op's ``args``, without defaults; ``reduction`` that of a loss. Unknown operands give unknown
+    results. Raises :class:`ShapeProblem`, with a path below the op, only for what is certainly wrong.
+    """
+    _check_count(_SIGNATURES[name], len(inputs))
+    return RULES[name](_use(name, inputs, options, reduction))
+
+
+def is_open(name: str, inputs: Sequence[Argument], options: Mapping[str, object]) -> bool:
+    """Return whether only the step can tell that the operands of a built-in loss fit each other."""
+    return loss.is_open(_use(name, inputs, options))
+
+
+def _use(
+    name: str, inputs: Sequence[Argument], options: Mapping[str, object], reduction: str | None = None
+) -> FunctionUse:
+    """Return an evaluation of a built-in function."""
+    defaults = find_defaults(_SIGNATURES[name].options)
+    reader = Options(values=options, place=("args",), defaults=defaults)
+    return FunctionUse(name=name, inputs=tuple(inputs), options=reader, reduction=reduction)
+
+
+def _check_count(signature: Signature, count: int) -> None:
+    """Refuse a number of operands that the function does not take."""
+    if count < signature.fewest or (signature.most is not None and count > signature.most):
+        names = ", ".join(signature.operands) + (", ..." if signature.repeats else "")
+        raise ShapeProblem(("inputs",), f"{count} operands", f"{names}")

@@ -1,0 +1,296 @@
+"""Types of all values and the resolved structure of all models, as far as they are known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from compiler.facts.models import ModelFacts, Observations, find_used_models
+from compiler.ir.diagnose import span_of
+from compiler.ir.digraph import sort
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule, Store
+from compiler.ir.step_graph import Node
+from compiler.ir.value import Argument, Constant, Dimension, Ref, Scheduled, Shape
+from compiler.passes.order import find_producers
+from compiler.types import UNKNOWN, ShapeProblem, infer_call, is_open
+from compiler.types.dimension import TensorType, format_shape
+from compiler.types.dtype import agree
+from compiler.types.layers import ResolvedLayers, resolve_layers
+from graphspec.diagnostics import Diagnostic, Span
+from graphspec.graph import GraphSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """What does not fit, what was found and what was expected, and the remedy."""
+
+    what: str
+    found: str
+    expected: str
+    help: str
+
+
+def find_misfits(state: TensorType, value: TensorType) -> Iterator[Misfit]:
+    """Yield in what a value cannot become a state; what is not known may fit, and is looked at when the step runs."""
+    if state.shape is not None and value.shape is not None:
+        found, expected = format_shape(value.shape), format_shape(state.shape)
+        if any(isinstance(size, str) for size in value.shape) and _surely_differs(value.shape, state.shape):
+            help = "a state outlives its batch: take a mean over the rows, or a fixed number of them with `slice`"
+            yield Misfit(what="shape", found=found, expected=expected, help=help)
+        elif _surely_differs(value.shape, state.shape):
+            help = f"declare the state with `shape: {found}`, or give the value its shape"
+            yield Misfit(what="shape", found=found, expected=expected, help=help)
+    if state.dtype is not None and value.dtype is not None and not agree(value.dtype, state.dtype):
+        help = f"declare the state with `dtype: {value.dtype}`"
+        yield Misfit(what="dtype", found=value.dtype, expected=state.dtype, help=help)
+
+
+def _surely_differs(found: Shape, fixed: Shape) -> bool:
+    """Return whether a shape cannot be a fixed one whatever the batch is."""
+    if len(found) != len(fixed):
+        return True
+    return any(size != other for size, other in zip(found, fixed, strict=True) if not _is_open(size))
+
+
+def _is_open(size: Dimension) -> bool:
+    """Return whether a size is an expression that may come to the same for every batch: ``max(batch, 8)``."""
+    return isinstance(size, str) and any(mark in size for mark in ("(", "[", "//"))
+
+
+SOME_NUMBER = 0.5
+"""What stands for a number that changes while training, where literals are looked at for their type."""
+
+
+BY_SAMPLE = frozenset({"kl_div"})
+"""Losses that are means over the samples of a batch, of sums over all else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """``types`` by value, ``layers`` by the model at the root of a likeness, and the problems met on the way.
+
+    ``elements``: built-in mean -> the shape of what it is the mean of, None where that is unknown; ``open``: the
+    built-in losses of which only the step can tell that their operands fit.
+    """
+
+    types: Mapping[str, TensorType]
+    elements: Mapping[str, Shape | None]
+    open: frozenset[str]
+    layers: Mapping[str, ResolvedLayers]
+    problems: tuple[Diagnostic, ...]
+
+
+def find_structure(
+    spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts], observed: Observations | None
+) -> Structure:
+    """Return the structure of a spec whose data edges have no cycle; walks every op once, in data order."""
+    walk = _Walk(spec=spec, models=models, observed=observed or Observations())
+    producers = find_producers(nodes.values())
+    before = {
+        name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()
+    }
+    for name in sort(before):
+        walk.visit(nodes[name].instruction)
+    return Structure(
+        types=walk.types,
+        elements=walk.elements,
+        open=frozenset(walk.open),
+        layers=walk.layers,
+        problems=tuple(walk.problems),
+    )
+
+
+def find_uncalled(spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts]) -> Iterator[Diagnostic]:
+    """Yield a problem for every model of layers that ops use and none calls: its input sizes are nowhere told."""
+    called = {models[node.model].root for node in nodes.values() if node.model is not None}
+    for name in spec.models:
+        if name in find_used_models(spec) and spec.models[name].layers is not None and name not in called:
+            yield Diagnostic(
+                code="E-SHAPE",
+                message=f"no op calls model '{name}', so nothing tells the sizes of its layers",
+                span=spec.span("models", name, key=True),
+                label="never called",
+                help="call it with a `forward` op, or take away the ops that only write or follow it",
+            )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    """The state of one walk over the ops."""
+
+    spec: GraphSpec
+    models: Mapping[str, ModelFacts]
+    observed: Observations
+    types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
+    elements: dict[str, Shape | None] = field(default_factory=dict[str, "Shape | None"])
+    open: set[str] = field(default_factory=set[str])
+    layers: dict[str, ResolvedLayers] = field(default_factory=dict[str, ResolvedLayers])
+    problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def __post_init__(self) -> None:
+        """Start from the declared inputs and states."""
+        for name, declared in self.spec.inputs.items():
+            self.types[name] = TensorType(declared.shape, declared.dtype)
+        for name, held in self.spec.state.items():
+            self.types[name] = TensorType(held.shape, held.dtype)
+
+    def visit(self, instruction: Instruction) -> None:
+        """Infer the types of an instruction's values; those of a kind that is not told here are unknown."""
+        match instruction:
+            case Forward():
+                self._visit_forward(instruction)
+            case Random():
+                self._visit_random(instruction)
+            case Schedule():
+                self.types[instruction.output] = TensorType((), "float32")
+            case Gradient():
+                self._visit_gradient(instruction)
+            case Evaluate():
+                self._visit_evaluate(instruction)
+            case Store():
+                self._visit_store(instruction)
+            case _:
+                return
+
+    def _visit_forward(self, instruction: Forward) -> None:
+        """Infer the results of a model from its structure, or take what was observed."""
+        root = self.models[instruction.model].root
+        model = self.spec.models[root]
+        for value in (*instruction.outputs, *(value for value, _ in instruction.taps)):
+            self.types[value] = self.observed.outputs.get(value, UNKNOWN)
+        if model.parameter is not None:
+            self.types[instruction.outputs[0]] = TensorType(model.parameter.shape, "float32")
+        if model.layers is not None and instruction.arguments:
+            found = self._resolve(instruction, root, self._type(instruction.arguments[0]))
+            if found is not None and instruction.outputs:
+                self.types[instruction.outputs[0]] = TensorType(found.output, found.dtype)
+
+    def _visit_random(self, instruction: Random) -> None:
+        """Take the declared shape, or that of the value it is like."""
+        shape = instruction.shape
+        if instruction.like is not None:
+            shape = self.types.get(instruction.like, UNKNOWN).shape
+        whole = instruction.distribution in ("permutation", "randint")
+        self.types[instruction.output] = TensorType(shape, "int64" if whole else "float32")
+
+    def _visit_gradient(self, instruction: Gradient) -> None:
+        """Give the gradient of a value the type of the value; a loss that is surely no single number is reported."""
+        shape = self.types.get(instruction.loss, UNKNOWN).shape
+        if shape is not None and any(size != 1 for size in shape) and not instruction.grad_outputs:
+            self._report_rows(instruction, shape)
+        for value, output in zip(instruction.values, instruction.value_outputs, strict=True):
+            self.types[output] = self.types.get(value, UNKNOWN)
+
+    def _visit_evaluate(self, instruction: Evaluate) -> None:
+        """Infer the results of a built-in function; those of a user's function are unknown, or observed."""
+        for value in instruction.outputs:
+            self.types[value] = self.observed.outputs.get(value, UNKNOWN)
+        if instruction.family == "part":  # what divides by a count
+            first = self._type(instruction.arguments[0])
+            self.types.update({value: first for value in instruction.outputs if self.types[value] == UNKNOWN})
+        if not instruction.function.builtin or instruction.family == "part":
+            return
+        operands = [self._operand(argument) for argument in instruction.arguments]
+        name = instruction.function.name
+        options = {
+            key: SOME_NUMBER if isinstance(each, Scheduled) else each for key, each in instruction.options.items()
+        }
+        try:
+            results = infer_call(name, operands, options, reduction=instruction.reduction)
+        except ShapeProblem as problem:
+            span = self.spec.span("ops", instruction.op, *problem.path)
+            self._report(problem, span, f"{instruction.family} '{instruction.op}'")
+            return
+        self.types.update(zip(instruction.outputs, results, strict=False))
+        if instruction.family == "loss" and is_open(name, operands, options):
+            self.open.add(instruction.op)
+        if instruction.family == "loss" and instruction.reduction in (None, "mean") and name not in BY_SAMPLE:
+            (every,) = infer_call(name, operands, options, reduction="none")
+            self.elements[instruction.op] = every.shape
+
+    def _visit_store(self, instruction: Store) -> None:
+        """Report a value that surely is of another shape or type than the state it is to become."""
+        state = self.types[instruction.state]
+        found = UNKNOWN if isinstance(instruction.value, Constant) else self.types.get(instruction.value.name, UNKNOWN)
+        for misfit in find_misfits(state, found):
+            self.problems.append(
+                Diagnostic(
+                    code="E-SHAPE",
+                    message=f"'{instruction.op}' writes a value of {misfit.what} {misfit.found} into "
+                    f"'{instruction.state}', which is of {misfit.what} {misfit.expected}",
+                    span=span_of(self.spec, instruction.op, "value"),
+                    label=f"expected {misfit.expected}",
+                    help=misfit.help,
+                )
+            )
+
+    def _resolve(self, instruction: Forward, root: str, found: TensorType) -> ResolvedLayers | None:
+        """Resolve the layers of a model for one call; the first call that can be resolved fixes the parameters."""
+        layers = self.spec.models[root].layers
+        if found.shape is None or layers is None:
+            return None
+        known = self.layers.get(root)
+        try:
+            resolved = resolve_layers(layers, found.shape, found.dtype)
+        except ShapeProblem as problem:
+            if known is None:
+                span = self.spec.span("models", root, "layers", *problem.path)
+                self._report(problem, span, f"model '{root}', called by '{instruction.op}'")
+            else:
+                self._report(problem, span_of(self.spec, instruction.op, "inputs"), f"call of '{root}'")
+            return None
+        if known is not None and known.parameters != resolved.parameters:
+            self._report_conflict(instruction, root, found)
+            return None
+        self.layers.setdefault(root, resolved)
+        return resolved
+
+    def _report_conflict(self, instruction: Forward, root: str, found: TensorType) -> None:
+        """Report a call whose input needs other parameters than the first call's did."""
+        self.problems.append(
+            Diagnostic(
+                code="E-SHAPE",
+                message=f"'{instruction.op}' calls '{instruction.model}' with {format_shape(found.shape)}, "
+                f"but another call gave '{root}' parameters of other sizes",
+                span=span_of(self.spec, instruction.op, "inputs"),
+                label=f"this is {format_shape(found.shape)}",
+                help="give both calls inputs of the same size, or declare a second model",
+            )
+        )
+
+    def _report_rows(self, instruction: Gradient, shape: Shape) -> None:
+        """Report a loss of several numbers."""
+        kind = self.spec.ops[instruction.op].kind
+        self.problems.append(
+            Diagnostic(
+                code="E-SHAPE",
+                message=f"'{instruction.op}' takes the gradient of '{instruction.loss}', a {format_shape(shape)}",
+                span=span_of(self.spec, instruction.op, "loss" if kind == "update" else "gradient"),
+                label="expected a single number",
+                help=f"take its mean or sum first: `call: mean, inputs: {instruction.loss}`",
+            )
+        )
+
+    def _report(self, problem: ShapeProblem, span: Span | None, subject: str) -> None:
+        """Report a shape that is certainly wrong."""
+        self.problems.append(
+            Diagnostic(
+                code="E-SHAPE",
+                message=f"{subject}: found {problem.found}, expected {problem.expected}",
+                span=span,
+                label=f"expected {problem.expected}",
+                help=problem.help,
+            )
+        )
+
+    def _type(self, argument: Argument) -> TensorType:
+        """Return the type of an argument that is a value."""
+        operand = argument.operand
+        return self.types.get(operand.name, UNKNOWN) if isinstance(operand, Ref) else TensorType((), None)
+
+    def _operand(self, argument: Argument) -> TensorType | Constant:
+        """Return the type of an argument, or the constant it is."""
+        operand = argument.operand
+        if isinstance(operand, Scheduled):
+            return Constant(value=SOME_NUMBER)
+        return operand if isinstance(operand, Constant) else self.types.get(operand.name, UNKNOWN)
