@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from runtime.api import build, emit, reopen
-from runtime.optimizer import Optimizer
-from runtime.report import StepReport, UpdateReport
+from runtime.engine.optimizer import Optimizer
+from runtime.engine.report import StepReport, UpdateReport
 from runtime.step import Step, StepError
 
 __all__ = ["Optimizer", "Step", "StepError", "StepReport", "UpdateReport", "build", "emit", "reopen"]

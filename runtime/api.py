@@ -10,7 +10,7 @@ from typing import Literal
 from compiler import Plan
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.misuse import require_kind, require_name
-from runtime.backend import BuildRequest
+from runtime.engine.backend import BuildRequest
 from runtime.registry import find_backend
 from runtime.step import Step
 
@@ -87,7 +87,7 @@ def reopen(folder: Path | str, *, checkpoint: str = "best", device: str = "auto"
 
     Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what :func:`build` raises.
     """
-    from runtime.runs import reopening
+    from runtime.train import reopen as reopening
 
     return reopening.reopen(Path(folder), choice=checkpoint, device=device, allow=allow).step
 

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from runtime.checkpoints.disk import write_file
-from runtime.checkpoints.fields import Fields
+from runtime.checkpoints.format import Fields
 from runtime.problems import problem
-from runtime.runs.keeping import find_state
 from runtime.state import Plain, State
 from runtime.step import BROKEN, StepError
+from runtime.train.checkpointing import find_state
 
 if TYPE_CHECKING:
     from runtime.step import Step

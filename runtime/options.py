@@ -12,7 +12,7 @@ from compiler.ir.value import HyperParameter, ScheduleDecl
 from graphspec.diagnostics import SpecError
 from graphspec.optimizers import OPTIMIZERS
 from graphspec.options import Option, accepts, describe_option, find_option
-from runtime.access import OptimizerAccess, Place, Value
+from runtime.engine.backend import OptimizerAccess, Place, Value
 from runtime.problems import problem
 
 RATE = "lr"

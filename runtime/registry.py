@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 
 from graphspec.suggestions import closest
-from runtime.backend import Backend
+from runtime.engine.backend import Backend
 from runtime.problems import problem
 
 BACKENDS: Mapping[str, str] = {

@@ -16,28 +16,27 @@ from graphspec.datasets import find_declared
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
-from runtime.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
-from runtime.backend import Built
-from runtime.hyperparameters import (
+from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
+from runtime.engine.backend import Built
+from runtime.engine.optimizer import (
     SECTION,
     SETTINGS,
+    Optimizer,
     describe_optimizers,
     describe_settings,
     find_changes,
     find_differences,
 )
-from runtime.optimizer import Optimizer
+from runtime.engine.report import Reporter, StepReport
 from runtime.overflow import NOTHING
-from runtime.report import StepReport
-from runtime.reporting import Reporter
 from runtime.state import Plain, State
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from runtime.exported import Exported
-    from runtime.exporting import Format
+    from runtime.export.export import Format
+    from runtime.export.files import Exported
 
 
 BROKEN = "the step had begun to write: it goes on after restore() or load()"
@@ -209,7 +208,7 @@ class Step:
         another format, GS264 as `restore`.
         """
         from runtime.checkpoints import read_checkpoint
-        from runtime.runs.keeping import find_state
+        from runtime.train.checkpointing import find_state
 
         checkpoint = read_checkpoint(Path(path))
         self.restore(find_state(checkpoint))
@@ -233,7 +232,7 @@ class Step:
         ``mode`` defaults to infer, else eval; ``values`` to its outputs. Raises SpecError: GS234 the folder cannot be
         written, GS265 something cannot be exported, GS266 there is no such mode, or it changes models.
         """
-        from runtime.exporting import Wanted, export_step
+        from runtime.export.export import Wanted, export_step
 
         self._require_whole()
         wanted = Wanted(format=format, mode=mode, values=tuple(values), origin=origin or {})

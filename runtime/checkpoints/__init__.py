@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.checkpoints.content import Checkpoint
-from runtime.checkpoints.read import read_checkpoint
+from runtime.checkpoints.format import Checkpoint, read_checkpoint, write_checkpoint
 from runtime.checkpoints.store import Store
-from runtime.checkpoints.write import write_checkpoint
 
 __all__ = ["Checkpoint", "Store", "read_checkpoint", "write_checkpoint"]

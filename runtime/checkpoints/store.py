@@ -7,10 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.checkpoints.content import Checkpoint
 from runtime.checkpoints.disk import hidden_beside, sync_folder
-from runtime.checkpoints.naming import find_hidden, find_steps, name_step
-from runtime.checkpoints.write import write_checkpoint
+from runtime.checkpoints.format import Checkpoint, find_hidden, find_steps, name_step, write_checkpoint
 from runtime.folder import cannot_write
 
 
@@ -71,7 +69,7 @@ class Store:
         """Remove what a killed process left half written or half removed, and nothing that is not ours.
 
         A checkpoint that had stepped aside for its replacement comes back where the replacement never came. No other
-        process may be writing checkpoints here (see :class:`runtime.runs.lock.Lock`). Raises SpecError: GS234.
+        process may be writing checkpoints here (see :class:`runtime.train.run_folder.Lock`). Raises SpecError: GS234.
         """
         if not self.folder.is_dir():
             return

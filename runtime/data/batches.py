@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime.data.arrays import Batch
-from runtime.data.place import Place
-from runtime.data.position import Position
+from runtime.data.place import Place, Position
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 _WORD = 2**64

@@ -2,20 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+
+from graphspec.data import TrainingSets
 from graphspec.diagnostics import SpecError
-from runtime.data.arrays import Batch, count_rows
+from graphspec.graph import GraphSpec
+from runtime.data.arrays import Batch, SetBatch, count_rows, dataset_of
 from runtime.data.batches import Batches
-from runtime.data.blame import blamed
-from runtime.data.inspection import Inspector
-from runtime.data.place import Place
-from runtime.data.position import Position
-from runtime.data.saved import Saved
-from runtime.data.stateful import Stateful, load_state, read_state
+from runtime.data.inspect import Inspector
+from runtime.data.open import count_turns, open_data
+from runtime.data.place import Place, Position
+from runtime.data.source import Stateful, blamed, load_state, read_state
 from runtime.state import Tree
+
+_COUNTS = ("epoch", "index", "samples", "taken", "batch")
+_NAMES: Mapping[str, str] = {"samples": "samples by number", "stream": "batches one after another"}
+_HELP = "give the source what it was then, or start a new run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A position, what of the source it is only valid for, and the state of a user's own source."""
+
+    kind: str
+    position: Position
+    batch: int
+    size: int | None
+    stateful: bool
+    state: Tree
+
+    @classmethod
+    def of(cls, batches: Batches, place: Place, position: Position) -> Saved:
+        """Return what is to be saved of a feed. Raises SpecError: GS226, GS253 the state of a user's own source."""
+        origin, is_stateful = batches.origin, isinstance(batches.origin, Stateful)
+        return cls(
+            kind=batches.kind,
+            position=position,
+            batch=place.declared.batch,
+            size=batches.size,
+            stateful=is_stateful,
+            state=read_state(origin, place) if isinstance(origin, Stateful) else None,
+        )
+
+    @classmethod
+    def read(cls, tree: Tree, place: Place) -> Saved:
+        """Return what :meth:`to_tree` gave; raise GS252 for anything else."""
+        match tree:
+            case {"kind": str(kind), "size": int() | None as size, "stateful": bool(stateful), **rest}:
+                epoch, index, samples, taken, batch = (_read_count(rest.get(name), place) for name in _COUNTS)
+                at = Position(epoch=epoch, index=index, samples=samples, taken=taken)
+                state = rest.get("state")
+                return cls(kind=kind, position=at, batch=batch, size=size, stateful=stateful, state=state)
+            case _:
+                raise _unreadable(place)
+
+    def to_tree(self) -> Tree:
+        """Return it as plain data, with the arrays of the source's state."""
+        position = self.position
+        counts = (position.epoch, position.index, position.samples, position.taken, self.batch)
+        written = dict(zip(_COUNTS, counts, strict=True))
+        return {"kind": self.kind, "size": self.size, **written, "stateful": self.stateful, "state": self.state}
+
+    def check(self, batches: Batches, place: Place) -> None:
+        """Raise GS252 where a source cannot go on from here."""
+        if self.kind != batches.kind:
+            now, then = (_NAMES.get(kind, kind) for kind in (batches.kind, self.kind))
+            raise _unfit(place, f"the source gives {now}, the run was saved with one that gives {then}")
+        if batches.size is not None and self.position.samples > batches.size:
+            epoch, samples = self.position.epoch + 1, self.position.samples
+            raise _unfit(place, f"{samples} samples of epoch {epoch} had been taken, the source has {batches.size}")
+        if self.stateful != isinstance(batches.origin, Stateful):
+            has, held = ("no", "a") if self.stateful else ("a", "no")
+            raise _unfit(place, f"the source has {has} load_state_dict, the run was saved with {held} state of it")
+
+    def compare(self, batches: Batches, place: Place) -> Iterator[str]:
+        """Yield what is not as it was when this was saved, or takes time."""
+        role, batch, taken = ".".join(place.path), place.declared.batch, self.position.taken
+        if batches.size != self.size:
+            yield f"{role} has {batches.size} samples, it had {self.size}: other batches follow than would have then"
+        if batch != self.batch:
+            kept = f"{self.position.samples} samples" if batches.kind == "samples" else f"{self.position.index} batches"
+            yield f"{role} has batches of {batch}, it had {self.batch}: the epoch goes on behind its first {kept}"
+        if batches.kind == "stream" and not self.stateful and taken:
+            yield f"{role} keeps no state: {taken} batches are read again to come to its place"
+
+
+def _read_count(value: Tree, place: Place) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise _unreadable(place)
+
+
+def _unfit(place: Place, message: str) -> SpecError:
+    return place.problem("GS252", message, help=_HELP)
+
+
+def _unreadable(place: Place) -> SpecError:
+    return place.problem("GS252", "the checkpoint holds no position in the data", help="resume from another one")
 
 
 @runtime_checkable
@@ -142,3 +230,173 @@ class Feed:
             if isinstance(origin, Stateful):
                 load_state(origin, self._start, self.place)
                 self._rest = None
+
+
+KIND = "turns"
+"""What stands in a saved place where that of a single set says what it counts."""
+_WORD = 2**64
+_STREAM = 0x7475726E73
+"""Keeps the draws of sets apart from every shuffle of samples."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnFeed:
+    """Batches of several sets; restored from a saved state it gives exactly the batches that would have followed.
+
+    The sets take turns in their order, and each epoch begins with the first. It ends with the round in which the
+    longest set has ended; a set that ends before begins anew, shuffled again where it is shuffled, and goes on in the
+    next epoch where it is. With ``mix`` the set of each batch is drawn, keyed by the seed and the number of the batch,
+    and an epoch has as many batches as all sets that are drawn. Where the length of a set is not known, an epoch ends
+    when each set has ended once.
+    """
+
+    feeds: Mapping[str, Feed]
+    place: Place
+    seed: int
+    mix: Mapping[str, float] | None = None
+    epoch: int = 0
+    index: int = 0
+    taken: int = 0
+    ended: frozenset[str] = frozenset()
+    """The sets that have ended in the epoch under way, where lengths are not known."""
+
+    @property
+    def parts(self) -> tuple[Feed, ...]:
+        """Return the sets."""
+        return tuple(self.feeds.values())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what a user should know about the places that were restored."""
+        return tuple(note for feed in self.parts for note in feed.notes)
+
+    @property
+    def length(self) -> int | None:
+        """Return how many batches an epoch has; None where only reading would tell."""
+        return count_turns({name: feed.length for name, feed in self.feeds.items()}, self.mix)
+
+    def next(self) -> Batch | None:
+        """Return the next batch, which says of which set it is; None where an epoch has ended.
+
+        Raises SpecError as the feed of its set does; the place stays where it is.
+        """
+        length = self.length
+        if length is not None and self.index >= length:
+            return self._end()
+        name = self._choose(self.index, self.taken)
+        batch = self.feeds[name].next()
+        if batch is None:
+            self.ended |= {name}
+            if length is None and self.ended.issuperset(self._drawn()):
+                return self._end()
+            batch = self.feeds[name].next()
+        self.index, self.taken = self.index + 1, self.taken + 1
+        return SetBatch(batch or {}, name)
+
+    def first(self) -> Batch | None:
+        """Return the first batch of the run, without going anywhere."""
+        name = self._choose(0, 0)
+        batch = self.feeds[name].first()
+        return None if batch is None else SetBatch(batch, name)
+
+    def rows(self, batch: Batch) -> int:
+        """Return how many samples a batch has."""
+        return self.feeds[dataset_of(batch) or next(iter(self.feeds))].rows(batch)
+
+    def attach(self, step: object) -> None:
+        """Give the built step to the sources that want it."""
+        for feed in self.parts:
+            feed.attach(step)
+
+    def one_pass(self) -> Iterator[Batch]:
+        """Yield the batches of every set once, one set after another, as an evaluation wants them."""
+        for name, feed in self.feeds.items():
+            for batch in feed.one_pass():
+                yield SetBatch(batch, name)
+
+    def state(self) -> Tree:
+        """Return the place in all sets."""
+        counts: dict[str, Tree] = {"epoch": self.epoch, "index": self.index, "taken": self.taken}
+        sets: dict[str, Tree] = {name: feed.state() for name, feed in self.feeds.items()}
+        ended: list[Tree] = [*sorted(self.ended)]
+        found: dict[str, Tree] = {"kind": KIND, **counts, "ended": ended, "sets": sets}
+        return found
+
+    def restore(self, tree: Tree) -> None:
+        """Go to a saved place; raises SpecError (GS252) where it is none in these sets."""
+        match tree:
+            case {
+                "kind": "turns",
+                "epoch": int(epoch),
+                "index": int(index),
+                "taken": int(taken),
+                "ended": list(ended),
+                "sets": Mapping() as sets,
+            } if sets.keys() == self.feeds.keys():
+                for name, feed in self.feeds.items():
+                    feed.restore(sets[name])
+                self.epoch, self.index, self.taken = epoch, index, taken
+                self.ended = frozenset(str(name) for name in ended)
+            case _:
+                raise self._unfit()
+
+    def _drawn(self) -> tuple[str, ...]:
+        """Return the sets that have a turn at all."""
+        return tuple(name for name in self.feeds if self.mix is None or self.mix[name] > 0)
+
+    def _choose(self, index: int, taken: int) -> str:
+        """Return the set of the batch of this number in its epoch, and in all."""
+        names = tuple(self.feeds)
+        if self.mix is None:
+            return names[index % len(names)]
+        key = np.array([self.seed % _WORD, taken % _WORD], dtype=np.uint64)
+        drawn = np.random.Generator(np.random.Philox(key=key, counter=_STREAM)).random()
+        return draw(drawn, {name: self.mix[name] for name in self._drawn()})
+
+    def _end(self) -> None:
+        """End the epoch under way."""
+        self.epoch, self.index, self.ended = self.epoch + 1, 0, frozenset()
+
+    def _unfit(self) -> SpecError:
+        """Return the error of a place that is none in these sets."""
+        message = f"the checkpoint holds no position in the training sets {', '.join(self.feeds)}"
+        return self.place.problem("GS252", message, help="give the run the sets it had then, or start a new one")
+
+
+def draw(number: float, weights: Mapping[str, float]) -> str:
+    """Return the name under which a number from 0 to 1 falls, where each takes a share by its weight."""
+    share, total = 0.0, sum(weights.values())
+    for name, weight in weights.items():
+        share += weight / total
+        if number < share:
+            return name
+    return tuple(weights)[-1]
+
+
+AnyFeed: TypeAlias = Feed | TurnFeed
+"""The batches of a run."""
+
+
+def open_feed(
+    spec: GraphSpec,
+    role: str,
+    *,
+    seed: int,
+    allow: Sequence[str] = (),
+    directory: Path | None = None,
+    dataset: str | None = None,
+) -> AnyFeed:
+    """Return the batches of ``data.<role>``, from the first one on; the arguments are those of :func:`open_data`.
+
+    Raises SpecError: GS201-GS205, GS220-GS229.
+    """
+
+    def _open(dataset: str | None) -> Feed:
+        batches = open_data(spec, role, seed=seed, allow=allow, directory=directory, dataset=dataset)
+        return Feed(batches=batches, place=Place(spec=spec, role=role, dataset=dataset))
+
+    declared = spec.data.get(role)
+    if not isinstance(declared, TrainingSets):
+        return _open(dataset)
+    feeds = {name: _open(name) for name in declared.sets}
+    return TurnFeed(feeds=feeds, place=Place(spec=spec, role=role), seed=seed, mix=declared.mix)

@@ -18,7 +18,7 @@ LAYERS = ("graphspec", "compiler", "runtime")
 TEMPLATES = ROOT / "runtime" / "templates"  # what `stepgraph init` copies out: the user's code, not ours
 FRAMEWORKS = {"torch", "tensorflow", "keras"}
 LONGEST_FUNCTION = 40
-LONGEST_FILE = 600
+LONGEST_FILE = 550
 
 TEXTS = {".json", ".md", ".py", ".toml", ".txt", ".yaml", ".yml", ""}
 FOLDERS = (*LAYERS, "schemas", "tests", "examples", "docs", "benchmarks", ".ci")

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import compiler.lower.table
-import runtime.emission.lowering
+import runtime.codegen.lower
 from compiler import Plan, compile_step
 from compiler.ir.instructions import KINDS, InstructionBase
 from compiler.ir.step_graph import Node, Use
@@ -28,12 +28,12 @@ from graphspec.load import load
 from graphspec.ops import KINDS as OPS
 from graphspec.ops import OpBase, Reference
 from runtime.api import build, emit
-from runtime.emission import syntax
-from runtime.emission.lowering import LOWERINGS
-from runtime.emission.scope import Lowered, line_of
+from runtime.codegen import syntax
+from runtime.codegen.lower import LOWERINGS
+from runtime.codegen.scope import Lowered, line_of
 
 ROOT = Path(__file__).parents[2]
-TABLES = {"compiler/ir/instructions/__init__.py", "runtime/emission/lowering.py"}
+TABLES = {"compiler/ir/instructions/__init__.py", "runtime/codegen/lower/__init__.py"}
 """What names every kind of instruction, in a line each."""
 MOST = 9
 """More kinds than that nothing else names, about half of them: it would be about all."""
@@ -138,10 +138,10 @@ def added(monkeypatch):
     """Write the lines of the tables; give what compiles a spec with such an op for a backend."""
     rows = (
         dict([compiler.lower.table._row(SwappedOp, lower_swapped)]),
-        dict([runtime.emission.lowering._row(Swap, lower_swap)]),
+        dict([runtime.codegen.lower._row(Swap, lower_swap)]),
     )
     monkeypatch.setattr(compiler.lower.table, "LOWERINGS", {**compiler.lower.table.LOWERINGS, **rows[0]})
-    monkeypatch.setattr(runtime.emission.lowering, "LOWERINGS", {**LOWERINGS, **rows[1]})
+    monkeypatch.setattr(runtime.codegen.lower, "LOWERINGS", {**LOWERINGS, **rows[1]})
     monkeypatch.setattr("compiler.plan.schema.KINDS", (*KINDS, Swap))
 
     def compiled(backend: str) -> Plan:

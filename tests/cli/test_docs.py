@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from runtime.cli import execute, make_app
-from runtime.commands.later import LATER
+from runtime.cli.train import LATER
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 COMMANDS = get_command(make_app()).commands

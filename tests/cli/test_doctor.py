@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli import execute
-from runtime.diagnosis import child, frameworks, trial
-from runtime.diagnosis.process import Report
+from runtime.cli import doctor, doctor_child, execute
+from runtime.cli.doctor import Report
 
 SPEC = """graphspec: 1
 name: two-steps
@@ -29,8 +28,7 @@ USERS = SPEC.replace("{layers: [{linear: 3}], optimizer: sgd}", '{class: "mine:N
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Let the examination happen here, where the framework is loaded already: other tests take other processes."""
-    for module in (frameworks, trial):
-        monkeypatch.setattr(module, "run_apart", lambda arguments: Report(found=dict(child.find(arguments))))
+    monkeypatch.setattr(doctor, "run_apart", lambda arguments: Report(found=dict(doctor_child.find(arguments))))
 
 
 @pytest.mark.needs("torch")
@@ -73,6 +71,6 @@ def test_a_spec_that_is_wrong_is_told_before_anything_else(workdir, capsys):
 
 def test_a_backend_that_runs_nothing_fails_for_a_spec(workdir, capsys, monkeypatch):
     Path("spec.yaml").write_text(SPEC)
-    monkeypatch.setattr(frameworks, "run_apart", lambda arguments: Report(trouble="a library is missing"))
+    monkeypatch.setattr(doctor, "run_apart", lambda arguments: Report(trouble="a library is missing"))
     assert execute(["doctor", "spec.yaml", "--backend", "tensorflow"]) == 1
     assert "the backend tensorflow runs nothing here" in capsys.readouterr().err

@@ -15,8 +15,8 @@ from graphspec import load
 from runtime import Step, build
 from runtime.checkpoints import read_checkpoint
 from runtime.cli import execute
-from runtime.runs.crossing import compare_backends
 from runtime.state import State
+from runtime.train.resume import compare_backends
 from tests.conformance.scenario import BACKENDS, Scenario
 
 pytestmark = pytest.mark.needs("torch", "tensorflow")

@@ -15,8 +15,8 @@ from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.emission.module import emit_module
-from runtime.emission.names import Extras
+from runtime.codegen.module import emit_module
+from runtime.codegen.resources import Extras
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("examples", "tests/golden/valid", "tests/conformance/specs", "benchmarks/specs")

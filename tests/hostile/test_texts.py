@@ -17,10 +17,10 @@ from graphspec.rendering.document import render as render_spec
 from runtime import emit
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.commands.options import Mode
-from runtime.commands.plan import Format, _print
-from runtime.emission.module import emit_module
-from runtime.emission.names import Extras
+from runtime.cli.inspect import Format, _print
+from runtime.cli.options import Mode
+from runtime.codegen.module import emit_module
+from runtime.codegen.resources import Extras
 from tests.hostile.places import SCHEMA, find_places, write
 
 MARK = "PWNED"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from compiler import Plan
 from compiler.ir.instructions import Apply, Collect, Gather, Instruction, Judge, Transform
 from compiler.ir.program import Function, Program
-from runtime.effects import find_uses
+from runtime.codegen.resources import find_uses
 from tests.properties.agreement import batches, find_turns, observe
 from tests.properties.programs import change_function, limit
 

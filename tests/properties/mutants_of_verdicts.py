@@ -137,7 +137,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="held-steps-counted",
         says="Clocks of averages count what was held.",
-        place="runtime.emission.dispatch:hold_lines",
+        place="runtime.codegen.dispatch:hold_lines",
         change=to.give(()),
         killer="numbers",
         case="skipped-together",

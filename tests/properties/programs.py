@@ -12,7 +12,7 @@ from compiler.ir.program import Function, Mode, Program
 from compiler.ir.step_graph import Because, Decision, StepGraph
 from graphspec.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.emission.module import emit_module
+from runtime.codegen.module import emit_module
 from tests.oracle.layers import walk
 from tests.oracle.likeness import find_root
 

@@ -19,7 +19,7 @@ from compiler.timing.gates import find_breaks, find_period
 from graphspec.datasets import find_datasets
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.holding.counts import align_counts
+from runtime.engine.restore import align_counts
 from runtime.support import clocks
 from tests.oracle.clocks import Clocks
 from tests.oracle.clocks import Pace as OraclePace

@@ -136,12 +136,12 @@ def deafen() -> None:
 
 def fill_at_curves() -> None:
     """Fill the disk when all was trained and saved."""
-    import runtime.runs.session
+    import runtime.train.run
 
-    draw = runtime.runs.session.draw_curves
+    draw = runtime.train.run.draw_curves
 
     def late(*arguments: object, **options: object) -> object:
         sys.modules["trouble"].fill("")
         return draw(*arguments, **options)
 
-    runtime.runs.session.draw_curves = late
+    runtime.train.run.draw_curves = late

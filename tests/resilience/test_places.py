@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from graphspec.diagnostics import SpecError
-from runtime.runs.logs import JsonLines
-from runtime.runs.metrics import Row
-from runtime.runs.pictures import write_png
+from runtime.train.logs import JsonLines, Row
+from runtime.train.plots import write_png
 from tests.resilience import processes
 from tests.resilience.conditions import (
     become_nobody,

@@ -232,8 +232,8 @@ def make_trial(folder: Path, name: str, kills: int, seed: int, backend: str = "t
 def build_steps(folder: Path, backend: str) -> None:
     """Build what a run needs to begin and to go on in this process, for those that are forked from it."""
     from runtime.cli import execute
-    from runtime.runs.record import write_record
-    from runtime.runs.session import Session
+    from runtime.train.run import Session
+    from runtime.train.run_folder import write_record
 
     def stop(session: Session) -> None:
         write_record(session.folder, session.record)

@@ -11,7 +11,7 @@ import torch._dynamo  # a step is checked with fake tensors, which need it
 import compiler
 import runtime.backends.torch.backend  # a user without rights may not read what it would still import
 import runtime.cli
-import runtime.runs.running
+import runtime.train.run
 
 torch.set_num_threads(1)
 __all__ = ["compiler", "matplotlib", "runtime", "safetensors", "torch"]

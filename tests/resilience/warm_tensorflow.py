@@ -10,6 +10,6 @@ import tensorflow
 import compiler
 import runtime.backends.tensorflow.backend
 import runtime.cli
-import runtime.runs.running
+import runtime.train.run
 
 __all__ = ["compiler", "matplotlib", "runtime", "safetensors", "tensorflow"]

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from runtime.runs.lock import Lock
+from runtime.train.run_folder import Lock
 
 with Lock(Path(sys.argv[1])):
     if "fork" not in sys.argv:

@@ -10,7 +10,7 @@ from compiler import Observations, compile_step
 from compiler.types import TensorType
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.data.inspection import Inspector
+from runtime.data.inspect import Inspector
 
 SPEC = """
 graphspec: 1

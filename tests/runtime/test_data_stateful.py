@@ -9,7 +9,7 @@ import torch
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.data.place import Place
-from runtime.data.stateful import load_state, read_state
+from runtime.data.source import load_state, read_state
 
 PLACE = Place(
     spec=load("""

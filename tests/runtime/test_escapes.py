@@ -13,11 +13,11 @@ from graphspec.load import load
 from runtime import emit
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.emission import module, syntax
-from runtime.emission.module import emit_module
-from runtime.emission.names import Extras
-from runtime.emission.text import Block, Line, Page, Source, print_code
-from runtime.emission.verification import EscapedError, verify_text
+from runtime.codegen import module, syntax
+from runtime.codegen.module import emit_module
+from runtime.codegen.resources import Extras
+from runtime.codegen.text import Block, Line, Page, Source, print_code
+from runtime.codegen.verify import EscapedError, verify_text
 
 ROOT = Path(runtime.__file__).parent
 NAMED = {
@@ -74,7 +74,7 @@ def test_names_stand_only_in_trees_that_one_module_makes():
                     makers.add(path.relative_to(ROOT).as_posix())
                 case ast.ImportFrom(module="ast"):
                     makers.add(path.relative_to(ROOT).as_posix())
-    assert makers == {"emission/syntax.py"}
+    assert makers == {"codegen/syntax.py"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.frames import describe, user_frames
+from runtime.problems import describe, user_frames
 
 SOURCE = """import json
 import numpy as np

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphspec.diagnostics import SpecError
-from runtime.imports import importable, is_allowed, is_package, resolve
+from runtime.engine.imports import importable, is_allowed, is_package, resolve
 
 MODELS = """
 from collections import OrderedDict

@@ -10,7 +10,7 @@ import torch
 from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import build, emit
-from runtime.packed import PackedModel, PackedProgram
+from runtime.engine.backend import PackedModel, PackedProgram
 
 SPEC = """
 graphspec: 1

@@ -11,7 +11,7 @@ from compiler import Pace, compile_step
 from graphspec import SpecError, load
 from runtime import build
 from runtime.cli import execute
-from runtime.pacing import find_pace
+from runtime.cli.inspect import find_pace
 
 TEXT = """graphspec: 1
 name: paced

@@ -16,16 +16,11 @@ from graphspec import load
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints import read_checkpoint, write_checkpoint
 from runtime.problems import problem
-from runtime.runs.agenda import Agenda, find_agenda
-from runtime.runs.changes import compare_specs, refuse_changes
-from runtime.runs.lock import Lock
-from runtime.runs.logs import read_rows
-from runtime.runs.loop import Loop
-from runtime.runs.past import find_past
-from runtime.runs.progress import Plain
-from runtime.runs.record import read_record, write_record
-from runtime.runs.run_state import RunState
-from runtime.runs.standing import Standing
+from runtime.train.display import Plain
+from runtime.train.logs import read_rows
+from runtime.train.loop import Agenda, Loop, RunState, Standing, find_agenda
+from runtime.train.resume import compare_specs, find_past, refuse_changes
+from runtime.train.run_folder import Lock, read_record, write_record
 from tests.runtime.checkpoints.contents import content_at, forge
 from tests.runtime.runs.test_record import RECORD
 

@@ -9,9 +9,9 @@ from typing import final
 
 from compiler import Plan
 from compiler.ir.program import Program
-from runtime.backend import Backend, BuildRequest, Built
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
-from runtime.emission.module import emit_module
+from runtime.codegen.module import emit_module
+from runtime.engine.backend import Backend, BuildRequest, Built
 from runtime.probe import Probe
 from runtime.problems import problem
 

@@ -11,7 +11,6 @@ from compiler import Plan
 from compiler.ir.program import Program
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.graph import GraphSpec
-from runtime.backend import BuildRequest, Built
 from runtime.backends.tensorflow.compat import is_supported
 from runtime.backends.tensorflow.devices import choose_device
 from runtime.backends.tensorflow.dryrun import run_dry
@@ -26,12 +25,12 @@ from runtime.backends.tensorflow.reducers import find_reducers, refuse_scope
 from runtime.backends.tensorflow.setting import Setting
 from runtime.backends.tensorflow.tensors import DTYPES
 from runtime.backends.tensorflow.terms import find_unknown_terms
-from runtime.building.patterns import check_parameters
-from runtime.building.replicas import refuse_reducers
-from runtime.building.users import import_users
-from runtime.building.weights import find_files, place_files
-from runtime.emission.module import Emitted, emit_module
-from runtime.emission.names import Extras
+from runtime.codegen.module import Emitted, emit_module
+from runtime.codegen.resources import Extras
+from runtime.engine.backend import BuildRequest, Built
+from runtime.engine.replicas import refuse_reducers
+from runtime.engine.user_models import check_parameters, import_users
+from runtime.engine.weights import find_files, place_files
 from runtime.problems import problem
 from runtime.step import StepError
 

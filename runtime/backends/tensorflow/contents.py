@@ -12,11 +12,20 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.slots import slot_tensors
 from runtime.backends.tensorflow.trees import decode, describe_array, encode, from_array, to_array
-from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item, scale_item, window_item
-from runtime.holding.faults import Fault
-from runtime.holding.matching import compare
-from runtime.holding.naming import name_slots
-from runtime.holding.stored import Stored
+from runtime.engine.contents import (
+    MOMENTUM,
+    MOST_STEPS,
+    STEP,
+    Fault,
+    Item,
+    Stored,
+    groups_item,
+    metric_item,
+    name_slots,
+    scale_item,
+    window_item,
+)
+from runtime.engine.restore import compare
 from runtime.state import Array, Plain, find_arrays, unflatten
 
 FEW_GROUPS: Mapping[str, Any] = {"groups": [{}], "loose": {}, "more": {}, "host": None}

@@ -18,8 +18,8 @@ from runtime.backends.tensorflow.execution import Loaded, diagnose
 from runtime.backends.tensorflow.library.modules import KerasLayer, named_variables, parts_of
 from runtime.backends.tensorflow.terms import find_adding, tell_added
 from runtime.backends.tensorflow.untouched import traced
-from runtime.building.attribution import find_instructions, find_span
-from runtime.building.recomputed import find_checkpoints, find_unexpected
+from runtime.engine.load import find_instructions, find_span
+from runtime.engine.recomputed import find_checkpoints, find_unexpected
 
 GRADIENTS = ("gradients", "thawed_gradients")
 """The library's functions that take gradients."""

@@ -13,19 +13,17 @@ import tensorflow as tf
 
 from compiler.ir.program import InputDecl, Program
 from graphspec.graph import GraphSpec
-from runtime.backend import Signature
 from runtime.backends.tensorflow import tensors
 from runtime.backends.tensorflow.execution import Loaded, diagnose
 from runtime.backends.tensorflow.exporting import ProgramPacker, pack_model
 from runtime.backends.tensorflow.module import Module
 from runtime.backends.tensorflow.naming import flagged
 from runtime.backends.tensorflow.setting import Setting
-from runtime.building.attribution import has_begun
-from runtime.building.engine import ModuleEngine
-from runtime.building.flags import Flags
-from runtime.holding.state import read_state, restore_state
+from runtime.engine.backend import PackedModel, PackedProgram, Signature
+from runtime.engine.engine import Flags, ModuleEngine
+from runtime.engine.load import has_begun
+from runtime.engine.restore import read_state, restore_state
 from runtime.overflow import Overflow
-from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
 from runtime.step import StepError
 

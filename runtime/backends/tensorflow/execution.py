@@ -13,16 +13,16 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.messages import clean, find_defined, interpret
 from runtime.backends.tensorflow.naming import parameters as parameters_of
-from runtime.building import diagnosis, loaded
-from runtime.building.attribution import find_named, find_op
-from runtime.emission.module import Emitted
-from runtime.frames import raised_at, raised_in
+from runtime.codegen.module import Emitted
+from runtime.engine import errors, load
+from runtime.engine.load import find_named, find_op
+from runtime.problems import raised_at, raised_in
 
-Loaded: TypeAlias = loaded.Loaded[Any]
+Loaded: TypeAlias = load.Loaded[Any]
 """An executed module, whose globals only TensorFlow knows the types of."""
 
 
-class TensorFlowErrors(diagnosis.Framework):
+class TensorFlowErrors(errors.Framework):
     """What is particular to TensorFlow where an error of a step is told.
 
     What fails while a graph runs went through no line of Python: the message tells where the operation was written.
@@ -51,10 +51,10 @@ class TensorFlowErrors(diagnosis.Framework):
         named = ((model, parameters_of(made)) for model, made in models.items())
         return tuple(f"{model}.{name}" for model, each in named for name, one in each.items() if id(one) in wanted)
 
-    def find_op(self, error: BaseException, loaded: loaded.Loaded[object]) -> str:
+    def find_op(self, error: BaseException, load: load.Loaded[object]) -> str:
         """Return the op that an error comes from; empty where no line of the module tells."""
-        written = find_named(((file, line) for file, line, _ in find_defined(error)), loaded)
-        return written or find_op(error, loaded)
+        written = find_named(((file, line) for file, line, _ in find_defined(error)), load)
+        return written or find_op(error, load)
 
     def raised_in(self, error: BaseException) -> tuple[str, ...]:
         """Return a note with the user's frames of an error, of the graph that failed where it is one."""
@@ -72,17 +72,17 @@ ERRORS = TensorFlowErrors()
 
 def load_module(emitted: Emitted, program: Program) -> Loaded:
     """Execute an emitted module and return it; its text is registered so that tracebacks can show it."""
-    return loaded.load_module(emitted, program)
+    return load.load_module(emitted, program)
 
 
-def call_checked(loaded: Loaded, spec: GraphSpec, function: str, *arguments: object) -> Any:
+def call_checked(load: Loaded, spec: GraphSpec, function: str, *arguments: object) -> Any:
     """Call one of the module's functions; raise StepError with its place in the spec where it fails."""
-    return diagnosis.call_checked(loaded, spec, ERRORS, function, *arguments)
+    return errors.call_checked(load, spec, ERRORS, function, *arguments)
 
 
-def diagnose(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
+def diagnose(error: Exception, load: Loaded, spec: GraphSpec) -> Diagnostic:
     """Return what to tell the user of an error raised inside the emitted module."""
-    return diagnosis.diagnose(error, loaded, spec, ERRORS)
+    return errors.diagnose(error, load, spec, ERRORS)
 
 
 def _find_missed(error: BaseException) -> Iterator[Any]:

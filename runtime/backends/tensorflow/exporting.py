@@ -33,8 +33,8 @@ from runtime.backends.tensorflow.unexportable import (
     find_draws,
     find_writes,
 )
-from runtime.emission.module import emit_module
-from runtime.packed import PackedModel, PackedProgram
+from runtime.codegen.module import emit_module
+from runtime.engine.backend import PackedModel, PackedProgram
 from runtime.problems import problem
 
 FREE = 8

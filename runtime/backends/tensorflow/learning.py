@@ -21,19 +21,18 @@ from runtime.backends.tensorflow.sizing import give_variables
 from runtime.backends.tensorflow.tensors import specify_inputs
 from runtime.backends.tensorflow.terms import find_terms, find_unknown_terms
 from runtime.backends.tensorflow.untouched import traced
-from runtime.building import learning
-from runtime.building.batches import Batches, find_neighbour
-from runtime.building.forwards import find_forwards
-from runtime.building.learning import Observer, Sight
-from runtime.building.recomputed import find_checkpoints
-from runtime.building.replicas import refuse_reducers
-from runtime.building.weights import find_late, find_rounds, load_late, place_files
-from runtime.effects import find_functions, find_inputs
-from runtime.emission.module import emit_module
+from runtime.codegen.module import emit_module
+from runtime.codegen.resources import find_functions, find_inputs
+from runtime.engine import observe
+from runtime.engine.batch_sizes import Batches, find_neighbour
+from runtime.engine.observe import Observer, Sight, find_forwards
+from runtime.engine.recomputed import find_checkpoints
+from runtime.engine.replicas import refuse_reducers
+from runtime.engine.weights import find_late, find_rounds, load_late, place_files
 from runtime.step import StepError
 
 Models: TypeAlias = Mapping[str, Any]
-Learned: TypeAlias = learning.Learned[Any]
+Learned: TypeAlias = observe.Learned[Any]
 
 
 def learn(plan: Plan, setting: Setting) -> Learned:
@@ -41,7 +40,7 @@ def learn(plan: Plan, setting: Setting) -> Learned:
 
     Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
     """
-    return learning.learn(plan, setting.given, TensorFlowObserver(setting=setting))
+    return observe.learn(plan, setting.given, TensorFlowObserver(setting=setting))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

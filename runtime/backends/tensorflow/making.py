@@ -13,8 +13,9 @@ from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasLayer
 from runtime.backends.tensorflow.naming import Naming, buffers, parameters
-from runtime.building import types, users
-from runtime.building.attribution import find_span
+from runtime.engine import user_models
+from runtime.engine import user_models as users
+from runtime.engine.load import find_span
 
 EXPECTED = "a model or layer of Keras, or a tf.Module"
 
@@ -47,7 +48,7 @@ def find_undeclared_ties(models: Mapping[str, Any], program: Program, spec: Grap
 def find_other_types(models: Mapping[str, Any], dtype: tf.DType, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS208) for every model with parameters that the step cannot train as they are."""
     found = {name: {key: each.dtype.name for key, each in parameters(model).items()} for name, model in models.items()}
-    return types.find_other_types(found, dtype.name, spec)
+    return user_models.find_other_types(found, dtype.name, spec)
 
 
 def is_open(model: Any) -> bool:

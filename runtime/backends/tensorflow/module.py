@@ -23,8 +23,7 @@ from runtime.backends.tensorflow.execution import Loaded
 from runtime.backends.tensorflow.naming import buffers, parameters
 from runtime.backends.tensorflow.optimizer import TensorFlowOptimizer
 from runtime.backends.tensorflow.slots import slot_tensors
-from runtime.holding.contents import BY_TREE, Contents, applied_item, clock_items
-from runtime.holding.naming import find_names, name_tensors
+from runtime.engine.contents import BY_TREE, Contents, applied_item, clock_items, find_names, name_tensors
 from runtime.overflow import Overflow
 from runtime.support.clocks import Clock
 

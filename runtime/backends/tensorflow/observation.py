@@ -15,7 +15,7 @@ import tensorflow as tf
 from compiler.types import TensorType
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.library.copies import layers_of
-from runtime.building.forwards import find_dimension
+from runtime.engine.observe import find_dimension
 
 _DRAWING = ("Random", "Rng", "Multinomial", "TruncatedNormal", "Bernoulli")
 """Parts of the names of TensorFlow's operations that draw."""

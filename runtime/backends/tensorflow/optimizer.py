@@ -9,10 +9,10 @@ from typing import Any, final
 
 import tensorflow as tf
 
-from runtime.access import OptimizerAccess, Place, Slots, Value
 from runtime.backends.tensorflow.library.dtypes import typed
 from runtime.backends.tensorflow.slots import Wrapping, slot_tensors
-from runtime.holding.naming import name_slots
+from runtime.engine.backend import OptimizerAccess, Place, Slots, Value
+from runtime.engine.contents import name_slots
 from runtime.support.clocks import Clock
 
 

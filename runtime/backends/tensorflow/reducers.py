@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from runtime.backends.tensorflow.naming import buffers, parameters
-from runtime.building.replicas import NOT_BUILT, Reducer
+from runtime.engine.replicas import NOT_BUILT, Reducer
 from runtime.problems import problem
 
 

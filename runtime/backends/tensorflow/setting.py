@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from runtime.building.weights import NO_FILES, WeightFiles
-from runtime.emission.names import PLAIN, Extras
+from runtime.codegen.resources import PLAIN, Extras
+from runtime.engine.weights import NO_FILES, WeightFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

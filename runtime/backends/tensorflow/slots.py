@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from runtime.backends.tensorflow.library.modules import KerasVariable
 from runtime.backends.tensorflow.library.wrapped import RATE
-from runtime.holding.naming import name_slots
+from runtime.engine.contents import name_slots
 
 BOOKS = frozenset({"_variables", "_trainable_variables"})
 """Attributes of Keras's optimizers that list what others hold."""

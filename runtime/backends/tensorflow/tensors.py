@@ -9,8 +9,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from compiler.ir.program import InputDecl, Program
-from runtime.backend import Signature
-from runtime.building.inputs import CONVERTED, accepted_types
+from runtime.engine.backend import Signature
+from runtime.engine.user_models import CONVERTED, accepted_types
 
 DTYPES: Mapping[str, tf.DType] = {
     "float32": tf.float32,

@@ -17,7 +17,7 @@ from graphspec.regularizers import RegularizerSpec
 from runtime.backends.tensorflow.compat import added_losses
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasVariable, Named, walk
-from runtime.building.attribution import find_span
+from runtime.engine.load import find_span
 
 OUTPUT = (
     "return it as a second result of the model (`outputs: [y, extra]`) and add it to the loss: "

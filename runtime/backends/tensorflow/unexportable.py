@@ -9,7 +9,7 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.naming import buffers, parameters
-from runtime.building.attribution import find_span
+from runtime.engine.load import find_span
 
 CODE = "GS265"
 REMEDY = "`--format weights` writes the weights alone"

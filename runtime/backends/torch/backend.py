@@ -8,9 +8,9 @@ from typing import final
 
 from compiler import Plan
 from compiler.ir.program import Program
-from runtime.backend import Backend, BuildRequest, Built
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.emission.module import emit_module
+from runtime.codegen.module import emit_module
+from runtime.engine.backend import Backend, BuildRequest, Built
 from runtime.probe import Probe
 from runtime.problems import problem
 

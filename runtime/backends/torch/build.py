@@ -11,7 +11,6 @@ from torch import nn
 from compiler import Plan
 from compiler.ir.program import Program
 from graphspec.diagnostics import SpecError
-from runtime.backend import BuildRequest, Built
 from runtime.backends.torch.compat import is_supported
 from runtime.backends.torch.devices import choose_device
 from runtime.backends.torch.dryrun import Trial, run_dry
@@ -24,15 +23,14 @@ from runtime.backends.torch.observation import Watch
 from runtime.backends.torch.reducers import find_reducers
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.tensors import DTYPES, sample_inputs
-from runtime.building.batches import Batches
-from runtime.building.patterns import check_parameters
-from runtime.building.recomputed import find_unexpected
-from runtime.building.replicas import refuse_reducers
-from runtime.building.users import import_users
-from runtime.building.weights import find_files, place_files
-from runtime.effects import count_parts
-from runtime.emission.module import Emitted, emit_module
-from runtime.emission.names import Extras
+from runtime.codegen.module import Emitted, emit_module
+from runtime.codegen.resources import Extras, count_parts
+from runtime.engine.backend import BuildRequest, Built
+from runtime.engine.batch_sizes import Batches
+from runtime.engine.recomputed import find_unexpected
+from runtime.engine.replicas import refuse_reducers
+from runtime.engine.user_models import check_parameters, import_users
+from runtime.engine.weights import find_files, place_files
 from runtime.problems import problem
 from runtime.step import StepError
 

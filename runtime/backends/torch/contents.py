@@ -13,9 +13,18 @@ from torch import nn
 from runtime.backends.torch.library.optimizers import make_slot
 from runtime.backends.torch.trees import copy_array, decode, describe_array, encode, to_array
 from runtime.backends.torch.wrapped import WrappedState
-from runtime.holding.contents import MOMENTUM, MOST_STEPS, STEP, Item, groups_item, metric_item, scale_item, window_item
-from runtime.holding.naming import name_slots
-from runtime.holding.stored import Stored
+from runtime.engine.contents import (
+    MOMENTUM,
+    MOST_STEPS,
+    STEP,
+    Item,
+    Stored,
+    groups_item,
+    metric_item,
+    name_slots,
+    scale_item,
+    window_item,
+)
 from runtime.state import Array
 
 

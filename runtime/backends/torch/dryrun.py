@@ -22,12 +22,12 @@ from runtime.backends.torch.mutation import Mutations
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.stand_ins import stand_in
 from runtime.backends.torch.untouched import untouched, unwritten
-from runtime.building.attribution import find_span
-from runtime.effects import find_functions, find_inputs
-from runtime.emission.module import Emitted
-from runtime.emission.needs import find_metrics
-from runtime.emission.windows import REGISTER
-from runtime.frames import describe
+from runtime.codegen.lower.accumulate import REGISTER
+from runtime.codegen.module import Emitted
+from runtime.codegen.needs import find_metrics
+from runtime.codegen.resources import find_functions, find_inputs
+from runtime.engine.load import find_span
+from runtime.problems import describe
 from runtime.support.closures import bound_again
 
 Models = Mapping[str, nn.Module]

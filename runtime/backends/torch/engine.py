@@ -13,19 +13,17 @@ import torch
 
 from compiler.ir.program import InputDecl, Program
 from graphspec.graph import GraphSpec
-from runtime.backend import Signature
 from runtime.backends.torch import tensors
 from runtime.backends.torch.execution import Loaded, diagnose
 from runtime.backends.torch.exporting import ProgramPacker, pack_model
 from runtime.backends.torch.module import Module
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.state import read_state, restore_state
-from runtime.building.attribution import has_begun
-from runtime.building.engine import ModuleEngine
-from runtime.building.flags import Flags
-from runtime.holding.naming import name_slots
+from runtime.engine.backend import PackedModel, PackedProgram, Signature
+from runtime.engine.contents import name_slots
+from runtime.engine.engine import Flags, ModuleEngine
+from runtime.engine.load import has_begun
 from runtime.overflow import Overflow
-from runtime.packed import PackedModel, PackedProgram
 from runtime.state import State
 from runtime.step import StepError
 

@@ -11,14 +11,14 @@ from compiler.ir.program import Program
 from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.messages import find_unused, interpret
-from runtime.building import diagnosis, loaded
-from runtime.emission.module import Emitted
+from runtime.codegen.module import Emitted
+from runtime.engine import errors, load
 
-Loaded: TypeAlias = loaded.Loaded[Any]
+Loaded: TypeAlias = load.Loaded[Any]
 """An executed module, whose globals only PyTorch knows the types of."""
 
 
-class TorchErrors(diagnosis.Framework):
+class TorchErrors(errors.Framework):
     """What is particular to PyTorch where an error of a step is told."""
 
     def describe(self, value: object) -> str | None:
@@ -47,14 +47,14 @@ ERRORS = TorchErrors()
 
 def load_module(emitted: Emitted, program: Program) -> Loaded:
     """Execute an emitted module and return it; its text is registered so that tracebacks can show it."""
-    return loaded.load_module(emitted, program)
+    return load.load_module(emitted, program)
 
 
-def call_checked(loaded: Loaded, spec: GraphSpec, function: str, *arguments: object) -> Any:
+def call_checked(load: Loaded, spec: GraphSpec, function: str, *arguments: object) -> Any:
     """Call one of the module's functions; raise StepError with its place in the spec where it fails."""
-    return diagnosis.call_checked(loaded, spec, ERRORS, function, *arguments)
+    return errors.call_checked(load, spec, ERRORS, function, *arguments)
 
 
-def diagnose(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
+def diagnose(error: Exception, load: Loaded, spec: GraphSpec) -> Diagnostic:
     """Return what to tell the user of an error raised inside the emitted module."""
-    return diagnosis.diagnose(error, loaded, spec, ERRORS)
+    return errors.diagnose(error, load, spec, ERRORS)

@@ -25,8 +25,8 @@ from runtime.backends.torch.execution import Loaded, load_module
 from runtime.backends.torch.tensors import sample_inputs
 from runtime.backends.torch.unexportable import CODE, explain_different, explain_remembering, explain_unexportable
 from runtime.backends.torch.untouched import untouched
-from runtime.emission.module import emit_module
-from runtime.packed import PackedModel, PackedProgram
+from runtime.codegen.module import emit_module
+from runtime.engine.backend import PackedModel, PackedProgram
 from runtime.problems import problem
 from runtime.support.closures import bound_again
 

@@ -22,17 +22,16 @@ from runtime.backends.torch.reducers import find_reducers
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.sizing import give_sizes
 from runtime.backends.torch.tensors import sample_inputs
-from runtime.building import learning
-from runtime.building.batches import Batches, find_neighbour
-from runtime.building.forwards import find_forwards
-from runtime.building.learning import Observer, Sight
-from runtime.building.replicas import refuse_reducers
-from runtime.building.weights import find_late, find_rounds, load_late, place_files
-from runtime.emission.module import emit_module
+from runtime.codegen.module import emit_module
+from runtime.engine import observe
+from runtime.engine.batch_sizes import Batches, find_neighbour
+from runtime.engine.observe import Observer, Sight, find_forwards
+from runtime.engine.replicas import refuse_reducers
+from runtime.engine.weights import find_late, find_rounds, load_late, place_files
 from runtime.step import StepError
 
 Models: TypeAlias = Mapping[str, nn.Module]
-Learned: TypeAlias = learning.Learned[nn.Module]
+Learned: TypeAlias = observe.Learned[nn.Module]
 
 
 def learn(plan: Plan, setting: Setting) -> Learned:
@@ -40,7 +39,7 @@ def learn(plan: Plan, setting: Setting) -> Learned:
 
     Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
     """
-    return learning.learn(plan, setting.given, TorchObserver(setting=setting))
+    return observe.learn(plan, setting.given, TorchObserver(setting=setting))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.library.modules import parameter_types
 from runtime.backends.torch.reducers import find_modules
-from runtime.building import types, users
+from runtime.engine import user_models
+from runtime.engine import user_models as users
 
 
 def check_given(given: Mapping[str, object], program: Program, spec: GraphSpec) -> dict[str, nn.Module]:
@@ -24,7 +25,7 @@ def check_given(given: Mapping[str, object], program: Program, spec: GraphSpec) 
 def find_other_types(models: Mapping[str, nn.Module], dtype: torch.dtype, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS208) for every model with parameters that the step cannot train as they are."""
     found = {name: parameter_types(model) for name, model in models.items()}
-    return types.find_other_types(found, str(dtype).removeprefix("torch."), spec)
+    return user_models.find_other_types(found, str(dtype).removeprefix("torch."), spec)
 
 
 def find_undeclared_ties(models: Mapping[str, nn.Module], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from runtime.frames import describe
+from runtime.problems import describe
 
 _MEANINGS: Mapping[str, tuple[str, str]] = {
     r"do not fit: (they|the target) must be": (

@@ -25,8 +25,7 @@ from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded
 from runtime.backends.torch.optimizer import TorchOptimizer
 from runtime.backends.torch.wrapped import WrappedState
-from runtime.holding.contents import Contents, applied_item, clock_items
-from runtime.holding.naming import find_names, name_slots, name_tensors
+from runtime.engine.contents import Contents, applied_item, clock_items, find_names, name_slots, name_tensors
 from runtime.overflow import Overflow
 from runtime.support.clocks import Clock
 

@@ -15,8 +15,8 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import TorchDispatchMode, find_written, is_alias
 from runtime.backends.torch.execution import Loaded
-from runtime.building.attribution import Call, find_arguments, find_caller, find_span
-from runtime.frames import show_frames
+from runtime.engine.load import Call, find_arguments, find_caller, find_span
+from runtime.problems import show_frames
 
 _HELP = "values are immutable: give the layer `inplace=False`, or begin with a copy, `x = x.clone()`"
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from compiler.types import TensorType
 from runtime.backends.torch.compat import TorchDispatchMode, has_drawn, watched_checkpoints
-from runtime.building.forwards import find_dimension
+from runtime.engine.observe import find_dimension
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,12 +9,11 @@ from typing import Any, Protocol, final, runtime_checkable
 import torch
 
 from compiler.ir.program import OptimizerDecl
-from runtime.access import OptimizerAccess, Place, Slots, Value
 from runtime.backends.torch.contents import set_applied
 from runtime.backends.torch.library.kernels import begin_slots
 from runtime.backends.torch.library.optimizers import make_slot
-from runtime.holding.contents import MOST_STEPS, STEP
-from runtime.holding.naming import name_slots
+from runtime.engine.backend import OptimizerAccess, Place, Slots, Value
+from runtime.engine.contents import MOST_STEPS, STEP, name_slots
 from runtime.options import RATE
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from runtime.building.replicas import NOT_BUILT, Reducer
+from runtime.engine.replicas import NOT_BUILT, Reducer
 
 PACKAGES = ("torch", "apex", "fairscale", "deepspeed")
 INSIDE = f"pass the module inside, `{{}}.module`; {NOT_BUILT}"

@@ -18,11 +18,11 @@ from runtime.backends.torch.making import has_lazy_layers
 from runtime.backends.torch.setting import Setting
 from runtime.backends.torch.tensors import sample_inputs
 from runtime.backends.torch.untouched import untouched, unwritten
-from runtime.building.attribution import find_span
-from runtime.building.batches import Batches
-from runtime.building.forwards import evaluating
-from runtime.effects import find_functions, find_inputs
-from runtime.emission.module import emit_module
+from runtime.codegen.module import emit_module
+from runtime.codegen.resources import find_functions, find_inputs
+from runtime.engine.batch_sizes import Batches
+from runtime.engine.load import find_span
+from runtime.engine.observe import evaluating
 from runtime.step import StepError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from runtime.backends.torch.module import Module
-from runtime.holding import state as holding
+from runtime.engine import restore
 from runtime.state import State
 
 
@@ -16,7 +16,7 @@ def read_state(module: Module) -> State:
 
     Raises SpecError: GS267 where a user's module, metric or optimizer keeps what a checkpoint cannot.
     """
-    return holding.read_state(module)
+    return restore.read_state(module)
 
 
 @torch.inference_mode(False)
@@ -26,4 +26,4 @@ def restore_state(module: Module, state: State) -> None:
 
     Raises SpecError: GS264 for every name that is missing, not expected, or of another shape or type.
     """
-    holding.restore_state(module, state)
+    restore.restore_state(module, state)

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 
 from compiler.ir.program import InputDecl, Program
-from runtime.backend import Signature
-from runtime.building.inputs import CONVERTED, accepted_types
+from runtime.engine.backend import Signature
+from runtime.engine.user_models import CONVERTED, accepted_types
 
 DTYPES: Mapping[str, torch.dtype] = {
     "float32": torch.float32,

@@ -12,8 +12,8 @@ from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import is_draw
 from runtime.backends.torch.execution import Loaded
 from runtime.backends.torch.messages import clean, explain_unfakeable
-from runtime.building.attribution import find_op, find_span
-from runtime.frames import describe, raised_in
+from runtime.engine.load import find_op, find_span
+from runtime.problems import describe, raised_in
 
 CODE = "GS265"
 REMEDY = "`--format weights` writes the weights alone"

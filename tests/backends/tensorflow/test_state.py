@@ -15,7 +15,7 @@ from graphspec import SpecError, load
 from graphspec.optimizers import OptimizerName
 from runtime import Step, build
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.holding.contents import BY_TREE
+from runtime.engine.contents import BY_TREE
 from runtime.state import State
 from tests.backends.tensorflow import keepers, users
 

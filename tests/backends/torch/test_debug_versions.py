@@ -14,7 +14,7 @@ from compiler import Plan, compile_step
 from compiler.ir.instructions import Apply, Forward, Gradient
 from graphspec import SpecError, load
 from runtime import StepError, build
-from runtime.emission.paths import find_through
+from runtime.codegen.flow import find_through
 from tests.backends.torch.specs import USERS, batch_of
 from tests.compiler.random_steps import random_step
 

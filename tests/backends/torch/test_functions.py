@@ -12,7 +12,7 @@ from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import emit
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.emission.module import emit_module
+from runtime.codegen.module import emit_module
 from tests.backends.torch import programs
 from tests.backends.torch.specs import OPS, plan_of, user
 
@@ -110,7 +110,7 @@ def test_emission_loads_neither_torch_nor_anything_of_the_users():
     code = (
         "import sys\nfrom tests.backends.torch import programs\n"
         "from runtime.backends.torch.emission.dialect import TORCH\n"
-        "from runtime.emission.module import emit_module\nemit_module(programs.dcgan(), TORCH)\n"
+        "from runtime.codegen.module import emit_module\nemit_module(programs.dcgan(), TORCH)\n"
         "assert not {'torch', 'numpy', 'tensorflow'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True)

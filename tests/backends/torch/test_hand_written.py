@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from compiler.ir.program import Program
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded, load_module
-from runtime.emission.module import emit_module
+from runtime.codegen.module import emit_module
 from tests.backends.torch import programs
 
 STEPS = 10

@@ -12,8 +12,8 @@ import torch
 from compiler.ir.program import Program
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import load_module
-from runtime.emission.module import emit_module
-from runtime.emission.names import FIXED, choose_names
+from runtime.codegen.module import emit_module
+from runtime.codegen.resources import FIXED, choose_names
 from tests.backends.torch import programs
 
 HOSTILE = (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.emission.imports import unite
-from runtime.emission.support import ROOT, SHARED, read_library, select_support
+from runtime.codegen.module import unite
+from runtime.codegen.support_code import ROOT, SHARED, read_library, select_support
 
 LIBRARY = "runtime.backends.torch.library"
 

@@ -10,10 +10,10 @@ import pytest
 from compiler import compile_step
 from graphspec.load import load
 from runtime.backends.torch.emission.dialect import TORCH
-from runtime.emission import layout, syntax
-from runtime.emission.layout import WIDTH, lay_out
-from runtime.emission.module import emit_module
-from runtime.emission.text import Block, Line, Source, print_code
+from runtime.codegen import syntax
+from runtime.codegen import text as layout
+from runtime.codegen.module import emit_module
+from runtime.codegen.text import WIDTH, Block, Line, Source, lay_out, print_code
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -6,10 +6,8 @@ import sys
 
 import pytest
 
-from runtime.diagnosis import packages
-from runtime.diagnosis.frameworks import find_frameworks
-from runtime.diagnosis.packages import find_packages
-from runtime.diagnosis.process import run_apart
+from runtime.cli import doctor
+from runtime.cli.doctor import find_frameworks, find_packages, run_apart
 
 
 @pytest.fixture
@@ -67,7 +65,7 @@ def test_a_framework_that_never_comes_back_is_given_up(fake_torch):
 
 
 def test_a_framework_that_is_missing_is_told_with_the_command_that_brings_it(monkeypatch):
-    monkeypatch.setattr(packages, "version", lambda name: (_ for _ in ()).throw(packages.PackageNotFoundError(name)))
+    monkeypatch.setattr(doctor, "version", lambda name: (_ for _ in ()).throw(doctor.PackageNotFoundError(name)))
     found = probe()
     assert (found.works, found.trouble, found.help) == (False, "not installed", "pip install 'stepgraph[torch]'")
 

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from runtime.diagnosis.examination import Examination
-from runtime.diagnosis.frameworks import Framework
-from runtime.diagnosis.packages import Package
-from runtime.diagnosis.report import tell_examination
-from runtime.diagnosis.surroundings import Folder, find_folder, find_variables
-from runtime.diagnosis.trial import Trial
+from runtime.cli.doctor import (
+    Examination,
+    Folder,
+    Framework,
+    Package,
+    Trial,
+    find_folder,
+    find_variables,
+    tell_examination,
+)
 from runtime.probe import DeviceProbe, Probe
 
 CPU = DeviceProbe(name="cpu", title="8 threads", bfloat16=True, fused=("adam",))

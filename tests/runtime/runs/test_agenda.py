@@ -7,7 +7,7 @@ import pytest
 from compiler.timing.units import Pace
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.runs.agenda import Interval, find_agenda, find_length
+from runtime.train.loop import Interval, find_agenda, find_length
 
 SPEC = """
 graphspec: 1

@@ -8,7 +8,7 @@ import pytest
 
 from graphspec import load
 from graphspec.rendering import render
-from runtime.runs.changes import compare_specs, refuse_changes
+from runtime.train.resume import compare_specs, refuse_changes
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 

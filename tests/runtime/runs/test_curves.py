@@ -6,8 +6,8 @@ import math
 
 import matplotlib.image
 
-from runtime.runs.curves import draw_curves, find_curves, find_panels
-from runtime.runs.metrics import Row
+from runtime.train.logs import Row
+from runtime.train.plots import draw_curves, find_curves, find_panels
 
 
 def rows(**values):

@@ -13,7 +13,7 @@ from compiler import compile_step
 from graphspec.load import load
 from runtime import build
 from runtime.interrupt import Interrupt
-from runtime.runs.evaluation import Evaluation
+from runtime.train.evaluate import Evaluation
 
 SIZES = st.lists(st.integers(1, 7), min_size=1, max_size=6)
 

@@ -10,7 +10,7 @@ import pytest
 from compiler import compile_step
 from graphspec import load
 from graphspec.rendering import render
-from runtime.runs.fingerprint import fingerprint
+from runtime.train.run_folder import fingerprint
 
 GAN = Path(__file__).resolve().parents[3] / "examples" / "gan-digits" / "gan-digits.yaml"
 SAME = [

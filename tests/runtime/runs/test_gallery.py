@@ -8,7 +8,7 @@ import pytest
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.runs.gallery import Gallery, find_image_mode
+from runtime.train.plots import Gallery, find_image_mode
 
 SPEC = """
 graphspec: 1

@@ -7,10 +7,9 @@ import pytest
 
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Checkpoint, Store, read_checkpoint
-from runtime.runs.keeping import Keeper, find_best, find_state
-from runtime.runs.run_state import RunState
-from runtime.runs.standing import Standing
 from runtime.state import State
+from runtime.train.checkpointing import Keeper, find_best, find_state
+from runtime.train.loop import RunState, Standing
 
 
 class Steps:

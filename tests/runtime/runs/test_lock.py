@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphspec.diagnostics import SpecError
-from runtime.runs.lock import Lock
+from runtime.train.run_folder import Lock
 
 ROOT = Path(__file__).resolve().parents[3]
 

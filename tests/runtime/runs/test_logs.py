@@ -9,8 +9,7 @@ import math
 import pytest
 
 from graphspec.diagnostics import SpecError
-from runtime.runs.logs import open_logs, read_rows
-from runtime.runs.metrics import Row
+from runtime.train.logs import Row, open_logs, read_rows
 
 
 def rows(*values):

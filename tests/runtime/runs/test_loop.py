@@ -12,13 +12,10 @@ import pytest
 
 from graphspec.diagnostics import SpecError
 from runtime.problems import problem
-from runtime.runs.agenda import Agenda, Interval
-from runtime.runs.evaluation import Evaluation
-from runtime.runs.loop import Loop
-from runtime.runs.metrics import read_latest
-from runtime.runs.progress import Plain
-from runtime.runs.run_state import RunState
-from runtime.runs.standing import Standing
+from runtime.train.display import Plain
+from runtime.train.evaluate import Evaluation
+from runtime.train.logs import read_latest
+from runtime.train.loop import Agenda, Interval, Loop, RunState, Standing
 
 
 class Device:

@@ -11,8 +11,8 @@ from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from graphspec.rendering import render
 from runtime.checkpoints import Store
-from runtime.runs.past import find_checkpoint, find_newest, find_past
-from runtime.runs.record import write_record
+from runtime.train.resume import find_checkpoint, find_newest, find_past
+from runtime.train.run_folder import write_record
 from tests.runtime.checkpoints.contents import content_at
 from tests.runtime.runs.test_record import RECORD
 

@@ -6,7 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from runtime.runs.pictures import find_columns, grid, is_picture, write_png
+from runtime.train.plots import find_columns, grid, is_picture, write_png
 
 
 def test_a_written_file_is_read_back_by_another_library(tmp_path):

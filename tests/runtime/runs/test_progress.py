@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from runtime.runs.metrics import Row, show
-from runtime.runs.progress import Bar
+from runtime.train.display import Bar
+from runtime.train.logs import Row, format_value
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from runtime.runs.progress import Bar
     ],
 )
 def test_numbers_have_four_digits_that_count(value, text):
-    assert show(value) == text
+    assert format_value(value) == text
 
 
 @pytest.fixture

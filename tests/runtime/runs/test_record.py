@@ -11,7 +11,7 @@ import pytest
 
 from compiler.timing.units import Pace
 from graphspec.diagnostics import SpecError
-from runtime.runs.record import Record, read_record, write_record
+from runtime.train.run_folder import Record, read_record, write_record
 
 RECORD = Record(
     name="gan",

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.runs.run_state import RunState
-from runtime.runs.standing import Standing
+from runtime.train.loop import RunState, Standing
 
 LOSS = Standing(metric="loss", mode="min")
 FLOATS = st.floats(allow_nan=False)

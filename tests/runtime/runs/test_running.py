@@ -12,7 +12,7 @@ import pytest
 
 from compiler.timing.units import Pace
 from graphspec.load import load
-from runtime.runs.running import find_pace
+from runtime.train.run import find_pace
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = """

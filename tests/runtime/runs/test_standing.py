@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.runs.standing import Standing
+from runtime.train.loop import Standing
 
 VALUES = st.lists(st.sampled_from([0.0, 0.5, 0.55, 1.0, 2.0, -1.0, math.inf, -math.inf, math.nan]), max_size=12)
 

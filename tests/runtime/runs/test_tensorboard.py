@@ -11,8 +11,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from graphspec.diagnostics import SpecError
-from runtime.runs.logs import open_logs
-from runtime.runs.metrics import Row
+from runtime.train.logs import Row, open_logs
 
 
 def read_events(folder):

@@ -13,18 +13,17 @@ from runtime.backends.tensorflow.emission.function import ONLY, emit_function, i
 from runtime.backends.tensorflow.emission.gradient import lower_gradient
 from runtime.backends.tensorflow.emission.verdicts import lower_settle, verdict_options
 from runtime.backends.tensorflow.library.table import resolve_function, resolve_layer
-from runtime.effects import find_functions, find_inputs
-from runtime.emission import syntax
-from runtime.emission.callee import Resolved
-from runtime.emission.callees import options_of
-from runtime.emission.dialect import Dialect, Draft, Global
-from runtime.emission.dispatch import function_table
-from runtime.emission.names import Names
-from runtime.emission.needs import Needs
-from runtime.emission.scheduling import Form
-from runtime.emission.scope import Lowered, Scope
-from runtime.emission.support import Imported, Library, read_library
-from runtime.emission.text import Block, Code, Line
+from runtime.codegen import syntax
+from runtime.codegen.callee import Resolved
+from runtime.codegen.dialect import Dialect, Draft, Global
+from runtime.codegen.dispatch import function_table
+from runtime.codegen.lower.evaluate import options_of
+from runtime.codegen.needs import Needs
+from runtime.codegen.resources import Names, find_functions, find_inputs
+from runtime.codegen.schedules import Form
+from runtime.codegen.scope import Lowered, Scope
+from runtime.codegen.support_code import Imported, Library, read_library
+from runtime.codegen.text import Block, Code, Line
 
 
 class TensorFlowDialect(Dialect):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule
 from compiler.ir.program import Function, Program
 from compiler.ir.value import Ref
-from runtime.effects import find_inputs
+from runtime.codegen.resources import find_inputs
 
 FLOATING_TYPES = frozenset({"float32", "float64"})
 """Declared types that become the type of the step."""

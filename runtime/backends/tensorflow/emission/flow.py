@@ -5,8 +5,7 @@ from __future__ import annotations
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, Program
 from compiler.ir.value import Ref
-from runtime.emission.flow import Flow, find_flow
-from runtime.emission.paths import find_holders
+from runtime.codegen.flow import Flow, find_flow, find_holders
 
 
 def find_recorded(function: Function, program: Program) -> Flow:

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 from compiler.ir.instructions import Forward, Gradient
 from compiler.ir.program import ModelDecl
-from runtime.effects import is_lowered
-from runtime.emission import syntax
-from runtime.emission.flow import is_modal
-from runtime.emission.paths import find_path, is_recomputed
-from runtime.emission.results import find_results, name_results
-from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
-from runtime.emission.text import Line
-from runtime.emission.versions import read_comment
+from runtime.codegen import syntax
+from runtime.codegen.flow import find_path, is_modal, is_recomputed
+from runtime.codegen.resources import is_lowered
+from runtime.codegen.results import find_results, name_results
+from runtime.codegen.scope import Lowered, Scope, keywords, line_of, positional, read_comment, with_notes
+from runtime.codegen.text import Line
 
 
 def lower_forward(instruction: Forward, scope: Scope) -> Lowered:

@@ -13,20 +13,18 @@ from runtime.backends.tensorflow.emission.floating import find_floating
 from runtime.backends.tensorflow.emission.flow import find_recorded
 from runtime.backends.tensorflow.emission.tapes import Tape, find_tapes
 from runtime.backends.tensorflow.emission.verdicts import conditioned
-from runtime.effects import find_inputs
-from runtime.emission import syntax
-from runtime.emission.debugging import input_lines, instrument, start_lines
-from runtime.emission.dialect import Draft
-from runtime.emission.draw import batch_size_lines
-from runtime.emission.flow import find_differentiated
-from runtime.emission.headers import describe_function, input_line, shape_comment
-from runtime.emission.lowering import lower
-from runtime.emission.names import Names
-from runtime.emission.norms import measured
-from runtime.emission.profiling import in_range
-from runtime.emission.scope import Scope, line_of, parameter_list
-from runtime.emission.text import Block, Code, Line
-from runtime.emission.verdicts import find_tainted
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Draft
+from runtime.codegen.flow import find_differentiated
+from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
+from runtime.codegen.lower import lower
+from runtime.codegen.lower.evaluate import batch_size_lines
+from runtime.codegen.lower.overflow import find_tainted
+from runtime.codegen.module import describe_function, input_line, shape_comment
+from runtime.codegen.norms import measured
+from runtime.codegen.resources import Names, find_inputs
+from runtime.codegen.scope import Scope, line_of, parameter_list
+from runtime.codegen.text import Block, Code, Line
 
 ONLY = "tape"
 """The name of a tape that is the only one in its function."""

@@ -6,12 +6,12 @@ import ast
 
 from compiler.ir.cell import is_buffers
 from compiler.ir.instructions import Forward, Gradient
-from runtime.emission import syntax
-from runtime.emission.gaps import resting_places
-from runtime.emission.gradients import find_targets, receive, recomputing
-from runtime.emission.paths import find_reaching, is_recomputed
-from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
-from runtime.emission.verdicts import scaled_seeds, unscaled
+from runtime.codegen import syntax
+from runtime.codegen.flow import find_reaching, is_recomputed
+from runtime.codegen.lower.gradient import find_targets, receive, recomputing
+from runtime.codegen.lower.overflow import scaled_seeds, unscaled
+from runtime.codegen.lower.transform import resting_places
+from runtime.codegen.scope import Lowered, Scope, line_of, operand, with_notes
 
 
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:

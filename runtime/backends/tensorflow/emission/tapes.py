@@ -8,7 +8,7 @@ from itertools import permutations
 
 from compiler.ir.instructions import Gradient, Instruction
 from compiler.ir.program import Function, Program
-from runtime.emission.paths import find_path
+from runtime.codegen.flow import find_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

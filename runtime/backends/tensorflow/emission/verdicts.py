@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from compiler.ir.instructions import Apply, Assign, Blend, Instruction, Restore, Settle, Store
-from runtime.effects import find_judged
-from runtime.emission import syntax
-from runtime.emission.dialect import Draft
-from runtime.emission.scope import Lowered, Scope, line_of
-from runtime.emission.text import Code, Line
-from runtime.emission.verdicts import SCALE, VERDICTS, commit_value, commits_by_op, find_settles
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Draft
+from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op, find_settles
+from runtime.codegen.resources import find_judged
+from runtime.codegen.scope import Lowered, Scope, line_of
+from runtime.codegen.text import Code, Line
 
 
 def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.emission.callee import Callee, Resolved, Value, resolve, resolve_window
+from runtime.codegen.callee import Callee, Resolved, Value, resolve, resolve_window
 
 REDUCTION: Mapping[str, Value] = {"reduction": "mean"}
 

@@ -13,16 +13,16 @@ from runtime.backends.torch.emission.function import emit_function
 from runtime.backends.torch.emission.gradient import lower_gradient
 from runtime.backends.torch.emission.verdicts import lower_settle
 from runtime.backends.torch.library.table import resolve_function, resolve_layer
-from runtime.emission import syntax
-from runtime.emission.callee import Resolved
-from runtime.emission.callees import options_of
-from runtime.emission.dialect import Dialect, Draft, Global
-from runtime.emission.dispatch import function_table
-from runtime.emission.needs import Needs
-from runtime.emission.scheduling import Form
-from runtime.emission.scope import Lowered, Scope
-from runtime.emission.support import Imported, Library, read_library
-from runtime.emission.text import Block, Code, Line
+from runtime.codegen import syntax
+from runtime.codegen.callee import Resolved
+from runtime.codegen.dialect import Dialect, Draft, Global
+from runtime.codegen.dispatch import function_table
+from runtime.codegen.lower.evaluate import options_of
+from runtime.codegen.needs import Needs
+from runtime.codegen.schedules import Form
+from runtime.codegen.scope import Lowered, Scope
+from runtime.codegen.support_code import Imported, Library, read_library
+from runtime.codegen.text import Block, Code, Line
 
 
 class TorchDialect(Dialect):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 
 from compiler.ir.instructions import Forward
-from runtime.effects import is_lowered
-from runtime.emission import syntax
-from runtime.emission.paths import is_recomputed
-from runtime.emission.results import find_results, name_results
-from runtime.emission.scope import Lowered, Scope, keywords, line_of, positional, with_notes
-from runtime.emission.text import Block, Code, Line
-from runtime.emission.versions import read_comment
+from runtime.codegen import syntax
+from runtime.codegen.flow import is_recomputed
+from runtime.codegen.resources import is_lowered
+from runtime.codegen.results import find_results, name_results
+from runtime.codegen.scope import Lowered, Scope, keywords, line_of, positional, read_comment, with_notes
+from runtime.codegen.text import Block, Code, Line
 
 
 def lower_forward(instruction: Forward, scope: Scope) -> Lowered:

@@ -27,19 +27,18 @@ from runtime.backends.torch.emission.verdicts import (
     known_lines,
     without_question,
 )
-from runtime.effects import find_inputs, find_judged
-from runtime.emission import syntax
-from runtime.emission.debugging import input_lines, instrument, start_lines
-from runtime.emission.dialect import Draft
-from runtime.emission.draw import batch_size_lines
-from runtime.emission.flow import find_differentiated, find_flow, find_mixed, find_modes, is_modal
-from runtime.emission.headers import describe_function, input_line, shape_comment
-from runtime.emission.lowering import lower
-from runtime.emission.norms import measured
-from runtime.emission.profiling import in_range
-from runtime.emission.scope import Lowered, Scope, line_of
-from runtime.emission.text import Block, Code, Line
-from runtime.emission.verdicts import find_tainted
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Draft
+from runtime.codegen.flow import find_differentiated, find_flow, find_mixed, find_modes, is_modal
+from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
+from runtime.codegen.lower import lower
+from runtime.codegen.lower.evaluate import batch_size_lines
+from runtime.codegen.lower.overflow import find_tainted
+from runtime.codegen.module import describe_function, input_line, shape_comment
+from runtime.codegen.norms import measured
+from runtime.codegen.resources import find_inputs, find_judged
+from runtime.codegen.scope import Lowered, Scope, line_of
+from runtime.codegen.text import Block, Code, Line
 
 LEAF = "a gradient is taken with respect to it"
 

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from compiler.ir.instructions import Gradient
-from runtime.emission import syntax
-from runtime.emission.gaps import resting_places
-from runtime.emission.gradients import find_targets, receive, recomputing
-from runtime.emission.scope import Lowered, Scope, line_of, operand, with_notes
-from runtime.emission.text import Line
-from runtime.emission.verdicts import scaled_seeds, unscaled
+from runtime.codegen import syntax
+from runtime.codegen.lower.gradient import find_targets, receive, recomputing
+from runtime.codegen.lower.overflow import scaled_seeds, unscaled
+from runtime.codegen.lower.transform import resting_places
+from runtime.codegen.scope import Lowered, Scope, line_of, operand, with_notes
+from runtime.codegen.text import Line
 
 
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:

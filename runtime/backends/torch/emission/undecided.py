@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from compiler.ir.cell import window_of
 from compiler.ir.instructions import Apply, Collect, Instruction, Transform
-from runtime.effects import find_uses
-from runtime.emission import syntax
-from runtime.emission.scope import Scope
-from runtime.emission.text import Block, Code, Line
-from runtime.emission.verdicts import VERDICTS
+from runtime.codegen import syntax
+from runtime.codegen.lower.overflow import VERDICTS
+from runtime.codegen.resources import find_uses
+from runtime.codegen.scope import Scope
+from runtime.codegen.text import Block, Code, Line
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from runtime.backends.torch.emission.undecided import (
     set_names,
     take_ways,
 )
-from runtime.emission import syntax
-from runtime.emission.scope import Lowered, Scope, hold, line_of
-from runtime.emission.text import Block, Code, Line
-from runtime.emission.verdicts import SCALE, VERDICTS, commit_value, commits_by_op
-from runtime.emission.windows import filled_line
-from runtime.emission.writes import written_lists
+from runtime.codegen import syntax
+from runtime.codegen.lower.accumulate import filled_line
+from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op
+from runtime.codegen.lower.writes import written_lists
+from runtime.codegen.scope import Lowered, Scope, hold, line_of
+from runtime.codegen.text import Block, Code, Line
 
 COMMITTED = "committed"
 """The variable that says, by op, what takes place."""

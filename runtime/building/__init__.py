@@ -1,1 +1,0 @@
-"""What building a step has in common on every framework: loading, telling errors, users' classes, learning."""

@@ -1,0 +1,530 @@
+"""Write a checkpoint: it appears whole under its name, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NoReturn, TypeAlias, cast
+
+from graphspec.diagnostics import SpecError
+from runtime.checkpoints.disk import replace_folder
+from runtime.folder import CHECKPOINTS, cannot_write
+from runtime.problems import problem
+from runtime.state import Array, Plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The state of a run: its arrays by name, and everything else in named sections such as `counters`."""
+
+    arrays: Mapping[str, Array]
+    sections: Mapping[str, Plain]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """The fields of an object; every method raises ValueError where a field is missing or of another type."""
+
+    content: Mapping[str, Plain]
+
+    def text(self, key: str) -> str:
+        """Return a text."""
+        value = self.content.get(key)
+        return value if isinstance(value, str) else self._refuse(key, "a text")
+
+    def whole(self, key: str) -> int:
+        """Return a whole number."""
+        value = self.content.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        return self._refuse(key, "a whole number")
+
+    def size(self, key: str) -> int:
+        """Return a whole number from 0 up."""
+        value = self.whole(key)
+        return value if value >= 0 else self._refuse(key, "a number from 0 up")
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        value = self.content.get(key)
+        found = [item for item in value if isinstance(item, str)] if isinstance(value, list) else None
+        return self._refuse(key, "a list of texts") if found != value or found is None else tuple(found)
+
+    def sizes(self, key: str) -> tuple[int, ...]:
+        """Return a list of whole numbers from 0 up."""
+        value = self.content.get(key)
+        items = value if isinstance(value, list) else [None]
+        found = [item for item in items if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
+        return tuple(found) if len(found) == len(items) else self._refuse(key, "a list of sizes")
+
+    def mapping(self, key: str) -> dict[str, Plain]:
+        """Return an object as it is."""
+        value = self.content.get(key)
+        return value if isinstance(value, dict) else self._refuse(key, "an object")
+
+    def part(self, key: str) -> Fields:
+        """Return the fields of an object."""
+        return Fields(content=self.mapping(key))
+
+    def text_mapping(self, key: str) -> dict[str, str]:
+        """Return an object whose values are texts."""
+        part = self.part(key)
+        return {name: part.text(name) for name in part.content}
+
+    def _refuse(self, key: str, expected: str) -> NoReturn:
+        raise ValueError(f"{key!r} is not {expected}" if key in self.content else f"{key!r} is missing")
+
+
+SEAL = "checksum"
+_DEEPEST = 64
+_WIDEST = 4096
+"""Bits of a whole number: the states of random generators have 128, and Python reads 14,000."""
+
+
+def seal(content: Mapping[str, Plain]) -> bytes:
+    """Return the JSON of an object with its checksum; numbers are read back exactly as they are.
+
+    The checksum is the sha256 of the object without it, in order, without spaces and in ASCII. Raises ValueError for
+    what JSON cannot hold, naming its path.
+    """
+    for key, value in content.items():
+        _check(value, key, _DEEPEST)
+    sealed = {**content, SEAL: _digest(content)}
+    return (json.dumps(sealed, indent=2, allow_nan=False) + "\n").encode("ascii")
+
+
+def unseal(sealed: Mapping[str, Plain]) -> Mapping[str, Plain]:
+    """Return a sealed object without its checksum; raise ValueError where the two do not agree."""
+    content = {key: value for key, value in sealed.items() if key != SEAL}
+    if sealed.get(SEAL) != _digest(content):
+        raise ValueError("its content does not agree with its checksum")
+    return content
+
+
+def open_object(text: bytes) -> dict[str, Plain]:
+    """Return the object in a JSON text, sealed or not; raise ValueError where there is none."""
+    try:
+        content = cast("Plain", json.loads(text.decode("utf-8"), parse_constant=_refuse))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError("it is not JSON") from None
+    if not isinstance(content, dict):
+        raise ValueError("it is not a JSON object")
+    return content
+
+
+def _digest(content: Mapping[str, Plain]) -> str:
+    try:
+        text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    except (RecursionError, ValueError):
+        # Only in a forged text: nesting that could just be read, or a number such as 1e999, which reads as infinity.
+        raise ValueError("it holds what no checkpoint holds") from None
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _refuse(word: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python's reader takes and JSON does not have."""
+    raise ValueError(word)
+
+
+def _check(value: object, path: str, depth: int) -> None:
+    """Raise ValueError for what would be lost or changed on the way through JSON."""
+    match value:
+        case None | bool() | str():
+            return
+        case int() if value.bit_length() <= _WIDEST:
+            return
+        case float() if math.isfinite(value):
+            return
+        case list() | dict() if depth == 0:
+            raise ValueError(f"{path} is nested too deeply")
+        case list():
+            for index, item in enumerate(cast("list[object]", value)):
+                _check(item, f"{path}.{index}", depth - 1)
+        case dict():
+            _check_items(cast("dict[object, object]", value), path, depth)
+        case _:
+            raise ValueError(f"{path} is {_describe_seal(value)}, which JSON does not have")
+
+
+def _check_items(value: dict[object, object], path: str, depth: int) -> None:
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise ValueError(f"{path} has the key {key!r}, and keys in JSON are texts")
+        _check(item, f"{path}.{key}", depth - 1)
+
+
+def _describe_seal(value: object) -> str:
+    if isinstance(value, int):
+        return "a whole number of more than 4096 bits"
+    return str(value) if isinstance(value, float) else f"of the type {type(value).__name__}"
+
+
+TYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+"""The element types of a checkpoint, as numpy names them."""
+
+_RESERVED = "__metadata__"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """Shape and element type of an array."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        """Return it as `float32[2, 3]`."""
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def describe(arrays: Mapping[str, Array]) -> dict[str, Signature]:
+    """Return the signatures of arrays, by name."""
+    return {name: Signature(shape=array.shape, dtype=array.dtype.name) for name, array in arrays.items()}
+
+
+def pack(arrays: Mapping[str, Array]) -> bytes:
+    """Return arrays as a safetensors file; raise ValueError for names and types that it cannot hold."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    for name, array in arrays.items():
+        _check_tensor(name, array)
+    return save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+
+
+def _check_tensor(name: str, array: Array) -> None:
+    if array.dtype.name not in TYPES:
+        raise ValueError(f"{name!r} has the type {array.dtype.name}, and a checkpoint holds {', '.join(TYPES)}")
+    if name == _RESERVED or _SURROGATE.search(name):
+        raise ValueError(f"no array may be named {name!r}")
+
+
+def unpack(content: bytes) -> dict[str, Array]:
+    """Return the arrays of a safetensors file; raise ValueError where it is none."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(content))
+    except (SafetensorError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
+        raise ValueError(f"it is not a safetensors file ({str(error).splitlines()[0]})") from error
+
+
+FORMAT = 1
+"""The version of the format that is written, and the newest that is read."""
+
+
+class ForeignError(ValueError):
+    """A manifest that is whole, but not ours or of a newer format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFile:
+    """The file of the arrays: its name, its size in bytes and its sha256."""
+
+    file: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def describe(cls, file: str, content: bytes) -> StateFile:
+        """Return the description of a file's content."""
+        return cls(file=file, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Everything about a checkpoint but its arrays."""
+
+    sections: Mapping[str, Plain]
+    tensors: Mapping[str, Signature]
+    state: StateFile
+    versions: Mapping[str, str]
+
+    def to_json(self) -> bytes:
+        """Return the manifest as sealed JSON; raise ValueError for sections that JSON cannot hold."""
+        state = self.state
+        tensors: dict[str, Plain] = {
+            name: {"shape": list(signature.shape), "dtype": signature.dtype} for name, signature in self.tensors.items()
+        }
+        return seal(
+            {
+                "checkpoint": FORMAT,
+                "sections": dict(self.sections),
+                "state": {"file": state.file, "bytes": state.bytes, "sha256": state.sha256},
+                "versions": dict(self.versions),
+                "tensors": tensors,
+            }
+        )
+
+
+def read_manifest(text: bytes) -> Manifest:
+    """Return the manifest in a text.
+
+    Raises ForeignError where it is none of ours or of a newer format, ValueError where it is damaged.
+    """
+    content = open_object(text)
+    if "checkpoint" not in content and SEAL not in content:
+        raise ForeignError("its manifest.json is not that of a checkpoint")
+    fields = Fields(content=unseal(content))
+    version = fields.whole("checkpoint")
+    if version > FORMAT:
+        raise ForeignError(f"it has format {version}, and this version of stepgraph reads format {FORMAT}")
+    if version != FORMAT:
+        raise ForeignError(f"there is no format {version}")
+    return _parse_manifest(fields)
+
+
+def _parse_manifest(fields: Fields) -> Manifest:
+    state, tensors = fields.part("state"), fields.part("tensors")
+    return Manifest(
+        sections=fields.mapping("sections"),
+        tensors={name: _read_signature(tensors.part(name)) for name in tensors.content},
+        state=StateFile(file=state.text("file"), bytes=state.size("bytes"), sha256=state.text("sha256")),
+        versions=fields.text_mapping("versions"),
+    )
+
+
+def _read_signature(fields: Fields) -> Signature:
+    return Signature(shape=fields.sizes("shape"), dtype=fields.text("dtype"))
+
+
+_PACKAGES = ("stepgraph", "numpy", "safetensors")
+
+
+def find_versions(backend: str) -> dict[str, str]:
+    """Return the versions of Python, of our packages and of the backend's framework, those that are installed."""
+    found = {"python": platform.python_version()}
+    for package in (*_PACKAGES, backend):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except (importlib.metadata.PackageNotFoundError, ValueError):
+            continue  # run from its sources, or a framework under another name
+    return found
+
+
+STATE = "state.safetensors"
+MANIFEST = "manifest.json"
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
+    """Write a checkpoint folder and return the bytes that it takes, waiting until the disk has them.
+
+    It is made under a hidden name beside its place and moved there; a checkpoint that was there is replaced. Raises
+    SpecError: GS234 where the system or the content does not allow it, and then all is as it was.
+    """
+    files = _make_files(folder, checkpoint)
+    place = Path(os.path.abspath(folder))  # so that `.` has a name, too
+    try:
+        _require_free(place)
+        replace_folder(place, files)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return sum(len(content) for content in files.values())
+
+
+def _make_files(folder: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
+    """Return the content of both files by name."""
+    try:
+        state = pack(checkpoint.arrays)
+        return {STATE: state, MANIFEST: _describe(checkpoint, state).to_json()}
+    except ValueError as error:
+        help = "a state holds arrays of numbers, and what JSON can say"
+        raise problem("GS234", f"cannot write {str(folder)!r}: {error}", help=help) from error
+
+
+def _describe(checkpoint: Checkpoint, state: bytes) -> Manifest:
+    origin = checkpoint.sections.get("origin")
+    backend = origin.get("backend") if isinstance(origin, dict) else None
+    return Manifest(
+        sections=checkpoint.sections,
+        tensors=describe(checkpoint.arrays),
+        state=StateFile.describe(STATE, state),
+        versions=find_versions(backend if isinstance(backend, str) else ""),
+    )
+
+
+def _require_free(place: Path) -> None:
+    """Refuse to replace what is no checkpoint: it would be lost."""
+    if place.is_dir() and not (place / MANIFEST).exists() and any(place.iterdir()):
+        raise OSError(errno.EEXIST, "a folder that is no checkpoint stands there")
+    if place.exists() and not place.is_dir():
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+
+Purpose: TypeAlias = Literal["new", "old", "gone"]
+"""Why a name is hidden: being written, stepped aside for its replacement, being removed."""
+
+_WHOLE = re.compile(r"step-(0|[1-9][0-9]{0,17})")
+_HIDDEN = re.compile(rf"\.({_WHOLE.pattern})-[0-9a-f]{{8}}\.(new|old|gone)")
+
+
+def name_step(step: int) -> str:
+    """Return the name of the checkpoint after that many steps."""
+    return f"step-{step}"
+
+
+def find_steps(folder: Path) -> tuple[int, ...]:
+    """Return the steps of the checkpoints in a folder, in order; none where the folder cannot be listed."""
+    try:
+        found = [_WHOLE.fullmatch(entry.name) for entry in folder.iterdir() if entry.is_dir()]
+    except OSError:
+        return ()
+    return tuple(sorted(int(name[1]) for name in found if name is not None))
+
+
+def find_before(folder: Path) -> Path | None:
+    """Return the last checkpoint before this one, beside it; None where there is none."""
+    name = _WHOLE.fullmatch(folder.name)
+    steps = [step for step in find_steps(folder.parent) if name is not None and step < int(name[1])]
+    return folder.with_name(name_step(steps[-1])) if steps else None
+
+
+def find_hidden(folder: Path, purpose: Purpose) -> dict[Path, Path]:
+    """Return the hidden folders of ours that have a purpose, each with the name that it has or had when whole."""
+    found = {entry: _HIDDEN.fullmatch(entry.name) for entry in folder.iterdir() if not entry.is_symlink()}
+    return {
+        entry: folder / name[1]
+        for entry, name in sorted(found.items())
+        if name is not None and name[3] == purpose and entry.is_dir()
+    }
+
+
+_MOST_NAMED = 5
+
+
+def missing(folder: Path) -> SpecError:
+    """Return the error of a checkpoint that is not there, naming those that are."""
+    message = f"there is no checkpoint {str(folder)!r}" if not folder.is_dir() else f"{str(folder)!r} is no checkpoint"
+    place = find_store(folder) or (folder.parent if find_steps(folder.parent) else None)
+    if place is None:
+        help = "a run writes its first checkpoint as `run: {checkpoint: {every: ...}}` says, and one when it ends"
+        return problem("GS240", message, help=help)
+    steps = find_steps(place)
+    names = ", ".join(name_step(step) for step in steps[-_MOST_NAMED:])
+    more = "" if len(steps) <= _MOST_NAMED else f"{len(steps) - _MOST_NAMED} others, "
+    note = f"{str(place)!r} holds {more}{names}"
+    return problem("GS240", message, notes=(note,), help=f"name {str(place / name_step(steps[-1]))!r}")
+
+
+def find_store(folder: Path) -> Path | None:
+    """Return the folder that holds checkpoints where that of a run, or that one itself, was named; else None."""
+    return next((place for place in (folder, folder / CHECKPOINTS) if find_steps(place)), None)
+
+
+def unreadable(folder: Path, error: OSError) -> SpecError:
+    """Return the error of a checkpoint that the system does not let us read."""
+    reason = (error.strerror or str(error)).lower()
+    help = "check the permissions of the folder and of the files in it"
+    return problem("GS240", f"cannot read the checkpoint {str(folder)!r}: {reason}", help=help)
+
+
+def damaged(folder: Path, reason: str) -> SpecError:
+    """Return the error of a checkpoint that is not as it was written, naming the one before it."""
+    return problem("GS241", f"the checkpoint {str(folder)!r} is damaged: {reason}", help=_advise(folder))
+
+
+def foreign(folder: Path, reason: str) -> SpecError:
+    """Return the error of what is no checkpoint of ours, or one of a newer format."""
+    help = "name a folder that a run or `step.save` wrote; one of a newer format needs a newer stepgraph"
+    return problem("GS242", f"{str(folder)!r} is not a checkpoint that can be read: {reason}", help=help)
+
+
+def _advise(folder: Path) -> str:
+    before = find_before(folder)
+    if before is None:
+        return "remove that folder; no checkpoint before it is left, so start the run again"
+    return f"remove that folder and resume from {before.name}"
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Return the checkpoint in a folder, every checksum verified; nothing in it is run or imported.
+
+    Raises SpecError: GS240 where it is missing or not readable, GS241 where it is damaged, GS242 where it is none of
+    ours or of a newer format.
+    """
+    try:
+        return _read(folder)
+    except ForeignError as error:
+        raise foreign(folder, str(error)) from error
+    except ValueError as error:
+        raise damaged(folder, str(error)) from error
+    except MemoryError as error:
+        raise damaged(folder, "it is larger than the memory") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise missing(folder) from error
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def _read(folder: Path) -> Checkpoint:
+    manifest = _read_manifest(folder)
+    arrays = _read_arrays(folder, manifest.state)
+    _compare(manifest.tensors, describe(arrays))
+    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=manifest.sections)
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    if not folder.is_dir() or find_store(folder) is not None:
+        raise FileNotFoundError(folder)
+    if not path.is_file():
+        error = ValueError if (folder / STATE).exists() else ForeignError
+        raise error(f"it has no {MANIFEST}")
+    try:
+        return read_manifest(path.read_bytes())
+    except ForeignError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{MANIFEST}: {error}") from error
+
+
+def _read_arrays(folder: Path, state: StateFile) -> dict[str, Array]:
+    path = _find_file(folder, state.file)
+    size = path.stat().st_size
+    if size != state.bytes:
+        raise ValueError(f"{state.file} has {size:,} bytes of {state.bytes:,}")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != state.sha256:
+        raise ValueError(f"{state.file} does not agree with its checksum")
+    try:
+        return unpack(content)
+    except ValueError as error:
+        raise ValueError(f"{state.file}: {error}") from error
+
+
+def _find_file(folder: Path, name: str) -> Path:
+    """Return the file of a name that a manifest gives, which leads nowhere out of its folder."""
+    is_plain = name.isprintable() and name not in ("", ".", "..") and not any(mark in name for mark in "/\\:")
+    path = folder / name if is_plain else folder
+    if not is_plain or path.resolve().parent != folder.resolve():
+        raise ValueError(f"{MANIFEST} names the file {name!r}, which is not in the folder")
+    if not path.is_file():
+        raise ValueError(f"it has no {name}")
+    return path
+
+
+def _compare(wanted: Mapping[str, Signature], found: Mapping[str, Signature]) -> None:
+    """Raise ValueError where a file has other arrays than its manifest says."""
+    for name in wanted.keys() - found.keys():
+        raise ValueError(f"the array {name!r} is missing")
+    for name in found.keys() - wanted.keys():
+        raise ValueError(f"the array {name!r} is not in {MANIFEST}")
+    for name, signature in wanted.items():
+        if found[name] != signature:
+            raise ValueError(f"the array {name!r} is {found[name]}, and {MANIFEST} says {signature}")

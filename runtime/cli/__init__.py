@@ -1,0 +1,122 @@
+"""The command ``stepgraph``: the commands put together, and what their ends mean as exit codes."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphspec.diagnostics import SpecError
+from runtime.cli import doctor, inspect, train
+from runtime.interrupt import Interrupted
+from runtime.terminal import complain, show_error
+
+PROBLEM = 1
+INTERRUPTED = 130
+_DEBUG = "STEPGRAPH_DEBUG"
+_EPILOG = "Exit codes: 0 done, 1 a problem in spec, data or run, 2 wrong usage, 130 interrupted."
+
+
+def _find_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("stepgraph")
+    except PackageNotFoundError:
+        return "(not installed: run from its source)"
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stepgraph {_find_version()}")
+        raise typer.Exit
+
+
+def _prepare(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of internal errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Compile training steps: declare losses and updates, get a correct order of them with reasons, and run it."""
+    if debug:
+        os.environ[_DEBUG] = "1"
+
+
+def make_app() -> typer.Typer:
+    """Return the application with every command."""
+    settings = {"help_option_names": ["-h", "--help"]}
+    app = typer.Typer(
+        name="stepgraph",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings=settings,
+        epilog=_EPILOG,
+    )
+    app.callback()(_prepare)
+    inspecting = (inspect.check, inspect.render, inspect.plan, inspect.explain, inspect.diff, inspect.emit)
+    training = (train.run, train.evaluate, train.export)
+    for command in (train.init, *inspecting, *training, inspect.schema, doctor.doctor):
+        # `eval` is a name of Python's, so the function has another.
+        app.command("eval" if command is train.evaluate else None, context_settings=settings)(command)
+    for name in train.LATER:
+        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+        app.command(name, hidden=True, context_settings=anything)(train.refuse(name))
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command line (default: the process's own) and exit with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
+    sys.exit(execute(sys.argv[1:] if arguments is None else arguments))
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code; whatever goes wrong is printed, never raised."""
+    try:
+        code = _invoke(arguments)
+        sys.stdout.flush()
+    except SpecError as error:
+        show_error(error)
+        return PROBLEM
+    except (Interrupted, KeyboardInterrupt) as stop:
+        complain(str(stop) if isinstance(stop, Interrupted) else "interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output is gone, and the flush at exit would complain about it once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PROBLEM
+    except Exception as error:
+        _report(error)
+        return PROBLEM
+    return code
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    try:
+        make_app()(list(arguments), prog_name="stepgraph")
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            raise KeyboardInterrupt from end  # typer turns the one into the other, and says nothing
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+def _report(error: Exception) -> None:
+    """Print an error of ours in one line, and its traceback where it was asked for."""
+    if os.environ.get(_DEBUG, "0") not in ("", "0"):
+        traceback.print_exception(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(last.filename).name}:{last.lineno}"
+    complain(f"stepgraph: internal error, please report it: {type(error).__name__}: {error} ({place})")
+    if os.environ.get(_DEBUG, "0") in ("", "0"):
+        complain("`stepgraph --debug ...` shows where it comes from")

@@ -1,0 +1,384 @@
+"""``stepgraph doctor``: what is installed, what works, and where a spec would run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, TypeAlias, cast
+
+import typer
+from pydantic import ValidationError
+
+from runtime.cli.doctor_child import BUILD, PROBE
+from runtime.cli.inspect import deliver, make_plan
+from runtime.cli.options import Allow, Backend, BackendOption, Order, Output
+from runtime.probe import DeviceProbe, Probe
+from runtime.registry import BACKENDS
+from runtime.terminal import complain
+
+
+class Format(StrEnum):
+    """The forms a report can be printed in."""
+
+    text = "text"
+    json = "json"
+
+
+MaybeSpec: TypeAlias = Annotated[Path | None, typer.Argument(metavar="SPEC", help="A graph spec to build here.")]
+FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", help="The form of the report.")]
+
+
+def doctor(
+    spec: MaybeSpec = None,
+    backend: BackendOption = Backend.torch,
+    allow: Allow = None,
+    form: FormatOption = Format.text,
+    output: Output = None,
+) -> None:
+    """Tell what is installed and works here, and whether a spec can be built."""
+    if spec is not None:
+        make_plan(spec, (), backend, Order.fewest)  # what is wrong with the spec itself is told as always
+    found = examine(spec, backend.value, allow or ())
+    deliver(json.dumps(found.to_plain(), indent=2) if form is Format.json else tell_examination(found, spec), output)
+    if found.trial is not None and found.trial.problems:
+        complain(found.trial.problems)
+    if not found.is_sound:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A package, its version where it is installed, and what brings it where it is not."""
+
+    name: str
+    version: str | None
+    purpose: str
+    install: str
+
+
+_KNOWN = (
+    ("numpy", ("numpy",), "batches of data", "pip install numpy"),
+    ("safetensors", ("safetensors",), "checkpoints", "pip install safetensors"),
+    ("matplotlib", ("matplotlib",), "curves.png", "pip install matplotlib"),
+    ("torch", ("torch",), "running steps", "pip install 'stepgraph[torch]'"),
+    (
+        "tensorflow",
+        ("tensorflow", "tensorflow-cpu", "tensorflow-macos"),
+        "steps for TensorFlow",
+        "pip install 'stepgraph[tensorflow]'",
+    ),
+    ("keras", ("keras",), "steps for TensorFlow", "pip install 'stepgraph[tensorflow]'"),
+    ("tensorboardX", ("tensorboardX",), "`log: tensorboard`", "pip install 'stepgraph[tensorboard]'"),
+)
+"""Name of the module, the distributions that hold it, what needs it, and the command that installs it."""
+
+
+def find_packages() -> tuple[Package, ...]:
+    """Return every package that some part of stepgraph can use."""
+    return tuple(
+        Package(name=name, version=_find_version(distributions), purpose=purpose, install=install)
+        for name, distributions, purpose, install in _KNOWN
+    )
+
+
+def find_own_version() -> str | None:
+    """Return the version of stepgraph; None where it runs from its source and is not installed."""
+    return _find_version(("stepgraph",))
+
+
+def _find_version(distributions: tuple[str, ...]) -> str | None:
+    for name in distributions:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+TIMEOUT = 180.0
+"""Seconds after which a process counts as stuck; importing a framework from a slow disk takes most of a minute."""
+
+# -P: nothing in the current directory takes the place of an installed module, as for the command itself.
+_START = "import sys; sys.path[:] = {path!r}; from runtime.cli.doctor_child import main; main(sys.argv[1:])"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a process found out, or why it did not."""
+
+    found: dict[str, object] | None = None
+    trouble: str = ""
+
+
+def run_apart(arguments: Sequence[str], *, timeout: float = TIMEOUT) -> Report:
+    """Return what :mod:`runtime.cli.doctor_child` reports for arguments, or how it ended."""
+    code = _START.format(path=[entry for entry in sys.path if entry])
+    command = [sys.executable, "-P", "-c", code, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return Report(trouble=f"nothing came of it within {timeout:g} seconds")
+    errors = done.stderr.decode(errors="replace")
+    if done.returncode:
+        return Report(trouble=_explain(done.returncode, errors))
+    try:
+        return Report(found=cast("dict[str, object]", json.loads(done.stdout)))
+    except ValueError:
+        return Report(trouble="it printed something else than its findings")
+
+
+def _explain(code: int, errors: str) -> str:
+    """Return how a process ended: the signal, or the last line it printed."""
+    last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
+    if code < 0:
+        return f"it ended the process ({_name(-code)})"
+    return last or f"it ended the process (exit code {code})"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """A framework and what came of probing it; ``trouble`` says why it runs nothing here, ``help`` what to do."""
+
+    name: str
+    probe: Probe | None = None
+    trouble: str = ""
+    help: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Return whether a step can run with it."""
+        return self.probe is not None and any(not device.trouble for device in self.probe.devices)
+
+
+def find_frameworks(packages: Mapping[str, Package]) -> Iterator[Framework]:
+    """Yield every framework that steps are built for, probed in a process of its own."""
+    for name in BACKENDS:
+        package = packages[name]
+        if package.version is None:
+            yield Framework(name=name, trouble="not installed", help=package.install)
+        else:
+            yield _probe_backend(name, package)
+
+
+def _probe_backend(name: str, package: Package) -> Framework:
+    report = run_apart((PROBE, name))
+    if report.found is None:
+        help = f"install it anew: {package.install}"
+        return Framework(name=name, trouble=f"it is installed and cannot be used: {report.trouble}", help=help)
+    try:
+        return Framework(name=name, probe=Probe.from_plain(report.found))
+    except ValidationError:
+        return Framework(name=name, trouble="its probe gave something unexpected")
+
+
+VARIABLES: Mapping[str, str] = {
+    "OMP_NUM_THREADS": "how many threads a kernel on the CPU takes",
+    "OMP_WAIT_POLICY": "whether threads that wait sleep (PASSIVE) or spin",
+    "CUDA_VISIBLE_DEVICES": "which GPUs a process sees, and how they are numbered",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8 makes products on a GPU the same in every run",
+    "PYTORCH_ENABLE_MPS_FALLBACK": "1 runs on the CPU what an Apple GPU cannot",
+    "TF_ENABLE_ONEDNN_OPTS": "0 makes sums on the CPU the same in every version of TensorFlow",
+    "NO_COLOR": "no colours on a terminal",
+}
+"""Variables of the environment that change what a run does, and how."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """The folder runs are written to: whether it can be, and how many bytes are free there."""
+
+    path: str
+    trouble: str
+    free: int
+
+
+def find_folder() -> Folder:
+    """Return how it stands with the current directory."""
+    here = Path.cwd()
+    try:
+        with tempfile.TemporaryFile(dir=here) as file:
+            file.write(b"x")
+        trouble = ""
+    except OSError as error:
+        trouble = (error.strerror or str(error)).lower()
+    return Folder(path=str(here), trouble=trouble, free=shutil.disk_usage(here).free)
+
+
+def find_variables() -> Mapping[str, str]:
+    """Return the variables that matter and are set, with their values."""
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What came of building a spec: the device and the number of parameters, or why not."""
+
+    backend: str
+    device: str = ""
+    parameters: int = 0
+    refused: tuple[str, ...] = ()
+    """What it imports and nobody allowed: it was not built for that alone."""
+    problems: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Return whether something is wrong with the spec, or with its code."""
+        return bool(self.problems)
+
+
+def try_build(path: Path, backend: str, allow: Sequence[str]) -> Trial:
+    """Return what comes of building a spec in a process of its own."""
+    report = run_apart((BUILD, str(path), backend, *allow))
+    match report.found:
+        case {"device": str() as device, "parameters": int() as parameters}:
+            return Trial(backend=backend, device=device, parameters=parameters)
+        case {"refused": list()}:
+            return Trial(backend=backend, refused=tuple(cast("list[str]", report.found["refused"])))
+        case {"problems": str() as problems}:
+            return Trial(backend=backend, problems=problems)
+        case _:
+            return Trial(backend=backend, problems=f"building it failed: {report.trouble}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """Everything that was found."""
+
+    stepgraph: str | None
+    python: str
+    executable: str
+    system: str
+    packages: tuple[Package, ...]
+    frameworks: tuple[Framework, ...]
+    folder: Folder
+    variables: Mapping[str, str]
+    trial: Trial | None
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether a step can run here; and the spec in question, if there is one."""
+        return any(framework.works for framework in self.frameworks) and not (self.trial and self.trial.failed)
+
+    def to_plain(self) -> dict[str, object]:
+        """Return it as JSON holds it."""
+        return {"doctor": 1, "sound": self.is_sound, **asdict(self)}
+
+
+def examine(spec: Path | None, backend: str, allow: Sequence[str]) -> Examination:
+    """Return what there is on this machine, and whether a spec can be built with a backend on it."""
+    packages = find_packages()
+    frameworks = tuple(find_frameworks({package.name: package for package in packages}))
+    return Examination(
+        stepgraph=find_own_version(),
+        python=platform.python_version(),
+        executable=sys.executable,
+        system=f"{platform.system()} {platform.machine()}",
+        packages=packages,
+        frameworks=frameworks,
+        folder=find_folder(),
+        variables=find_variables(),
+        trial=None if spec is None else _try(spec, backend, allow, frameworks),
+    )
+
+
+def _try(spec: Path, backend: str, allow: Sequence[str], frameworks: Sequence[Framework]) -> Trial:
+    if any(framework.name == backend and framework.works for framework in frameworks):
+        return try_build(spec, backend, allow)
+    return Trial(backend=backend, problems=f"the backend {backend} runs nothing here")
+
+
+__all__ = ["Examination", "examine"]
+
+
+_GIB = 2**30
+
+
+def tell_examination(found: Examination, spec: Path | None) -> str:
+    """Return an examination as text."""
+    own = found.stepgraph or "(runs from its source)"
+    blocks = [
+        [f"stepgraph {own}, Python {found.python} on {found.system}", f"  {found.executable}"],
+        ["packages", *_align([_tell_package(package) for package in found.packages])],
+        *(list(_tell_framework(framework)) for framework in found.frameworks),
+        [f"folder {found.folder.path}", f"  {_tell_folder(found.folder)}"],
+        _tell_variables(found),
+        [] if spec is None or found.trial is None else list(_tell_trial(found.trial, spec)),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield rows with their columns below each other."""
+    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows), default=0))]
+    for row in rows:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+
+
+def _tell_package(package: Package) -> tuple[str, ...]:
+    if package.version is not None:
+        return package.name, package.version
+    return package.name, "missing", f"needed for {package.purpose}: {package.install}"
+
+
+def _tell_framework(framework: Framework) -> Iterator[str]:
+    if framework.probe is None:
+        remedy = f"; {framework.help}" if framework.help else ""
+        yield f"backend {framework.name}: {framework.trouble}{remedy}"
+        return
+    where = f"runs on {framework.probe.default} unless told otherwise" if framework.works else "no device works"
+    yield f"backend {framework.name} {framework.probe.version}: {where}"
+    yield from _align([_tell_device(device) for device in framework.probe.devices])
+
+
+def _tell_device(device: DeviceProbe) -> tuple[str, ...]:
+    if device.trouble:
+        return device.name, f"does not work: {device.trouble}"
+    memory = "" if device.memory is None else f", {_size(device.memory)} ({_size(device.free or 0)} free)"
+    types = "float32 and bfloat16" if device.bfloat16 else "float32, no bfloat16"
+    fused = f"fused {', '.join(device.fused)}" if device.fused else "no fused optimizers"
+    return device.name, f"{device.title}{memory}", types, fused
+
+
+def _size(number: int) -> str:
+    return f"{number / _GIB:.1f} GiB"
+
+
+def _tell_folder(folder: Folder) -> str:
+    if folder.trouble:
+        return f"cannot be written to ({folder.trouble}): name another one with `run --out`"
+    return f"can be written to, {_size(folder.free)} free"
+
+
+def _tell_variables(found: Examination) -> list[str]:
+    if not found.variables:
+        return ["environment: nothing that changes a run is set"]
+    return ["environment", *_align([(f"{key}={value}", VARIABLES[key]) for key, value in found.variables.items()])]
+
+
+def _tell_trial(trial: Trial, spec: Path) -> Iterator[str]:
+    """Yield what came of building the spec; its problems are told apart, as those of every command."""
+    if trial.refused:
+        yield f"{spec}: not built, because it names code that may not be imported yet"
+        yield from (f"  {message}" for message in trial.refused)
+    elif trial.problems:
+        yield f"{spec}: cannot be built here"
+    else:
+        yield f"{spec}: can be built: {trial.parameters:,} parameters on {trial.device} ({trial.backend})"

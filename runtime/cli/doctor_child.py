@@ -1,0 +1,65 @@
+"""The other process: probe a backend, or build a spec, and print what was found as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from graphspec.diagnostics import SpecError
+
+PROBE = "probe"
+BUILD = "build"
+UNALLOWED = frozenset(("GS201", "GS204"))
+"""Codes of imports that nobody allowed."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do what the first argument says, and print the findings where nothing else is printed."""
+    # What frameworks and users print goes to standard error; the findings have standard output for themselves.
+    findings = os.dup(1)
+    os.dup2(2, 1)
+    found = find(arguments)
+    with os.fdopen(findings, "w", encoding="utf-8") as stream:
+        json.dump(found, stream)
+
+
+def find(arguments: Sequence[str]) -> Mapping[str, object]:
+    """Return the findings of ``probe BACKEND`` or ``build SPEC BACKEND PACKAGE...``."""
+    kind, *rest = arguments
+    return _probe(rest[0]) if kind == PROBE else _build(Path(rest[0]), rest[1], rest[2:])
+
+
+def _probe(name: str) -> Mapping[str, object]:
+    from runtime.registry import find_backend
+
+    try:
+        return find_backend(name).probe().to_plain()
+    except SpecError as error:
+        sys.exit(error.diagnostics[0].message)
+
+
+def _build(path: Path, backend: str, allow: Sequence[str]) -> Mapping[str, object]:
+    """Build a spec on the device that is taken by itself; what is wrong with it is a finding too."""
+    from compiler import compile_step
+    from compiler.timing.units import assume_pace
+    from graphspec.load import load
+    from runtime import api
+    from runtime.cli.inspect import find_pace
+    from runtime.engine.imports import importable
+
+    spec = load(path)
+    plan = compile_step(spec, backend=backend, pace=find_pace(spec, path), pending=True)
+    if plan.pending:  # whether a step can be built does not depend on the lengths
+        plan = compile_step(spec, backend=backend, pace=assume_pace(plan.pace))
+    try:
+        with importable(path.parent):
+            step = api.build(plan, allow=allow)
+    except SpecError as error:
+        if all(each.code in UNALLOWED for each in error.diagnostics):
+            told = (text for each in error.diagnostics for text in (each.message, each.help))
+            return {"refused": sorted(dict.fromkeys(told), key=lambda text: "--allow" in text)}
+        return {"problems": str(error)}
+    return {"device": step.device, "parameters": sum(step.sizes.values())}

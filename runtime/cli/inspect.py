@@ -1,0 +1,331 @@
+"""``stepgraph plan``: what happens in a step, in what order, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from compiler.timing.resolve import needs_pace
+from compiler.timing.units import Pace, find_batch
+from graphspec.diagnostics import SpecError
+from graphspec.graph import GraphSpec
+from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, SpecPath
+from runtime.folder import cannot_write
+from runtime.problems import problem
+from runtime.terminal import complain, counted, say, show, show_error
+
+if TYPE_CHECKING:
+    from compiler import Plan
+    from compiler.ir.value import Json, Object
+    from graphspec.graph import GraphSpec
+
+
+def make_plan(
+    path: Path, overrides: Sequence[str] | None, backend: Backend, order: Order, *, pending: bool = True
+) -> Plan:
+    """Return the plan of a spec after printing its warnings; raise SpecError with every problem of it.
+
+    With ``pending``, what needs a length that only a run knows is a note.
+    """
+    from compiler import compile_step
+    from graphspec.load import load
+
+    spec = load(path, overrides or ())
+    plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path), pending=pending)
+    show((*plan.warnings, *plan.pending), spec.texts())
+    return plan
+
+
+def deliver(text: str, output: Path | None) -> None:
+    """Print a text, or write it to a file; raise SpecError (GS234) where the file cannot be written."""
+    if output is None:
+        say(text.removesuffix("\n"))
+        return
+    try:
+        output.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(output, error) from error
+
+
+class PlanFormat(StrEnum):
+    """The forms a plan can be printed in."""
+
+    text = "text"
+    json = "json"
+    mermaid = "mermaid"
+    dot = "dot"
+    svg = "svg"
+    html = "html"
+
+
+ModeOption: TypeAlias = Annotated[Mode, typer.Option("--mode", help="The mode whose plan is shown.")]
+PlanFormatOption: TypeAlias = Annotated[
+    PlanFormat, typer.Option("--format", help="The form; svg and html are not built yet.")
+]
+
+
+def plan(
+    spec: SpecPath,
+    overrides: Overrides = None,
+    backend: BackendOption = Backend.torch,
+    order: OrderOption = Order.fewest,
+    mode: ModeOption = Mode.train,
+    form: PlanFormatOption = PlanFormat.text,
+    output: Output = None,
+) -> None:
+    """Show what happens in a step, in what order, and why."""
+    made = make_plan(spec, overrides, backend, order)
+    modes = [program.mode for program in made.program.modes]
+    if mode.value not in modes:
+        message = f"the step has no mode {mode.value!r}: nothing that it returns is computed there"
+        raise problem("GS233", message, help=f"its modes are: {', '.join(modes)}")
+    deliver(_print(made, mode, form), output)
+
+
+def _spell_controls(text: str) -> str:
+    """Return JSON with characters that a terminal would act on as escapes; line breaks are those of the layout."""
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each).strip('"') for each in text)
+
+
+def _print(made: Plan, mode: Mode, form: PlanFormat) -> str:
+    match form:
+        case PlanFormat.text:
+            return made.text(mode.value)
+        case PlanFormat.json:
+            return _spell_controls(json.dumps(made.to_json(mode.value), indent=2, ensure_ascii=False))
+        case PlanFormat.mermaid:
+            return made.mermaid(mode.value)
+        case PlanFormat.dot:
+            return made.dot(mode.value)
+        case PlanFormat.svg | PlanFormat.html:
+            message = f"`--format {form.value}` is part of the design but not built yet"
+            raise problem(
+                "GS235", message, help="use `--format dot` and a viewer of Graphviz files, or `--format mermaid`"
+            )
+
+
+OpName: TypeAlias = Annotated[str, typer.Argument(metavar="OP", help="The name of an op of the spec.")]
+
+
+def explain(
+    spec: SpecPath,
+    op: OpName,
+    overrides: Overrides = None,
+    backend: BackendOption = Backend.torch,
+    order: OrderOption = Order.fewest,
+    output: Output = None,
+) -> None:
+    """Tell why an op stands where it stands in the step."""
+    made = make_plan(spec, overrides, backend, order)
+    try:
+        text = made.explain(op)
+    except KeyError as error:
+        raise problem("GS232", str(error.args[0])) from error
+    deliver(text, output)
+
+
+Specs: TypeAlias = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Graph specs: YAML or JSON files.")]
+
+
+def check(
+    specs: Specs,
+    overrides: Overrides = None,
+    backend: BackendOption = Backend.torch,
+    order: OrderOption = Order.fewest,
+) -> None:
+    """Find every problem of one or more specs; runs nothing and imports nothing that they name."""
+    sound = [_check_one(path, overrides or (), backend, order) for path in specs]
+    if not all(sound):
+        raise typer.Exit(1)
+
+
+def _check_one(path: Path, overrides: Sequence[str], backend: Backend, order: Order) -> bool:
+    """Print what is wrong with one spec; return whether it can be run."""
+    from compiler import compile_step
+    from graphspec.load import load
+
+    try:
+        spec = load(path, overrides)
+        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path), pending=True)
+    except SpecError as error:
+        show_error(error)
+        return False
+    show((*plan.warnings, *plan.pending), spec.texts())
+    notes = f", {counted(len(plan.pending), 'note')}" if plan.pending else ""
+    say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({_describe(spec)})")
+    return True
+
+
+def _describe(spec: GraphSpec) -> str:
+    updates = sum(op.kind == "update" for op in spec.ops.values())
+    return f"{counted(len(spec.models), 'model')}, {counted(len(spec.ops), 'op')}, {counted(updates, 'update')}"
+
+
+def emit(
+    spec: SpecPath,
+    overrides: Overrides = None,
+    backend: BackendOption = Backend.torch,
+    order: OrderOption = Order.fewest,
+    output: Output = None,
+) -> None:
+    """Write the step as a Python file that needs the framework alone."""
+    from runtime import api
+
+    deliver(api.emit(make_plan(spec, overrides, backend, order, pending=False)), output)
+
+
+class RenderFormat(StrEnum):
+    """The forms a spec can be written in."""
+
+    yaml = "yaml"
+    json = "json"
+
+
+RenderFormatOption: TypeAlias = Annotated[RenderFormat, typer.Option("--format", help="The form of the document.")]
+
+
+def render(
+    spec: SpecPath, overrides: Overrides = None, form: RenderFormatOption = RenderFormat.yaml, output: Output = None
+) -> None:
+    """Print a spec with its overrides, every default and every interpolation written out."""
+    from graphspec.load import load
+    from graphspec.rendering import render as write
+
+    loaded = load(spec, overrides or ())
+    deliver(write(loaded) if form is RenderFormat.yaml else _to_json(loaded), output)
+
+
+def _to_json(spec: GraphSpec) -> str:
+    from graphspec.rendering import to_plain
+
+    try:
+        return json.dumps(to_plain(spec), indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        message = "JSON has no number that is infinite or not a number, and the spec has one"
+        raise problem("GS238", message, help="leave `--format json` out: YAML has them") from error
+
+
+def schema(output: Output = None) -> None:
+    """Print the JSON Schema of graph specs, for editors that read one."""
+    deliver(files("schemas").joinpath("graphspec.schema.json").read_text(encoding="utf-8"), output)
+
+
+NOTHING_DECLARED = "declared: nothing is different"
+
+
+class DiffFormat(StrEnum):
+    """The forms a difference can be printed in."""
+
+    text = "text"
+    json = "json"
+
+
+OldSpec: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC_A", help="A graph spec: what was.")]
+NewSpec: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC_B", help="A graph spec: what is.")]
+DiffFormatOption: TypeAlias = Annotated[DiffFormat, typer.Option("--format", help="The form of the difference.")]
+NewOverrides: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-s", "--set", metavar="KEY=VALUE", help="Override a value of SPEC_B: -s vars.lr=1e-3. May be repeated."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """One of the two specs, with its plan where it has one."""
+
+    path: Path
+    spec: GraphSpec
+    plan: Plan | None
+
+
+def diff(
+    old: OldSpec,
+    new: NewSpec,
+    overrides: NewOverrides = None,
+    backend: BackendOption = Backend.torch,
+    order: OrderOption = Order.fewest,
+    form: DiffFormatOption = DiffFormat.text,
+    output: Output = None,
+) -> None:
+    """Show what changes from one spec to another: declarations, schedule, versions and reasons."""
+    from compiler.plan.diff import compare_plans, export_difference, tell_difference
+
+    opened = [_open(old, (), backend, order), _open(new, overrides or (), backend, order)]
+    sides = [side for side in opened if side is not None]
+    if len(sides) < 2:
+        raise typer.Exit(1)
+    before, after = sides
+    if before.plan is None or after.plan is None:
+        deliver(_tell(sides, "", backend, order), output)
+        complain("the schedules are not compared: a spec that does not compile has none")
+        raise typer.Exit(1)
+    difference = compare_plans(before.plan, after.plan)
+    if form is DiffFormat.text:
+        deliver(_tell(sides, tell_difference(difference), backend, order), output)
+    else:
+        deliver(_export(sides, export_difference(difference), backend, order), output)
+
+
+def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order) -> _Side | None:
+    """Return a spec and its plan after printing what is wrong with it; None where it cannot be read."""
+    from compiler import compile_step
+    from graphspec.load import load
+
+    try:
+        spec = load(path, overrides)
+    except SpecError as error:
+        show_error(error)
+        return None
+    try:
+        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path), pending=True)
+    except SpecError as error:
+        show_error(error)
+        return _Side(path=path, spec=spec, plan=None)
+    return _Side(path=path, spec=spec, plan=plan)
+
+
+def _tell(sides: Sequence[_Side], schedule: str, backend: Backend, order: Order) -> str:
+    """Return the difference as text: where it is between, what is declared otherwise, what that means."""
+    from runtime.train.resume import compare_specs
+
+    old, new = sides
+    changes = compare_specs(old.spec, new.spec)
+    title = f"{old.path} -> {new.path}  ({backend.value}, order {order.value})"
+    declared = ["declared", *(f"  {change}" for change in changes)] if changes else [NOTHING_DECLARED]
+    return "\n".join((title, "", *declared, "", schedule)).rstrip("\n")
+
+
+def _export(sides: Sequence[_Side], schedule: Object, backend: Backend, order: Order) -> str:
+    from runtime.train.resume import compare_specs
+
+    old, new = sides
+    head: Object = {"diff": 1, "from": str(old.path), "to": str(new.path)}
+    declared: list[Json] = [
+        {"path": each.path, "before": each.before, "after": each.after} for each in compare_specs(old.spec, new.spec)
+    ]
+    whole: Object = {**head, "backend": backend.value, "order": order.value, "declared": declared, **schedule}
+    return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+def find_pace(spec: GraphSpec, path: Path) -> Pace | None:
+    """Return the pace of training a spec read from a file; None where nothing in it depends on one.
+
+    A part that is not known, as the epochs of a user's own source, is left out; what is wrong with the data is told by
+    the run, not here.
+    """
+    if "train" not in spec.data or not needs_pace(spec):
+        return None
+    from runtime import data  # numpy comes with the data: most specs are checked without
+    from runtime.train import loop
+
+    epoch = data.find_length(spec, "train", path.parent)
+    return Pace(epoch=epoch, batch=find_batch(spec), run=loop.find_length(spec, epoch, None))

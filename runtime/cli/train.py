@@ -1,0 +1,287 @@
+"""``stepgraph run``: train."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from runtime.cli.options import (
+    Allow,
+    Backend,
+    CheckpointOption,
+    Device,
+    Mode,
+    Order,
+    OrderOption,
+    Overrides,
+    RunFolder,
+    SpecPath,
+    Xla,
+)
+from runtime.folder import cannot_write
+from runtime.interrupt import Interrupted
+from runtime.problems import problem
+from runtime.terminal import counted, has_moving_lines, say
+
+if TYPE_CHECKING:
+    from compiler.ir.program import InputDecl
+    from runtime.export.files import Exported, ExportedModel, ExportedProgram
+
+
+class Debugging(StrEnum):
+    """What a debugged run looks for."""
+
+    nan = "nan"
+
+
+Framework: TypeAlias = Annotated[
+    Backend | None,
+    typer.Option("--backend", help="The framework the step is made for (default: torch; of a run that goes on: its)."),
+]
+Seed: TypeAlias = Annotated[int | None, typer.Option("--seed", help="The seed, instead of the spec's.")]
+Steps: TypeAlias = Annotated[int | None, typer.Option("--steps", min=1, help="Steps to train, instead of the spec's.")]
+Out: TypeAlias = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="The folder to write to (default: runs/<name>).")
+]
+PlainOption: TypeAlias = Annotated[bool, typer.Option("--plain", help="Print lines instead of a progress bar.")]
+Resume: TypeAlias = Annotated[
+    bool, typer.Option("--resume", help="Go on with the run in --out, or with the newest run of the spec.")
+]
+Debug: TypeAlias = Annotated[
+    Debugging | None, typer.Option("--debug", help="nan: stop at the first value that is not finite, and name it.")
+]
+Replay: TypeAlias = Annotated[
+    Path | None, typer.Option("--replay", metavar="DIR", help="Take one step again that --debug nan kept.")
+]
+
+
+def run(
+    spec: SpecPath,
+    overrides: Overrides = None,
+    backend: Framework = None,
+    device: Device = "auto",
+    order: OrderOption = Order.fewest,
+    seed: Seed = None,
+    steps: Steps = None,
+    out: Out = None,
+    resume: Resume = False,
+    debug: Debug = None,
+    replay: Replay = None,
+    xla: Xla = False,
+    allow: Allow = None,
+    plain: PlainOption = False,
+) -> None:
+    """Train: run the spec's step on its data, and write metrics, curves, pictures and checkpoints."""
+    # OpenMP's threads spin while they wait; where another process needs the cores, that makes small steps some twenty
+    # times slower. Sleeping instead costs little. It is read when a framework is first imported, so it is set before.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from graphspec.load import load
+    from runtime.train.run import Request, perform, retake
+
+    request = Request(
+        path=spec,
+        spec=load(spec, overrides or ()),
+        overrides=tuple(overrides or ()),
+        backend=None if backend is None else backend.value,
+        order=order.value,
+        device=device,
+        seed=seed,
+        steps=steps,
+        out=out,
+        allow=allow or (),
+        resume=resume,
+        debug="nan" if debug is not None or replay is not None else None,
+        jit_compile=xla,
+        stream=sys.stdout,
+        moving=not plain and has_moving_lines(sys.stdout),
+    )
+    if replay is not None:
+        outputs = "".join(f"  {name} {value:.6g}" for name, value in retake(request, replay).items())
+        say(f"the step raises nothing and everything is finite{outputs}")
+        return
+    outcome = perform(request)
+    if outcome.interrupted:
+        told = f"interrupted ({outcome.interrupted}) after step {outcome.state.made:,}"
+        raise Interrupted(f"{told}; what was trained so far is saved, and --resume goes on with it")
+
+
+Data: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--data", metavar="ROLE|FILE", help="A set of the spec's `data`, or a file in place of one."),
+]
+
+
+class EvalFormat(StrEnum):
+    """The forms in which figures are printed."""
+
+    text = "text"
+    json = "json"
+
+
+EvalFormatOption: TypeAlias = Annotated[EvalFormat, typer.Option("--format", help="How the figures are printed.")]
+
+
+def evaluate(
+    run: RunFolder,
+    data: Data = None,
+    checkpoint: CheckpointOption = "best",
+    device: Device = "auto",
+    xla: Xla = False,
+    allow: Allow = None,
+    format: EvalFormatOption = EvalFormat.text,
+) -> None:
+    """Evaluate a run: one pass over a data set with the weights of its best checkpoint, or of another."""
+    from runtime.train.reopen import Question, judge
+
+    given = tuple(allow or ())
+    question = Question(folder=run, data=data, choice=checkpoint, device=device, allow=given, jit_compile=xla)
+    answer = judge(question)
+    if format is EvalFormat.json:
+        figures = {name: value if math.isfinite(value) else None for name, value in answer.figures.items()}
+        say(json.dumps({"checkpoint": str(answer.path), "data": answer.data, "figures": figures}))
+        return
+    say(f"{answer.path} on {answer.data}")
+    width = max(map(len, answer.figures), default=0)
+    for name, value in answer.figures.items():
+        say(f"  {name:{width}}  {value:.10g}")
+
+
+class ExportFormat(StrEnum):
+    """What is exported."""
+
+    weights = "weights"
+    program = "program"
+    both = "both"
+
+
+Folder: TypeAlias = Annotated[
+    Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder to write (default: RUN_DIR/export).")
+]
+ModeOption: TypeAlias = Annotated[
+    Mode | None, typer.Option("--mode", help="The mode of the program (default: infer, else eval).")
+]
+Values: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--value", metavar="NAME", help="What the program gives (default: all outputs). May be repeated."),
+]
+ExportFormatOption: TypeAlias = Annotated[ExportFormat, typer.Option("--format", help="What is exported.")]
+
+
+def export(
+    run: RunFolder,
+    out: Folder = None,
+    checkpoint: CheckpointOption = "best",
+    mode: ModeOption = None,
+    value: Values = None,
+    device: Device = "cpu",
+    allow: Allow = None,
+    format: ExportFormatOption = ExportFormat.both,
+) -> None:
+    """Export a run: the weights of its best checkpoint as safetensors files, and a mode that runs without stepgraph."""
+    from runtime.train.reopen import reopen
+
+    opened = reopen(run, choice=checkpoint, device=device, allow=allow or ())
+    exported = opened.step.export(
+        run / "export" if out is None else out,
+        format=format.value,
+        mode=None if mode is None else mode.value,
+        values=value or (),
+        origin={"run": str(run), "checkpoint": opened.path.name},
+    )
+    say(f"{exported.folder} from {opened.path.name}")
+    _tell(exported)
+
+
+def _tell(exported: Exported) -> None:
+    """Print what is in the folder."""
+    files = [*exported.models.values(), *(() if exported.program is None else (exported.program,))]
+    width = max(len(each.file) for each in files)
+    for name, model in exported.models.items():
+        say(f"  {model.file:{width}}  {_describe_model(name, model)}")
+        for note in model.packed.notes:
+            say(f"  {'':{width}}  {note}")
+    if exported.program is not None:
+        say(f"  {exported.program.file:{width}}  {_describe_program(exported.program)}")
+
+
+def _describe_model(name: str, model: ExportedModel) -> str:
+    """Return what a file of weights has."""
+    tensors = counted(len(model.packed.tensors), "tensor")
+    return tensors if model.source == name else f"{tensors} of {model.source}, which stands in for {name}"
+
+
+def _describe_program(program: ExportedProgram) -> str:
+    """Return what a program computes from what."""
+    pure = program.pure
+    inputs = ", ".join(_describe_input(entry, drawn=entry.name in pure.drawn) for entry in pure.program.inputs)
+    left = f" (without {', '.join(pure.left_out)})" if pure.left_out else ""
+    return f"mode {pure.mode}: {inputs or 'nothing'} -> {', '.join(pure.outputs)}{left}"
+
+
+def _describe_input(entry: InputDecl, *, drawn: bool) -> str:
+    """Return an input as it is declared."""
+    kind = "a draw, " if drawn else ""
+    return f"{entry.name} ({kind}{entry.dtype} [{', '.join(map(str, entry.shape or ()))}])"
+
+
+class Template(StrEnum):
+    """The specs to begin with."""
+
+    gan = "gan"
+    classifier = "classifier"
+
+
+TemplateName: TypeAlias = Annotated[Template, typer.Argument(metavar="[TEMPLATE]", help="gan (default) or classifier.")]
+
+
+def init(template: TemplateName = Template.gan) -> None:
+    """Write a spec and a models.py with a model and a loss of one's own into this directory."""
+    texts = _read(template)
+    taken = [name for name in texts if Path(name).exists()]
+    if taken:
+        message = f"{' and '.join(taken)} {'exists' if len(taken) == 1 else 'exist'} already; nothing was written"
+        raise problem("GS237", message, help="run it in an empty directory, or move the files away")
+    for name, text in texts.items():
+        _write(Path(name), text)
+        say(f"wrote {name}")
+    say(f"\nNow run:\n  stepgraph run {template.value}.yaml --allow models")
+
+
+def _read(template: Template) -> dict[str, str]:
+    """Return the files of a template by the names they get; Python is stored as text, being the user's and not ours."""
+    folder = files("runtime") / "templates" / template.value
+    names = {f"{template.value}.yaml": f"{template.value}.yaml", "models.py": "models.py.txt"}
+    return {name: folder.joinpath(stored).read_text(encoding="utf-8") for name, stored in names.items()}
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+LATER = {
+    "bench": "`stepgraph run` prints steps per second",
+}
+"""Name of the command -> what does part of its work now."""
+
+
+def refuse(name: str) -> Callable[[], None]:
+    """Return the command of that name: one that only says that it is not built yet."""
+
+    def command() -> None:
+        """Say that this is not built yet."""
+        raise problem("GS235", f"`stepgraph {name}` is part of the design but not built yet", help=LATER[name])
+
+    return command

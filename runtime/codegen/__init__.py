@@ -1,0 +1,1 @@
+"""From a compiled program to source."""

@@ -1,0 +1,300 @@
+"""Emission of ``build``: models, lists of tensors, optimizers, randomness and gates, each resolved once."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from compiler.ir.program import Gate, Initializer, ModelDecl, Program
+from compiler.ir.value import Plain
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Dialect, Draft, Global
+from runtime.codegen.flow import DRAWING_LAYERS, has_layer
+from runtime.codegen.lower.accumulate import window_globals, window_registration
+from runtime.codegen.lower.evaluate import layer_stack
+from runtime.codegen.lower.metrics import construct_metric, registration
+from runtime.codegen.lower.overflow import verdict_globals
+from runtime.codegen.lower.states import initial_lines
+from runtime.codegen.needs import Needs, are_tied, find_metrics
+from runtime.codegen.norms import norm_globals
+from runtime.codegen.optimizers import construct_optimizer, frozen_global, pattern_globals, sharing_globals
+from runtime.codegen.resources import Names
+from runtime.codegen.schedules import scheduled_globals
+from runtime.codegen.text import Block, Code, Line
+
+WIDEST = 100
+"""Characters of names per ``global`` statement, which has no way to be broken over lines."""
+
+
+def emit_build(draft: Draft) -> Block:
+    """Return ``def build(seed=0, device="cpu", dtype=torch.float32, models=None):``."""
+    program, dialect = draft.program, draft.dialect
+    header = syntax.define(
+        "build",
+        syntax.parameter("seed", syntax.constant(program.seed)),
+        syntax.parameter("device", syntax.constant("cpu")),
+        syntax.parameter("dtype", syntax.dotted(dialect.dtype)),
+        syntax.parameter("models", syntax.constant(None)),
+        *dialect.build_parameters(),
+    )
+    assigned = tuple(_globals(draft))
+    made = syntax.call("make_models", *(syntax.name(each) for each in ("seed", "device", "dtype")), _given())
+    making: tuple[Code, ...] = (
+        Line(statement=syntax.perform(syntax.call("MODELS.update", made))),
+        *initial_lines(program, dialect),
+        *(_assignment(each) for each in assigned),
+        *_attach_lines(draft),
+        *dialect.last_lines(draft, draft.needs),
+        *_registration(program, draft.names),
+        *window_registration(draft),
+        *registration(draft),
+    )
+    body = (*_global_lines(assigned), *dialect.place(making))
+    return Block(header=Line(statement=header), body=body, doc=dialect.build_doc)
+
+
+def _given() -> ast.expr:
+    """Return ``models or {}``."""
+    return ast.BoolOp(op=ast.Or(), values=[syntax.name("models"), syntax.dictionary({})])
+
+
+def _global_lines(assigned: tuple[Global, ...]) -> Iterator[Line]:
+    """Yield the ``global`` statements."""
+    line: list[str] = []
+    for name in (each.name for each in assigned):
+        if line and len(", ".join((*line, name))) > WIDEST:
+            yield Line(statement=syntax.share(line))
+            line = []
+        line = [*line, name]
+    if line:
+        yield Line(statement=syntax.share(line))
+
+
+def _assignment(entry: Global) -> Line:
+    """Return ``name = value``."""
+    op, place = entry.place
+    return Line(statement=syntax.assign(entry.name, entry.value), comment=entry.comment, op=op, place=place)
+
+
+def _globals(draft: Draft) -> Iterator[Global]:
+    """Yield every global variable in the order of its making."""
+    program, names, dialect, needs = draft.program, draft.names, draft.dialect, draft.needs
+    if needs.clock:
+        yield Global(name="clock", value=syntax.call("Clock"))
+    yield from dialect.first_globals(needs)
+    for model in program.models:
+        yield from _model_globals(model, names, needs, dialect)
+    for models in needs.joint:
+        parts = [syntax.spread(syntax.name(names.parameters(model))) for model in models]
+        every = syntax.listing(parts)
+        yield Global(name=names.joint(models), value=syntax.call("once", every) if are_tied(models, program) else every)
+    for covers, model in needs.parts:
+        part = _places(covers, model, names) if are_tied(covers, program) else _slice(covers, model, names)
+        yield Global(name=names.part(covers, model), value=part)
+    yield from sharing_globals(draft)
+    yield from scheduled_globals(draft)
+    yield from pattern_globals(draft)
+    for optimizer in program.optimizers:
+        value = construct_optimizer(optimizer, draft)
+        yield Global(name=names.optimizer(optimizer.name), value=value, place=(optimizer.name, optimizer.place))
+    yield from window_globals(draft)
+    yield from verdict_globals(draft)
+    if needs.random:
+        kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"
+        yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
+    if needs.gates:
+        yield Global(name="gates", value=syntax.call("Gates", syntax.name("clock"), _gates(program)))
+    for mode, metric in find_metrics(program):
+        value, place = construct_metric(mode, metric, draft), (metric.op, metric.place)
+        yield Global(name=names.metric(mode, metric.op), value=value, place=place)
+    yield from norm_globals(draft)
+    if names.checks:
+        yield Global(name=names.checks, value=syntax.call("Checks", syntax.name("MODELS"), syntax.name("OPTIMIZERS")))
+
+
+def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialect) -> Iterator[Global]:
+    """Yield a model, and the lists of its tensors that some instruction uses."""
+    place = (model.name, model.place)
+    variable = syntax.name(names.model(model.name))
+    read = syntax.item(syntax.name("MODELS"), syntax.constant(model.name))
+    yield Global(name=names.model(model.name), value=read, place=place)
+    if model.name in needs.parameters:
+        is_open = model.kind == "class" and model.name in needs.differentiated
+        stepped = dialect.parameters(model, variable, chosen=is_open)
+        if model.frozen:
+            yield frozen_global(model, names, dialect)
+            stepped = syntax.call("without", stepped, syntax.name(names.frozen(model.name)))
+        yield Global(name=names.parameters(model.name), value=stepped)
+    if model.name in needs.weights:
+        yield Global(name=names.weights(model.name), value=dialect.parameters(model, variable, chosen=False))
+    if model.name in needs.buffers:
+        yield Global(name=names.buffers(model.name), value=dialect.buffers(model, variable))
+    if model.name in needs.taps:
+        layers = [syntax.constant(layer) for layer in needs.taps[model.name]]
+        yield Global(name=names.taps(model.name), value=syntax.call("watch", variable, *layers))
+    if model.name in needs.drawing:
+        yield from dialect.drawing(model, names)
+
+
+def _places(covers: tuple[str, ...], model: str, names: Names) -> ast.expr:
+    """Return the places of the gradients of a model, or of several, in a set over models that share parameters."""
+    models = tuple(model.split())
+    lists = names.parameters(model) if len(models) == 1 else names.joint(models), names.joint(covers)
+    return syntax.call("places", *map(syntax.name, lists))
+
+
+def _slice(covers: tuple[str, ...], model: str, names: Names) -> ast.expr:
+    """Return the slice of a model's gradients in a set over several models."""
+    lists = [syntax.name(names.parameters(each)) for each in covers]
+    index = covers.index(model)
+    before = [syntax.call("len", each) for each in lists[:index]]
+    upto = [*before, syntax.call("len", lists[index])]
+    return syntax.call("slice", _total(before), _total(upto))
+
+
+def _total(terms: Sequence[ast.expr]) -> ast.expr:
+    """Return the sum of terms."""
+    if not terms:
+        return syntax.constant(0)
+    total: ast.expr = terms[0]
+    for term in terms[1:]:
+        total = syntax.binary(total, ast.Add(), term)
+    return total
+
+
+def _attach_lines(draft: Draft) -> Iterator[Line]:
+    """Yield the lines that let the dropout layers of built-in models draw keyed numbers."""
+    for model in draft.program.models if draft.needs.random else ():
+        if model.kind == "layers" and has_layer(model.layers, DRAWING_LAYERS):
+            attached = syntax.call("random.attach", syntax.name(draft.names.model(model.name)))
+            yield Line(statement=syntax.perform(attached), op=model.name, place=model.place)
+
+
+def _registration(program: Program, names: Names) -> Iterator[Line]:
+    """Yield the line that lists the optimizers by name."""
+    if program.optimizers:
+        listed = {each.name: syntax.name(names.optimizer(each.name)) for each in program.optimizers}
+        yield Line(statement=syntax.perform(syntax.call("OPTIMIZERS.update", syntax.dictionary(listed))))
+
+
+def _gates(program: Program) -> ast.expr:
+    """Return the gates by mode."""
+    return syntax.dictionary(
+        {mode.mode: syntax.listing(_gate(gate) for gate in mode.gates) for mode in program.modes if mode.gates}
+    )
+
+
+def _gate(gate: Gate) -> ast.expr:
+    """Return one gate, fields at their defaults left out."""
+    fields: dict[str, Plain] = {"clock": gate.clock, "every": gate.every, "start": gate.start, "until": gate.until}
+    fields |= {"follows": gate.follows, "datasets": gate.datasets, "epoch": gate.epoch, "flush": gate.flush}
+    plain = {field.name: field.default for field in dataclasses.fields(Gate)}
+    given = {key: syntax.literal(value) for key, value in fields.items() if value != plain[key]}
+    return syntax.call("Gate", syntax.constant(gate.op), **given)
+
+
+MADE = "made"
+"""The local dictionary of the models made so far."""
+WEIGHTS = "WEIGHTS"
+"""The dictionary of the files that weights are read from, by model."""
+
+
+def emit_models(draft: Draft, provided: frozenset[str]) -> Block:
+    """Return ``def make_models(seed, device, dtype, given):``; models in ``provided`` are always given."""
+    header = syntax.define("make_models", *(syntax.parameter(each) for each in ("seed", "device", "dtype", "given")))
+    start = syntax.assign(MADE, syntax.call("dict", syntax.name("given")))
+    body = (
+        Line(statement=start),
+        *(_emit_model(model, draft) for model in draft.program.models if model.name not in provided),
+        Line(statement=syntax.give(draft.dialect.finished(MADE))),
+    )
+    doc = "Return every model by name: the given ones as they are, the others with their initial weights."
+    return Block(header=Line(statement=header), body=body, doc=doc)
+
+
+def _emit_model(model: ModelDecl, draft: Draft) -> Block:
+    """Return the lines that make one model unless it was given."""
+    absent = ast.Compare(left=syntax.constant(model.name), ops=[ast.NotIn()], comparators=[syntax.name(MADE)])
+    header = Line(statement=syntax.when(absent), op=model.name, place=model.place)
+    return Block(header=header, body=(*_make_lines(model, draft), *_weight_blocks(model)))
+
+
+def _weight_blocks(model: ModelDecl) -> Iterator[Block]:
+    """Yield the lines that read a model's file of weights, unless somebody took it out of the list of files."""
+    if model.weights is not None:
+        name, files = syntax.constant(model.name), syntax.name(WEIGHTS)
+        is_listed = ast.Compare(left=name, ops=[ast.In()], comparators=[files])
+        made = syntax.item(syntax.name(MADE), name)
+        read = syntax.perform(syntax.call("load_weights", made, name, syntax.item(files, name)))
+        header = Line(statement=syntax.when(is_listed), op=model.name, place=model.place)
+        yield Block(header=header, body=(Line(statement=read, op=model.name, place=model.place),))
+
+
+def weights_register(program: Program, provided: frozenset[str]) -> Iterator[Line]:
+    """Yield ``WEIGHTS = {"net": "net.safetensors"}``, where some model that is made starts from a file."""
+    files = {each.name: each.weights for each in program.models if each.weights is not None}
+    named = {name: syntax.constant(file) for name, file in files.items() if name not in provided}
+    if named:
+        comment = "read by make_models; relative paths start from the working directory"
+        yield Line(statement=syntax.assign(WEIGHTS, syntax.dictionary(named)), comment=comment)
+
+
+def _make_lines(model: ModelDecl, draft: Draft) -> Iterator[Code]:
+    """Yield the lines that make a model: a copy of another, a user's class, or layers with portable weights."""
+    if model.like is not None and model.initial == "copy":
+        original = syntax.item(syntax.name(MADE), syntax.constant(model.like))
+        yield _line(model, draft.dialect.copied(model, original))
+        made = syntax.item(syntax.name(MADE), syntax.constant(model.name))
+        if model.compute != draft.program.model(model.like).compute:
+            for statement in draft.dialect.lowered(model, made):
+                yield Line(statement=statement, op=model.name, place=model.place)
+        return
+    made, contexts = _line(model, _construct(model, draft)), draft.dialect.seeding(model)
+    if contexts:
+        seeded = syntax.within(*contexts)
+        yield Block(header=Line(statement=seeded, op=model.name, place=model.place), body=(made,))
+    else:
+        yield made
+    for statement in draft.dialect.made(model, syntax.item(syntax.name(MADE), syntax.constant(model.name))):
+        yield Line(statement=statement, op=model.name, place=model.place)
+    if model.kind != "class":
+        yield _initial_line(model)
+
+
+def _line(model: ModelDecl, value: ast.expr) -> Line:
+    """Return ``made["generator"] = value``."""
+    return Line(statement=syntax.assign_item(MADE, model.name, value), op=model.name, place=model.place)
+
+
+def _construct(model: ModelDecl, draft: Draft) -> ast.expr:
+    """Return the module of a model: of a user's class, of built-in layers, or one parameter."""
+    match model.kind:
+        case "class":
+            arguments = {key: syntax.literal(value) for key, value in model.args.items()}
+            return syntax.call(draft.names.imported(model.class_path or ""), **arguments)
+        case "layers":
+            return layer_stack(model.layers, draft.dialect, **draft.dialect.model_options(model))
+        case "parameter":
+            shape = syntax.literal(model.parameters[0].shape)
+            return syntax.call("ParameterModel", shape, **draft.dialect.model_options(model))
+
+
+def _initial_line(model: ModelDecl) -> Line:
+    """Return the line that gives parameters and buffers their initial values, keyed by (seed, model, parameter)."""
+    entries = {each.name: _initial(each.initializer) for each in (*model.parameters, *model.buffers)}
+    statement = syntax.perform(
+        syntax.call(
+            "set_initial",
+            syntax.item(syntax.name(MADE), syntax.constant(model.name)),
+            syntax.name("seed"),
+            syntax.constant(model.name),
+            syntax.dictionary(entries),
+        )
+    )
+    return Line(statement=statement, op=model.name, place=model.place)
+
+
+def _initial(initializer: Initializer) -> ast.expr:
+    """Return an initializer as ``("uniform", 0.125)``."""
+    return syntax.sequence((syntax.constant(initializer.kind), syntax.constant(initializer.bound)))

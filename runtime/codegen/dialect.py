@@ -1,0 +1,271 @@
+"""Dialect: how one framework writes what every emitted step has."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runtime.codegen import syntax
+
+if TYPE_CHECKING:
+    from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
+    from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
+    from runtime.codegen.callee import Resolved
+    from runtime.codegen.needs import Needs
+    from runtime.codegen.resources import Names, Wish
+    from runtime.codegen.schedules import Form
+    from runtime.codegen.scope import Lowered, Scope
+    from runtime.codegen.support_code import Imported, Library
+    from runtime.codegen.text import Block, Code, Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Global:
+    """A global variable that ``build`` assigns."""
+
+    name: str
+    value: ast.expr
+    comment: str = ""
+    place: tuple[str, str] = ("", "")
+
+
+class Dialect(ABC):
+    """What differs between frameworks in emitted code; what is the same stands in the modules beside this one.
+
+    An expression is handed in and given back as a syntax tree.
+    """
+
+    title: str
+    """The framework as people write it: ``PyTorch``."""
+    framework: str
+    """The package that the module imports: ``torch``."""
+    model_type: str
+    """The annotation of models."""
+    dtype: str
+    """The default type of parameters."""
+    prefix: str
+    """Where the types are found: ``torch``."""
+    held: str
+    """The annotation of what holds a state."""
+    own: Mapping[str, Imported]
+    """What the module's own lines import, by the name they use."""
+    reserved: tuple[str, ...]
+    """Identifiers that only this framework's modules use."""
+    stack: str
+    """What holds layers in a row."""
+    direct: Mapping[str, str]
+    """Rules of optimizers with a class of the library, which steps whole lists with explicit gradients."""
+    wrapped: Mapping[str, str]
+    """Rules for which the framework's own class is used as it is."""
+    pace: str
+    """What `paced` reads the steps from."""
+
+    build_doc: str
+    """The docstring of ``build``."""
+
+    @abstractmethod
+    def library(self) -> Library:
+        """Return the support code."""
+
+    def wishes(self, program: Program) -> Iterator[Wish]:
+        """Yield the names that only this framework's modules need."""
+        return iter(())
+
+    def registers(self) -> tuple[str, ...]:
+        """Return further dictionaries that ``build`` fills."""
+        return ()
+
+    @abstractmethod
+    def function(self, function: Function, draft: Draft) -> Block:
+        """Return the function of one active set."""
+
+    # ------------------------------------------------------------ instructions
+
+    @abstractmethod
+    def forward(self, instruction: Forward, scope: Scope) -> Lowered:
+        """Return the call of a model."""
+
+    @abstractmethod
+    def gradient(self, instruction: Gradient, scope: Scope) -> Lowered:
+        """Return the gradient of a loss."""
+
+    @abstractmethod
+    def settle(self, instruction: Settle, scope: Scope) -> Lowered:
+        """Return the end of a step with verdicts."""
+
+    @abstractmethod
+    def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
+        """Return what the verdicts of a step are made from."""
+
+    @abstractmethod
+    def range(self, op: str) -> ast.expr:
+        """Return the context inside which a profiler counts what an op does."""
+
+    @abstractmethod
+    def output(self, value: ast.expr) -> ast.expr:
+        """Return a value that carries a graph, as the step gives it back."""
+
+    # ------------------------------------------------------------ values
+
+    @abstractmethod
+    def detach(self, value: ast.expr) -> ast.expr:
+        """Return a value that passes no gradient back."""
+
+    @abstractmethod
+    def present(self, gradients: ast.expr) -> ast.expr:
+        """Return a gradient set with gaps in which every gradient that there may be is a tensor."""
+
+    @abstractmethod
+    def shape(self, value: ast.expr) -> ast.expr:
+        """Return the sizes of a value."""
+
+    @abstractmethod
+    def with_rows(self, shape: ast.expr, rows: ast.expr) -> ast.expr:
+        """Return sizes with another number of rows in the first place."""
+
+    @abstractmethod
+    def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
+        """Return how a built-in function is called."""
+
+    @abstractmethod
+    def layer(self, layer: LayerDecl) -> Resolved:
+        """Return how a built-in layer is constructed."""
+
+    def has_operators(self, instruction: Evaluate, scope: Scope) -> bool:
+        """Return whether Python's operators mean what the built-in calls do, for the operands of this one."""
+        return True
+
+    def multiply(self, factor: ast.expr, value: ast.expr) -> ast.expr:
+        """Return a number times a value of any floating type."""
+        return syntax.binary(factor, ast.Mult(), value)
+
+    @abstractmethod
+    def scheduled(self, read: ast.expr, form: Form) -> ast.expr:
+        """Return what reads a number that follows the steps in the form in which it is used."""
+
+    def leading(self) -> tuple[ast.expr, ...]:
+        """Return what a running metric is called with before its inputs."""
+        return ()
+
+    # ------------------------------------------------------------ states
+
+    @abstractmethod
+    def read_state(self, held: ast.expr) -> ast.expr:
+        """Return a state as it is at this place; what is written later does not reach it."""
+
+    @abstractmethod
+    def return_state(self, held: ast.expr) -> ast.expr:
+        """Return a state as the step gives it back."""
+
+    @abstractmethod
+    def store(self, held: ast.expr, value: ast.expr, *, is_number: bool) -> ast.stmt:
+        """Return the write of a state."""
+
+    def state_place(self) -> tuple[ast.expr, ...]:
+        """Return further arguments of the initial state."""
+        return ()
+
+    # ------------------------------------------------------------ construction
+
+    @abstractmethod
+    def parameters(self, model: ModelDecl, variable: ast.expr, *, chosen: bool) -> ast.expr:
+        """Return the list of a model's parameters; ``chosen``: those that its class wants to be trained."""
+
+    @abstractmethod
+    def named(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
+        """Return the parameters of a model with their names, in pairs."""
+
+    @abstractmethod
+    def buffers(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
+        """Return the list of a model's buffers."""
+
+    @abstractmethod
+    def random(self) -> tuple[str, ...]:
+        """Return the variables that the source of random numbers is made from."""
+
+    @abstractmethod
+    def metric_path(self, name: str) -> str:
+        """Return what a built-in metric is called."""
+
+    @abstractmethod
+    def metric(self, path: ast.expr, mode: str) -> tuple[ast.expr, ...]:
+        """Return what a running metric is made from, behind the clock."""
+
+    def unknown_options(self, optimizer: OptimizerDecl) -> frozenset[str]:
+        """Return the options that the class of an optimizer does not take as they are."""
+        return frozenset()
+
+    def build_parameters(self) -> tuple[tuple[str, ast.expr | None], ...]:
+        """Return further parameters of ``build``."""
+        return ()
+
+    def place(self, lines: tuple[Code, ...]) -> tuple[Code, ...]:
+        """Return the lines of ``build`` in the context of the device, where the framework has one."""
+        return lines
+
+    def model_options(self, model: ModelDecl) -> dict[str, ast.expr]:
+        """Return further keywords of the construction of a built-in model."""
+        return {}
+
+    def seeding(self, model: ModelDecl) -> tuple[ast.expr, ...]:
+        """Return the contexts in which a model is made: that of its seed, where making it may draw random numbers."""
+        return (syntax.call("forked_seed", syntax.name("seed"), syntax.constant(model.name)),)
+
+    def made(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
+        """Yield what is done with a model that was just made, before it gets its initial weights."""
+        return iter(())
+
+    def copied(self, model: ModelDecl, made: ast.expr) -> ast.expr:
+        """Return a copy of a model that was made before."""
+        return syntax.call("copy.deepcopy", made)
+
+    def lowered(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
+        """Yield what makes a copy compute in another type than its original, where that is said when it is made."""
+        return iter(())
+
+    @abstractmethod
+    def finished(self, made: str) -> ast.expr:
+        """Return the dictionary of all models that ``make_models`` returns."""
+
+    def first_globals(self, needs: Needs) -> Iterator[Global]:
+        """Yield global variables that are made before the models are looked at."""
+        return iter(())
+
+    def drawing(self, model: ModelDecl, names: Names) -> Iterator[Global]:
+        """Yield what ``build`` looks up of a user's model that draws random numbers."""
+        return iter(())
+
+    def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
+        """Yield lines of ``build`` once everything is made."""
+        return iter(())
+
+    # ------------------------------------------------------------ dispatch
+
+    @abstractmethod
+    def table_lines(self, draft: Draft) -> Iterator[Code]:
+        """Yield the module's table of functions, by mode and what fires."""
+
+    @abstractmethod
+    def start_lines(self, needs: Needs) -> Iterator[Line]:
+        """Yield the lines of ``step`` behind the start of its clock and gates."""
+
+    def step_arguments(self, needs: Needs) -> tuple[ast.expr, ...]:
+        """Return what a function is called with behind the batch."""
+        return ()
+
+    def is_numbered(self, needs: Needs) -> bool:
+        """Return whether ``step`` needs the number of the step itself."""
+        return needs.random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A module while it is written: what it is to do, how things are called in it, and in which dialect."""
+
+    program: Program
+    names: Names
+    dialect: Dialect
+    needs: Needs

@@ -1,0 +1,87 @@
+"""Emission of ``step``: it counts the step, decides what fires, and calls the function of that active set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+
+from compiler.ir.program import Function
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Dialect, Draft
+from runtime.codegen.lower.overflow import check_lines, hold_lines
+from runtime.codegen.needs import Needs
+from runtime.codegen.text import Block, Code, Line
+
+
+def emit_dispatch(draft: Draft) -> Iterator[Code]:
+    """Yield the table of functions, and ``def step(batch, mode="train")``."""
+    program, dialect, needs = draft.program, draft.dialect, draft.needs
+    yield from dialect.table_lines(draft)
+    default = program.modes[0].mode
+    chosen = [syntax.parameter("dataset", syntax.constant(None))] if program.datasets else []
+    header = syntax.define(
+        "step", syntax.parameter("batch"), syntax.parameter("mode", syntax.constant(default)), *chosen
+    )
+    told = [syntax.name("dataset")] if program.datasets else []
+    body = (*_start_lines(needs, dialect, told), *dialect.start_lines(needs), *_call_lines(needs, draft, told))
+    modes = ", ".join(each.mode for each in program.modes)
+    whose = f" of a data set ({', '.join(program.datasets)})" if program.datasets else ""
+    doc = f"Take one step of a mode ({modes}) with a batch{whose} of tensors by name; return its outputs."
+    yield Block(header=Line(statement=header), body=body, doc=doc)
+
+
+def _start_lines(needs: Needs, dialect: Dialect, told: Sequence[ast.expr]) -> Iterator[Line]:
+    """Yield the lines that start the step and find out what fires."""
+    mode = syntax.name("mode")
+    if needs.clock:
+        started = syntax.call("clock.start", mode)
+        is_numbered = dialect.is_numbered(needs)
+        yield Line(statement=syntax.assign("number", started) if is_numbered else syntax.perform(started))
+    if needs.gates:
+        yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *told)))
+
+
+def _call_lines(needs: Needs, draft: Draft, told: Sequence[ast.expr]) -> Iterator[Line]:
+    """Yield the call of the step's function, and what is done when it is over."""
+    key = _key([syntax.name("mode"), *told, *([syntax.name("fired")] if needs.gates else [])])
+    function = syntax.item(syntax.name("FUNCTIONS"), key)
+    called = syntax.call(function, syntax.name("batch"), *draft.dialect.step_arguments(needs))
+    after = (*check_lines(draft), *hold_lines(draft), *(_counting() if needs.clock else ()))
+    if not after:
+        yield Line(statement=syntax.give(called), writes=True)
+        return
+    yield Line(statement=syntax.assign("outputs", called), writes=True)
+    yield from after
+    yield Line(statement=syntax.give(syntax.name("outputs")))
+
+
+def _counting() -> Iterator[Line]:
+    """Yield the line that counts the step, if it came to its end."""
+    finished = syntax.perform(syntax.call("clock.finish"))
+    yield Line(statement=finished, comment="counts the step: one that fails leaves no trace")
+
+
+def _key(parts: Sequence[ast.expr]) -> ast.expr:
+    """Return the key of a function: the mode alone, or a tuple."""
+    return parts[0] if len(parts) == 1 else syntax.sequence(parts)
+
+
+def _share(keys: list[ast.expr], function: ast.expr) -> ast.expr:
+    """Return a dictionary of several keys for one function, which is made once."""
+    return syntax.call("dict.fromkeys", syntax.listing(keys), function)
+
+
+def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.expr:
+    """Return the functions by mode, or by mode, data set and what fires where there are sets and something is gated."""
+    gated = draft.needs.gates
+    keys: list[ast.expr | None] = []
+    values: list[ast.expr] = []
+    for mode in draft.program.modes:
+        for function in mode.functions:
+            fired = tuple(gate.op for gate in mode.gates if gate.op in function.gated)
+            chosen = [syntax.literal(fired)] if gated else []
+            told = [[syntax.constant(each or None)] for each in function.datasets] or [[]]
+            named = [_key([syntax.constant(mode.mode), *each, *chosen]) for each in told]
+            keys.append(named[0] if len(named) == 1 else None)
+            values.append(use(function) if len(named) == 1 else _share(named, use(function)))
+    return ast.Dict(keys=keys, values=values)

@@ -1,0 +1,246 @@
+"""What is known before a line is printed: which values carry a graph, which become leaves, which modes models need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.ir.cell import is_buffers
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
+from compiler.ir.value import Argument, Ref
+from runtime.codegen.resources import find_functions
+
+MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
+"""Built-in layers that behave differently in training and evaluation."""
+VIEWS = frozenset({"permute", "reshape", "slice", "split"})
+"""Calls that may share the memory of their operand."""
+DRAWING_LAYERS = frozenset({"dropout"})
+"""Built-in layers that draw random numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Values of a function that carry a graph, and those made leaves because something is differentiated by them."""
+
+    carrying: frozenset[str]
+    leaves: frozenset[str]
+    siblings: frozenset[str]
+    """Values that are differentiated by, carry a graph, and were made together with others."""
+    recorded: bool
+    """Some instruction records a graph; where none does the whole function runs without."""
+
+
+def find_flow(function: Function) -> Flow:
+    """Return what carries a graph in a function. Too many is safe: it costs a detach, never a wrong number."""
+    leaves = frozenset(_find_leaves(function))
+    carrying = set(leaves)
+    for instruction in function.instructions:
+        if (instruction.recorded or _is_view(instruction)) and _passes_graph(instruction, carrying):
+            carrying.update(instruction.defines)
+    recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)
+    siblings = frozenset(_find_siblings(function))
+    return Flow(carrying=frozenset(carrying), leaves=leaves, siblings=siblings, recorded=recorded)
+
+
+def _is_view(instruction: Instruction) -> bool:
+    """Return whether PyTorch gives a view of an operand, which has its graph even where nothing is recorded."""
+    return isinstance(instruction, Evaluate) and instruction.function.builtin and instruction.function.name in VIEWS
+
+
+def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
+    """Return whether a recorded instruction's results carry a graph, given what did before it."""
+    match instruction:
+        case Forward():
+            return not instruction.frozen or carries(instruction.arguments, carrying) or bool(instruction.begun)
+        case Evaluate():
+            return carries(instruction.arguments, carrying)
+        case Transform():
+            return not carrying.isdisjoint(instruction.inputs)
+        case _:
+            return True
+
+
+def carries(arguments: tuple[Argument, ...], carrying: set[str] | frozenset[str]) -> bool:
+    """Return whether a graph enters a call through one of its arguments."""
+    operands = (argument.operand for argument in arguments)
+    return any(isinstance(each, Ref) and not each.detach and each.name in carrying for each in operands)
+
+
+def _find_leaves(function: Function) -> Iterator[str]:
+    """Yield the values that are differentiated by and come without a graph: inputs, draws, results of no_grad."""
+    recorded = {value for each in function.instructions if each.recorded for value in each.defines}
+    for instruction in function.instructions:
+        if isinstance(instruction, Gradient):
+            yield from (value for value in instruction.values if value not in recorded)
+
+
+def _find_siblings(function: Function) -> Iterator[str]:
+    """Yield the values that are differentiated by and were recorded as one of several results."""
+    targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.values}
+    for instruction in function.instructions:
+        made = instruction.defines
+        if len(made) > 1 and instruction.recorded:
+            begun = instruction.begun if isinstance(instruction, Forward) else ()
+            yield from (value for value in made if value in targets and value not in begun)
+
+
+def find_differentiated(program: Program) -> frozenset[str]:
+    """Return the models that some gradient is taken for; no other model's weights ever need one."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    return frozenset(model for each in instructions if isinstance(each, Gradient) for model in each.models)
+
+
+def is_modal(model: ModelDecl) -> bool:
+    """Return whether training and evaluation differ for a model: for a class that is assumed."""
+    match model.kind:
+        case "class":
+            return True
+        case "parameter":
+            return False
+        case "layers":
+            return has_layer(model.layers, MODAL_LAYERS)
+
+
+def has_layer(layers: tuple[LayerDecl, ...], kinds: frozenset[str]) -> bool:
+    """Return whether one of the layers, or of those inside containers, is of one of the kinds."""
+    return any(layer.kind in kinds or has_layer(layer.layers, kinds) for layer in layers)
+
+
+def find_modes(function: Function, program: Program) -> dict[str, bool]:
+    """Return, by model, the mode (train or not) of its first forward in a function.
+
+    Models that share weights may share modules: they are put into the same mode, but for mixed ones, which are not
+    among them.
+    """
+    modes: dict[str, bool] = {}
+    mixed = find_mixed(program)
+    for model, train in find_runs(function):
+        if model not in mixed:
+            modes.setdefault(model, train)
+            for other in program.model(model).tied:
+                modes.setdefault(other, train)
+    return modes
+
+
+def find_runs(function: Function) -> Iterator[tuple[str, bool]]:
+    """Yield the forwards of a function by model and mode, with those that gradients run again."""
+    for instruction in function.instructions:
+        if isinstance(instruction, Forward):
+            yield instruction.model, instruction.train
+        elif isinstance(instruction, Gradient):
+            yield from ((each.model, each.train) for each in instruction.recomputed)
+
+
+def find_mixed(program: Program) -> frozenset[str]:
+    """Return the models of which one runs in training and another, with shared weights, in evaluation in one step.
+
+    What one of them sets in a module that both have holds for the other: each is switched before every run.
+    """
+    found: set[str] = set()
+    for function in find_functions(program):
+        runs = {*find_runs(function)}
+        for model, train in runs:
+            group = (model, *program.model(model).tied)
+            if len(group) > 1 and any((other, not train) in runs for other in group):
+                found.update(group)
+    return frozenset(found)
+
+
+def find_through(function: Function, gradient: Gradient, program: Program) -> Mapping[str, tuple[str, ...]]:
+    """Return, by forward on the path of a gradient, the cell versions that must still be there: ``net.params@0``.
+
+    Those are what autograd keeps without a copy: weights, and buffers where the forward evaluates. Statistics that a
+    forward in training reads are not needed for its gradient.
+    """
+    instructions = function.instructions
+    path = find_path(gradient, instructions, program)
+    forwards = [each for each in instructions if isinstance(each, Forward) and id(each) in path]
+    kept = {each.op: tuple(str(at) for at in each.reads if _is_kept(each, at.cell)) for each in forwards}
+    return {op: reads for op, reads in kept.items() if reads}
+
+
+def _is_kept(forward: Forward, cell: str) -> bool:
+    """Return whether a gradient through a forward reads a cell itself, not a clone."""
+    if is_buffers(cell):
+        return not forward.train and forward.snapshot == "none"
+    return forward.snapshot != "all"
+
+
+def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: Program) -> frozenset[int]:
+    """Return the ids of the instructions on a differentiable path from a gradient's targets to its loss.
+
+    A gradient on the path brings its own path along: differentiating it again reads all of that.
+    """
+    producers = {value: each for each in instructions for value in each.defines}
+    reaching = set(find_reaching(gradient.loss, producers))
+    inner = {
+        id(each): find_path(each, instructions, program)
+        for each in instructions
+        if isinstance(each, Gradient) and id(each) in reaching
+    }
+    reaching = reaching.union(*inner.values())
+    derived: set[int] = set()
+    models = find_holders(gradient, program)
+    used = {value for each in instructions if id(each) in reaching for value in _find_uses(each)} | {gradient.loss}
+    for each in (each for each in instructions if id(each) in reaching):
+        is_target = isinstance(each, Forward) and each.model in models and not each.frozen
+        if (
+            is_target
+            or _begins(each, gradient, used)
+            or _depends(each, gradient, producers, derived)
+            or not derived.isdisjoint(inner.get(id(each), ()))
+        ):
+            derived.add(id(each))
+    return frozenset(derived).union(*(inner[each] for each in derived & inner.keys()))
+
+
+def _begins(instruction: Instruction, gradient: Gradient, used: set[str]) -> bool:
+    """Return whether a gradient is taken by a tap of a call, of a loss that is made from its other results."""
+    begun = instruction.begun if isinstance(instruction, Forward) else ()
+    targets = [value for value in begun if value in gradient.values]
+    return any(other in used for value in targets for other in instruction.defines if other != value)
+
+
+def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[int]:
+    """Yield the ids of the instructions from which a recorded path leads to a value."""
+    pending, seen = [loss], {loss}
+    while pending:
+        producer = producers.get(pending.pop())
+        if producer is None or not producer.recorded:
+            continue
+        yield id(producer)
+        following = [value for value in _find_uses(producer) if value not in seen]
+        seen.update(following)
+        pending.extend(following)
+
+
+def is_recomputed(forward: Forward, program: Program) -> bool:
+    """Return whether a forward runs again, in whole or in part, when a gradient is taken through it."""
+    return forward.checkpoint or program.model(forward.model).recomputes
+
+
+def _find_uses(instruction: Instruction) -> tuple[str, ...]:
+    """Return the values that a graph goes through into an instruction."""
+    match instruction:
+        case Forward() | Evaluate():
+            operands = (argument.operand for argument in instruction.arguments)
+            return tuple(each.name for each in operands if isinstance(each, Ref) and not each.detach)
+        case Gradient():
+            return (instruction.loss, *(each.name for each in instruction.grad_outputs if isinstance(each, Ref)))
+        case _:
+            return instruction.operands if instruction.recorded else ()
+
+
+def find_holders(gradient: Gradient, program: Program) -> frozenset[str]:
+    """Return the models whose calls read weights that a gradient is taken for: its own, and what shares theirs."""
+    awake = [name for name in gradient.models if name not in gradient.asleep]
+    return frozenset(awake).union(*(program.model(name).tied for name in awake))
+
+
+def _depends(
+    instruction: Instruction, gradient: Gradient, producers: Mapping[str, Instruction], derived: set[int]
+) -> bool:
+    """Return whether what an instruction is made from changes with a gradient's targets, given what before it does."""
+    uses = _find_uses(instruction)
+    return any(value in gradient.values or (value in producers and id(producers[value]) in derived) for value in uses)

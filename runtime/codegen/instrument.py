@@ -1,0 +1,128 @@
+"""Lines of a debug build (behind every instruction a check of what it made or wrote) and ranges of a profiled one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from compiler.ir.cell import is_optimizer, is_state
+from compiler.ir.instructions import (
+    Apply,
+    Assign,
+    Blend,
+    Collect,
+    Effect,
+    Emit,
+    Gradient,
+    Instruction,
+    Judge,
+    Release,
+    Store,
+)
+from compiler.ir.program import Function, InputDecl
+from compiler.ir.value import CellVersion
+from runtime.codegen import syntax
+from runtime.codegen.flow import find_through
+from runtime.codegen.resources import find_uses
+from runtime.codegen.scope import Lowered, Scope, line_of, parameter_list, read
+from runtime.codegen.text import Block, Line
+
+
+def start_lines(scope: Scope) -> Iterator[Line]:
+    """Yield the line that begins a step."""
+    if scope.names.checks:
+        yield Line(statement=_perform(scope, "start"))
+
+
+def input_lines(entry: InputDecl, scope: Scope) -> Iterator[Line]:
+    """Yield the check of an input."""
+    if scope.names.checks:
+        statement = _perform(scope, "given", syntax.constant(entry.name), syntax.name(scope.names.value(entry.name)))
+        yield Line(statement=statement, op=entry.name, place=entry.place)
+
+
+def instrument(instruction: Instruction, lowered: Lowered, function: Function, scope: Scope) -> Lowered:
+    """Return the code of an instruction with its checks, where the build is one for debugging."""
+    if not scope.names.checks:
+        return lowered
+    before = tuple(line_of(instruction, each) for each in _before(instruction, function, scope))
+    after = tuple(line_of(instruction, each) for each in _after(instruction, scope))
+    return replace(lowered, code=(*before, *lowered.code, *after))
+
+
+def _before(instruction: Instruction, function: Function, scope: Scope) -> Iterator[ast.stmt]:
+    """Yield the check before a gradient, and that of what is returned."""
+    match instruction:
+        case Gradient():
+            through = find_through(function, instruction, scope.program)
+            path = syntax.dictionary({op: _texts(reads) for op, reads in through.items()})
+            named = syntax.constant(instruction.op), syntax.constant(instruction.loss)
+            yield _perform(scope, "before_gradient", *named, _value(instruction.loss, scope), path)
+        case Emit():
+            yield _perform(scope, "returned", _values(instruction.values, scope))
+        case _:
+            return
+
+
+def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
+    """Yield the check of what an instruction made or wrote."""
+    if not scope.judged.isdisjoint(instruction.defines):
+        return  # a verdict is for gradients that are not finite
+    op, title = syntax.constant(instruction.op), syntax.constant(instruction.title)
+    made = _values(instruction.defines, scope)
+    used = _values(dict.fromkeys(find_uses(instruction)), scope)
+    match instruction:
+        case Gradient():
+            models = instruction.models
+            parameters = [syntax.name(parameter_list(models, scope))] if models else []
+            yield _perform(scope, "differentiated", op, syntax.constant(instruction.loss), made, *parameters)
+        case Apply() | Blend() | Assign():
+            reads = _texts(_shown(instruction.reads))
+            yield _perform(scope, "written", op, title, used, reads, _texts(map(str, instruction.writes)))
+        case Collect():
+            yield _perform(scope, "defined", op, title, made, _values((), scope))
+        case Store():
+            yield _perform(scope, "defined", op, title, _values([instruction.state], scope), used)
+        case Judge() | Effect():
+            return
+        case _:
+            cells = {"reads": _shown(instruction.reads), "writes": tuple(map(str, instruction.writes))}
+            texts = {key: _texts(each) for key, each in cells.items() if each}
+            yield _perform(scope, "defined", op, title, made, used, **texts)
+
+
+def _shown(cells: tuple[CellVersion, ...]) -> tuple[str, ...]:
+    """Return the versions of models that are read; an optimizer reads its own slots, a state is an operand."""
+    return tuple(str(each) for each in cells if not is_optimizer(each.cell) and not is_state(each.cell))
+
+
+def _perform(scope: Scope, check: str, *arguments: ast.expr, **keywords: ast.expr) -> ast.stmt:
+    """Return ``checks.defined(...)``."""
+    return syntax.perform(syntax.call(f"{scope.names.checks}.{check}", *arguments, **keywords))
+
+
+def _value(name: str, scope: Scope) -> ast.expr:
+    """Return the variable of a value, or a state."""
+    return read(name, scope)
+
+
+def _values(names: Iterable[str], scope: Scope) -> ast.expr:
+    """Return the variables of values by name: ``{"fake": fake}``."""
+    return syntax.dictionary({name: _value(name, scope) for name in names})
+
+
+def _texts(texts: Iterable[str]) -> ast.expr:
+    """Return a tuple of texts."""
+    return syntax.sequence(syntax.constant(each) for each in texts)
+
+
+def in_range(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
+    """Return the code of an instruction inside ``with record_function("step_d"):``; as it is where nobody profiles.
+
+    What is forgotten and what is returned takes no time.
+    """
+    if not scope.names.profile or isinstance(instruction, (Release, Emit)) or not lowered.code:
+        return lowered
+    header = line_of(instruction, syntax.within(scope.dialect.range(instruction.op)))
+    return replace(lowered, code=(Block(header=header, body=lowered.code),))

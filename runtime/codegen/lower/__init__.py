@@ -1,0 +1,122 @@
+"""Lowering of instructions, each by its own module; what frameworks do differently by the dialect."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
+
+from compiler.ir.instructions import (
+    Apply,
+    Assign,
+    Blend,
+    Collect,
+    Drop,
+    Emit,
+    Evaluate,
+    Forward,
+    Gather,
+    Gradient,
+    Instruction,
+    InstructionBase,
+    Judge,
+    Random,
+    Release,
+    Restore,
+    Schedule,
+    Settle,
+    Store,
+    Transform,
+)
+from runtime.codegen import syntax
+from runtime.codegen.lower.accumulate import lower_collect, lower_drop, lower_gather, lower_restore
+from runtime.codegen.lower.evaluate import lower_evaluate, lower_random
+from runtime.codegen.lower.overflow import lower_judge
+from runtime.codegen.lower.states import lower_store
+from runtime.codegen.lower.transform import lower_transform
+from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
+from runtime.codegen.scope import Lowered, Scope, hold, line_of, number, with_notes
+
+Kind = TypeVar("Kind", bound=InstructionBase)
+Lowering: TypeAlias = Callable[[InstructionBase, Scope], Lowered]
+
+
+def lower(instruction: Instruction, scope: Scope) -> Lowered:
+    """Return the code of an instruction."""
+    return LOWERINGS[type(instruction)](instruction, scope)
+
+
+def _row(kind: type[Kind], lowering: Callable[[Kind, Scope], Lowered]) -> tuple[type[InstructionBase], Lowering]:
+    """Return a row of the table."""
+
+    def apply(instruction: InstructionBase, scope: Scope) -> Lowered:
+        """Lower an instruction, which is of this kind."""
+        assert isinstance(instruction, kind)
+        return lowering(instruction, scope)
+
+    return kind, apply
+
+
+def _lower_forward(instruction: Forward, scope: Scope) -> Lowered:
+    """Return the call of a model, as the framework makes it."""
+    return scope.dialect.forward(instruction, scope)
+
+
+def _lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
+    """Return the gradient of a loss, as the framework takes it."""
+    return scope.dialect.gradient(instruction, scope)
+
+
+def _lower_settle(instruction: Settle, scope: Scope) -> Lowered:
+    """Return the end of a step with verdicts, as the framework reads them."""
+    return scope.dialect.settle(instruction, scope)
+
+
+def _lower_release(instruction: Release, scope: Scope) -> Lowered:
+    """Return the line that forgets values."""
+    names = [scope.names.value(value) for value in instruction.values]
+    return Lowered(code=(line_of(instruction, syntax.forget(names)),), graph="either")
+
+
+def _lower_schedule(instruction: Schedule, scope: Scope) -> Lowered:
+    """Return the number that a schedule gives in this step as a value."""
+    statement = syntax.assign(scope.names.value(instruction.output), number(instruction.number, scope.names))
+    return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
+
+
+def _lower_emit(instruction: Emit, scope: Scope) -> Lowered:
+    """Return the outputs of the step, without their graphs."""
+    outputs: dict[str, ast.expr] = {}
+    held = {state.name for state in scope.program.states}
+    for value in instruction.values:
+        if value in held:
+            outputs[value] = scope.dialect.return_state(hold(value))
+            continue
+        use = syntax.name(scope.names.value(value))
+        outputs[value] = scope.dialect.output(use) if value in scope.flow.carrying else use
+    return Lowered(code=(line_of(instruction, syntax.give(syntax.dictionary(outputs))),))
+
+
+LOWERINGS: Mapping[type[InstructionBase], Lowering] = dict(
+    (
+        _row(Forward, _lower_forward),
+        _row(Evaluate, lower_evaluate),
+        _row(Random, lower_random),
+        _row(Schedule, _lower_schedule),
+        _row(Gradient, _lower_gradient),
+        _row(Transform, lower_transform),
+        _row(Judge, lower_judge),
+        _row(Gather, lower_gather),
+        _row(Collect, lower_collect),
+        _row(Restore, lower_restore),
+        _row(Drop, lower_drop),
+        _row(Apply, lower_apply),
+        _row(Blend, lower_blend),
+        _row(Assign, lower_assign),
+        _row(Store, lower_store),
+        _row(Settle, _lower_settle),
+        _row(Release, _lower_release),
+        _row(Emit, _lower_emit),
+    )
+)
+"""The kinds of instructions: one line each."""

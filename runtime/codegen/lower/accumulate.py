@@ -1,0 +1,105 @@
+"""Lowering of windows: gradients of several steps, and the globals that hold them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compiler.ir.instructions import Collect, Drop, Gather, Restore
+from compiler.ir.program import Program
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Draft, Global
+from runtime.codegen.lower.overflow import commit_value
+from runtime.codegen.lower.transform import resting_places
+from runtime.codegen.resources import find_functions, find_windows
+from runtime.codegen.scope import Lowered, Scope, line_of, with_notes
+from runtime.codegen.text import Line
+
+REGISTER = "WINDOWS"
+"""The module's windows by name."""
+
+
+def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
+    """Return ``step_window.add(step_, batch_size)``; of a step without gradients ``step_window.rest(batch_size)``."""
+    rows = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
+    named: dict[str, ast.expr] = {}
+    if instruction.gradients is None:
+        method = "rest"
+    else:
+        method, rows = "add", [_gathered(instruction, instruction.gradients, scope), *rows]
+        named |= {"count": syntax.name(scope.names.value(instruction.count))} if instruction.count else {}
+    named |= {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
+    call = syntax.method(syntax.name(scope.names.window(instruction.window)), method, *rows, **named)
+    return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(call))]))
+
+
+def _gathered(instruction: Gather, value: str, scope: Scope) -> ast.expr:
+    """Return the gradients that a window is given; those of parameters that are not frozen for now must be there."""
+    gradients = syntax.name(scope.names.value(value))
+    return syntax.call("required", gradients, *resting_places(instruction, scope)) if instruction.strict else gradients
+
+
+def lower_collect(instruction: Collect, scope: Scope) -> Lowered:
+    """Return ``step_collected = step_window.take()``."""
+    window = syntax.name(scope.names.window(instruction.window))
+    alone = [syntax.constant(False)] if instruction.alone and instruction.gaps else []
+    taken = syntax.assign(scope.names.value(instruction.output), syntax.method(window, "take", *alone))
+    filled = [filled_line(instruction, scope)] if instruction.filled else []
+    return Lowered(code=with_notes(instruction, [*filled, line_of(instruction, taken)]))
+
+
+def filled_line(instruction: Collect, scope: Scope) -> Line:
+    """Return ``step_filled = step_window.is_filled()``."""
+    window = syntax.name(scope.names.window(instruction.window))
+    filled = syntax.assign(scope.names.value(instruction.filled), syntax.method(window, "is_filled"))
+    return line_of(instruction, filled)
+
+
+def lower_restore(instruction: Restore, scope: Scope) -> Lowered:
+    """Return ``step_window.restore()``, which a backend puts under its condition."""
+    restored = syntax.method(syntax.name(scope.names.window(instruction.window)), "restore")
+    return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(restored))]))
+
+
+def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
+    """Return ``step_window.drop()``; nothing of a window that no step adds to before it is dropped."""
+    if all(each.window != instruction.window for each in find_windows(scope.program)):
+        return Lowered(code=(), graph="either")
+    dropped = syntax.perform(syntax.method(syntax.name(scope.names.window(instruction.window)), "drop"))
+    return Lowered(code=with_notes(instruction, [line_of(instruction, dropped)]))
+
+
+def window_globals(draft: Draft) -> Iterator[Global]:
+    """Yield the windows of a program."""
+    instructions = (each for function in find_functions(draft.program) for each in function.instructions)
+    restored = {each.window for each in instructions if isinstance(each, Restore)}
+    for each in find_windows(draft.program):
+        models, names = each.models, draft.names
+        parameters = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+        options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
+        options |= {"is_counted": syntax.constant(True)} if each.count else {}
+        options |= {"is_whole": syntax.constant(True)} if each.guard == "window" else {}
+        options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
+        made = syntax.call(_kind(each), syntax.name(parameters), **options)
+        yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
+
+
+def _kind(instruction: Gather) -> str:
+    """Return the class of a window."""
+    guarded, opened = "Guarded" if instruction.guard != "none" else "", "Open" if instruction.gaps else ""
+    return f"{guarded}{opened}Window"
+
+
+def window_registration(draft: Draft) -> Iterator[Line]:
+    """Yield the line that lists the windows by name."""
+    listed: dict[str, ast.expr] = {
+        each.window: syntax.name(draft.names.window(each.window)) for each in find_windows(draft.program)
+    }
+    if listed:
+        yield Line(statement=syntax.perform(syntax.call(f"{REGISTER}.update", syntax.dictionary(listed))))
+
+
+def register_lines(program: Program) -> Iterator[Line]:
+    """Yield the dictionary of the windows, where there are any."""
+    if find_windows(program):
+        yield Line(statement=syntax.register(REGISTER, syntax.name("str"), syntax.name("object")))

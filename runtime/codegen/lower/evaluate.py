@@ -1,0 +1,250 @@
+"""Lowering of pure functions: calls, losses and metrics."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import reduce
+
+from compiler.ir.instructions import Evaluate, Gather, Random
+from compiler.ir.program import Function, InputDecl, LayerDecl
+from compiler.ir.value import Dimension, Ref, Scheduled, Setting
+from compiler.types.loss import OF_CLASSES
+from graphspec.options import BATCH
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Dialect
+from runtime.codegen.flow import carries
+from runtime.codegen.resources import find_sized_input, is_running
+from runtime.codegen.scope import Lowered, Scope, keywords, line_of, number, positional, read, setting, with_notes
+from runtime.codegen.text import Line
+
+
+def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> ast.expr:
+    """Return the call of a built-in function on its operands."""
+    call = scope.dialect.call(instruction, scope)
+    operands = _checked(instruction, operands, scope) if instruction.open else operands
+    first, *rest = [syntax.sequence(operands)] if call.gathered else operands
+    between = [setting(value, scope) for value in call.first]
+    after = [_sized(value, first, scope) for value in call.positional]
+    keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
+    return syntax.call(call.path, first, *between, *rest, *after, **keywords)
+
+
+def _sized(value: Setting, first: ast.expr, scope: Scope) -> ast.expr:
+    """Return an option that follows the operands; `batch` in a shape is the size of the first one's leading axis."""
+    if not isinstance(value, tuple) or BATCH not in value:
+        return setting(value, scope)
+    rows = syntax.item(scope.dialect.shape(first), syntax.constant(0))
+    return syntax.sequence(rows if each == BATCH else setting(each, scope) for each in value)
+
+
+AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent": (2, 2)}
+"""How many axes the operands of a loss have, at least and at most; the others also take a number."""
+
+
+def _checked(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> list[ast.expr]:
+    """Return the operands of a loss behind what looks at their shapes: ``*matched(out, y)``."""
+    name = instruction.function.name
+    if name in OF_CLASSES:
+        axis = {"axis": setting(instruction.options["axis"], scope)} if "axis" in instruction.options else {}
+        shares = {} if name == "cross_entropy" else {"shares": syntax.constant(False)}
+        return [syntax.spread(syntax.call("matched_classes", *operands, **axis, **shares))]
+    return [syntax.spread(syntax.call("matched", *operands, *map(syntax.constant, AXES.get(name, ()))))]
+
+
+def options_of(instruction: Evaluate) -> dict[str, Setting]:
+    """Return the options of a built-in function, how a loss is reduced among them."""
+    reduced = {} if instruction.reduction is None else {"reduction": instruction.reduction}
+    return {**instruction.options, **reduced}
+
+
+def layer_stack(layers: tuple[LayerDecl, ...], dialect: Dialect, **options: ast.expr) -> ast.expr:
+    """Return ``nn.Sequential(...)``: parameters are named by the index of their layer."""
+    return syntax.call(dialect.stack, *(_layer(layer, dialect) for layer in layers), **options)
+
+
+def _layer(layer: LayerDecl, dialect: Dialect) -> ast.expr:
+    """Return the construction of one layer; a container takes the layers inside it."""
+    made = dialect.layer(layer)
+    arguments = [syntax.literal(value) for value in (*made.first, *made.positional)]
+    keywords = {name: syntax.literal(value) for name, value in made.keywords.items()}
+    return syntax.call(made.path, *(_layer(each, dialect) for each in layer.layers), *arguments, **keywords)
+
+
+OPERATORS: Mapping[str, ast.operator] = {
+    "add": ast.Add(),
+    "sub": ast.Sub(),
+    "mul": ast.Mult(),
+    "div": ast.Div(),
+    "matmul": ast.MatMult(),
+    "weigh": ast.Mult(),
+}
+"""Calls that are Python operators on tensors."""
+
+
+def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
+    """Return the call of a function, times its weight; where a graph would be recorded for nothing, without one."""
+    targets = [scope.names.value(value) for value in instruction.outputs]
+    if instruction.counted:
+        lines = with_notes(instruction, [line_of(instruction, each) for each in counted(instruction, targets, scope)])
+        return Lowered(code=lines, graph="either") if not instruction.graph else Lowered(code=lines)
+    value = _weighted(instruction, _value(instruction, scope), scope)
+    statement = syntax.assign(targets[0] if len(targets) == 1 else targets, value)
+    lines = with_notes(instruction, [line_of(instruction, statement)])
+    if instruction.graph or not scope.flow.recorded:
+        return Lowered(code=lines)
+    if is_running(instruction):
+        return Lowered(code=lines, graph="either")  # it sees to that itself
+    needless = carries(instruction.arguments, scope.flow.carrying) and instruction.function.name != "stop"
+    return Lowered(code=lines, graph="without" if needless else "either")
+
+
+def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
+    """Return the call, an operator where there is one."""
+    function = instruction.function
+    if is_running(instruction):
+        metric = scope.names.metric(scope.mode, instruction.op)
+        given = *scope.dialect.leading(), *positional(instruction.arguments, scope)
+        return syntax.call(metric, *given, **keywords(instruction.arguments, scope))
+    if not function.builtin:
+        return _user_call(instruction, scope)
+    operands = positional(instruction.arguments, scope)
+    if instruction.family in ("call", "part"):
+        if function.name == "stop":
+            return scope.dialect.detach(operands[0]) if _has_graph(instruction, scope) else operands[0]
+        if scope.dialect.has_operators(instruction, scope):
+            operated = _operate(function.name, operands)
+            if operated is not None:
+                return operated
+    return builtin_call(instruction, operands, scope)
+
+
+def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
+    """Return operands joined by the operator of Python that a call is; None where it is none."""
+    if name == "neg":
+        return ast.UnaryOp(op=ast.USub(), operand=operands[0])
+    operator = OPERATORS.get(name)
+    return None if operator is None else reduce(lambda left, right: syntax.binary(left, operator, right), operands)
+
+
+def counted(instruction: Evaluate, targets: list[str], scope: Scope) -> Iterator[ast.stmt]:
+    """Yield what makes the sum and the count of a loss: ``fit_sum, fit_count = pair_of(masked(out, y))``."""
+    operands = positional(instruction.arguments, scope)
+    if instruction.counted == "kept":
+        total = builtin_call(replace(instruction, reduction="sum"), operands, scope)
+        yield syntax.assign(targets[0], _weighted(instruction, total, scope))
+        left_out = setting(instruction.options["ignore_index"], scope)
+        yield syntax.assign(targets[1], syntax.call("kept_count", operands[1], left_out, operands[0]))
+        return
+    if instruction.counted == "elements":
+        every = builtin_call(replace(instruction, reduction="none"), operands, scope)
+        yield syntax.assign(targets, syntax.call("sum_and_count", every))
+        yield from _weigh(instruction, targets[0], scope)
+        return
+    called = _call_user(instruction, scope)
+    if instruction.counted == "asked":
+        yield syntax.assign(targets[0], syntax.call("pieces_of", called))
+        return
+    like = [*operands, *keywords(instruction.arguments, scope).values()][:1] if instruction.counted == "assumed" else []
+    yield syntax.assign(targets, syntax.call("pair_or_rows" if like else "pair_of", called, *like))
+    yield from _weigh(instruction, targets[0], scope)
+
+
+def _weigh(instruction: Evaluate, target: str, scope: Scope) -> Iterator[ast.stmt]:
+    """Yield what multiplies a sum by the weight of its loss, where that has one."""
+    total = syntax.name(target)
+    weighted = _weighted(instruction, total, scope)
+    if weighted is not total:
+        yield syntax.assign(target, weighted)
+
+
+def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
+    """Return the call of a user's function; a loss may come as (sum, count) and then stands for their quotient."""
+    called = _call_user(instruction, scope)
+    if len(instruction.outputs) > 1:
+        return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
+    received = "uncounted" if instruction.gathered else "mean_of"
+    return syntax.call(received, called) if instruction.family == "loss" else called
+
+
+def _call_user(instruction: Evaluate, scope: Scope) -> ast.expr:
+    """Return the call of a user's function as it is."""
+    options = {key: setting(value, scope) for key, value in instruction.options.items()}
+    if instruction.reduction is not None:
+        options["reduction"] = syntax.constant(instruction.reduction)
+    callee = syntax.dotted(scope.names.imported(instruction.function.name))
+    operands, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
+    return syntax.call(callee, *operands, **named, **options)
+
+
+def _has_graph(instruction: Evaluate, scope: Scope) -> bool:
+    """Return whether a value that is stopped carries a graph at all."""
+    operand = instruction.arguments[0].operand
+    return isinstance(operand, Ref) and operand.name in scope.flow.carrying and not operand.detach
+
+
+def _weighted(instruction: Evaluate, value: ast.expr, scope: Scope) -> ast.expr:
+    """Return ``weight * value``, times how often it counts."""
+    if isinstance(instruction.weight, Scheduled):
+        return _scaled(instruction, number(instruction.weight, scope.names), value, scope)
+    weight = (1 if instruction.weight is None else instruction.weight) * instruction.times
+    return value if weight == 1 else syntax.binary(syntax.constant(weight), ast.Mult(), value)
+
+
+def _scaled(instruction: Evaluate, weight: ast.expr, value: ast.expr, scope: Scope) -> ast.expr:
+    """Return ``weight() * value``; by a function where the type of the loss is open and the framework mixes none."""
+    times = syntax.constant(instruction.times)
+    factor = weight if instruction.times == 1 else syntax.binary(times, ast.Mult(), weight)
+    if scope.dialect.has_operators(instruction, scope) and instruction.function.builtin:
+        return syntax.binary(factor, ast.Mult(), value)
+    return scope.dialect.multiply(factor, value)
+
+
+def lower_random(instruction: Random, scope: Scope) -> Lowered:
+    """Return a draw under the op's name: ``z = random.normal("z", (batch_size, 32))``."""
+    options = {key: setting(value, scope) for key, value in instruction.options.items()}
+    drawn = syntax.call(
+        f"random.{instruction.distribution}", syntax.constant(instruction.op), _extent(instruction, scope), **options
+    )
+    statement = syntax.assign(scope.names.value(instruction.output), drawn)
+    lines = with_notes(instruction, [line_of(instruction, statement)])
+    return Lowered(code=lines, graph="either")
+
+
+def _extent(instruction: Random, scope: Scope) -> ast.expr:
+    """Return the shape of a draw, for a permutation its length."""
+    if instruction.like is not None:
+        shape = scope.dialect.shape(read(instruction.like, scope))
+        shape = scope.dialect.with_rows(shape, syntax.name("batch_size")) if instruction.gathered else shape
+        return syntax.item(shape, syntax.constant(0)) if instruction.distribution == "permutation" else shape
+    sizes = [size_of(dimension, scope) for dimension in instruction.shape or ()]
+    return sizes[0] if instruction.distribution == "permutation" else syntax.sequence(sizes)
+
+
+def size_of(dimension: Dimension, scope: Scope) -> ast.expr:
+    """Return a size: a number, the batch size, or that of the first input with the free dimension."""
+    if isinstance(dimension, int):
+        return syntax.constant(dimension)
+    if dimension == BATCH:
+        return syntax.name("batch_size")
+    return _size(find_sized_input(scope.program, dimension, scope.function), dimension, scope)
+
+
+def _size(entry: InputDecl, dimension: str, scope: Scope) -> ast.expr:
+    """Return ``image.shape[k]`` for a free dimension of an input; of one that does not declare it, the first."""
+    shape = entry.shape or ()
+    axis = shape.index(dimension) if dimension in shape else 0
+    sizes = scope.dialect.shape(syntax.name(scope.names.value(entry.name)))
+    return syntax.item(sizes, syntax.constant(axis))
+
+
+def batch_size_lines(function: Function, scope: Scope) -> tuple[Line, ...]:
+    """Return ``batch_size = image.shape[0]`` where some draw needs it, or a window counts it."""
+    draws = (each for each in function.instructions if isinstance(each, Random))
+    is_counted = any(isinstance(each, Gather) and each.reduce == "mean" for each in function.instructions)
+    if not is_counted and not any(BATCH in (draw.shape or ()) or draw.gathered for draw in draws):
+        return ()
+    entry = find_sized_input(scope.program, BATCH, function)
+    size = syntax.assign("batch_size", _size(entry, BATCH, scope))
+    return (Line(statement=size, op=entry.name, place=entry.place),)

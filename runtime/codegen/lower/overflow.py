@@ -1,0 +1,143 @@
+"""Lowering of verdicts and of the loss scale: looks at gradients, conditions of writes, and the globals behind them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import reduce
+
+from compiler.ir.instructions import Collect, Commit, Judge, Settle, Transform
+from compiler.ir.program import Function, LossScaleDecl, Program
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Draft, Global
+from runtime.codegen.resources import find_functions, find_judged
+from runtime.codegen.scope import Lowered, Scope, line_of, with_notes
+from runtime.codegen.text import Line
+
+SCALE, VERDICTS = "loss_scale", "verdicts"
+"""The global variables of the loss scale, and of the verdicts of a step."""
+
+
+def lower_judge(instruction: Judge, scope: Scope) -> Lowered:
+    """Return ``step_d_finite = verdicts.look("step_d", step_d)``."""
+    opened = find_open(scope.function)
+    named = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
+    sets = (scope.dialect.present(name) if each in opened else name for each, name in named)
+    filled = {"filled": syntax.name(scope.names.value(instruction.filled))} if instruction.filled else {}
+    looked = syntax.call(f"{VERDICTS}.look", syntax.constant(instruction.key), *sets, **filled)
+    statement = syntax.assign(scope.names.value(instruction.output), looked)
+    return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
+
+
+def commit_value(commits: Commit, scope: Scope) -> ast.expr:
+    """Return a condition as the device computes it: ``step_d_finite & step_g_finite``."""
+    ways = [_join([syntax.name(scope.names.value(each)) for each in way], ast.BitAnd()) for way in commits]
+    return _join(ways, ast.BitOr())
+
+
+def _join(terms: list[ast.expr], operator: ast.operator) -> ast.expr:
+    """Return terms joined by an operator."""
+    return reduce(lambda left, right: syntax.binary(left, operator, right), terms)
+
+
+def commits_by_op(instruction: Settle, scope: Scope) -> ast.expr:
+    """Return the conditions of all writes by op: ``{"step_d": step_d_finite}``."""
+    return syntax.dictionary({op: commit_value(commits, scope) for op, commits in instruction.held})
+
+
+def scaled_seeds(loss: ast.expr, seeds: ast.expr | None) -> ast.expr:
+    """Return what the gradient of a scaled loss starts with."""
+    return syntax.call(f"{SCALE}.seed", loss) if seeds is None else syntax.call(f"{SCALE}.scaled", seeds)
+
+
+def unscaled(gradients: ast.expr) -> ast.expr:
+    """Return the gradients of a scaled loss as those of the loss."""
+    return syntax.call(f"{SCALE}.unscale", gradients)
+
+
+def find_settles(program: Program) -> tuple[Settle, ...]:
+    """Return the ends of all steps of a program in which there are verdicts."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    return tuple(each for each in instructions if isinstance(each, Settle))
+
+
+def verdict_globals(draft: Draft) -> Iterator[Global]:
+    """Yield the loss scale, and the verdicts, of a program that has some."""
+    program = draft.program
+    if program.loss_scale is not None:
+        yield Global(name=SCALE, value=_construct_scale(program.loss_scale))
+    if find_judged(program):
+        yield Global(name=VERDICTS, value=syntax.call("Verdicts", **draft.dialect.verdict_options(draft)))
+
+
+def _construct_scale(declared: LossScaleDecl) -> ast.expr:
+    """Return ``LossScale(32768.0, growth_steps=2000)``, what is not said left out."""
+    if declared.is_fixed:
+        options: dict[str, bool | int | float] = {"is_fixed": True}
+    else:
+        options = {
+            "growth_steps": declared.growth_steps,
+            "growth_factor": declared.growth_factor,
+            "backoff_factor": declared.backoff_factor,
+            "min_scale": declared.min_scale,
+        }
+    if declared.most_skips is not None:
+        options["most_skips"] = declared.most_skips
+    named = {name: syntax.constant(value) for name, value in options.items()}
+    return syntax.call("LossScale", syntax.constant(declared.initial), **named)
+
+
+def check_lines(draft: Draft) -> Iterator[Line]:
+    """Yield the lines of ``step`` that end a run where a step's gradients may not be what they are."""
+    program = draft.program
+    fatal: dict[str, dict[str, None]] = {}
+    for op, verdict in (pair for each in find_settles(program) for pair in each.fatal):
+        fatal.setdefault(op, {op: None})[verdict.removesuffix(".finite")] = None
+    for keys in fatal.values():
+        yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.require", *map(syntax.constant, keys))))
+    if program.loss_scale is not None and program.loss_scale.most_skips is not None:
+        yield Line(statement=syntax.perform(syntax.call(f"{SCALE}.check")))
+
+
+def hold_lines(draft: Draft) -> Iterator[Line]:
+    """Yield the line that tells the gates what did not take place: nothing counts it."""
+    program = draft.program
+    modes = [mode.mode for mode in program.modes if any(_has_held(each.instructions) for each in mode.functions)]
+    if not modes or not any(mode.gates for mode in program.modes):
+        return
+    held: ast.expr = syntax.call(f"{VERDICTS}.withheld")
+    if len(modes) < len(program.modes):
+        is_single = len(modes) == 1
+        listed = syntax.constant(modes[0]) if is_single else syntax.literal(tuple(modes))
+        operator = ast.Eq() if is_single else ast.In()
+        test = ast.Compare(left=syntax.name("mode"), ops=[operator], comparators=[listed])
+        held = ast.IfExp(test=test, body=held, orelse=syntax.call("frozenset"))
+    yield Line(statement=syntax.perform(syntax.call("gates.hold", held)), comment="nothing counts it")
+
+
+def find_open(function: Function) -> frozenset[str]:
+    """Return the gradient sets of which it may depend on earlier steps, or on verdicts, what is in them."""
+    made = (each for each in function.instructions if isinstance(each, Collect | Transform) and each.gaps)
+    return frozenset(each.output for each in made)
+
+
+def find_tainted(function: Function) -> frozenset[str]:
+    """Return the gradient sets of a function over which there is a verdict, and what is made of them."""
+    judged = {value for each in function.instructions if isinstance(each, Judge) for value in each.gradients}
+    for instruction in reversed(function.instructions):
+        if isinstance(instruction, Transform) and instruction.output in judged:
+            judged.update(instruction.inputs)
+    for instruction in function.instructions:
+        match instruction:
+            case Transform(inputs=inputs, output=output) if not judged.isdisjoint(inputs):
+                judged.add(output)
+            case Collect(filled=filled, output=output) if filled:
+                judged.add(output)
+            case _:
+                pass
+    return frozenset(judged)
+
+
+def _has_held(instructions: tuple[object, ...]) -> bool:
+    """Return whether some write of a function takes place only under verdicts."""
+    return any(isinstance(each, Settle) and each.held for each in instructions)

@@ -1,0 +1,58 @@
+"""Emission of states: their register, how each begins, reading one where its name is used, writing one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compiler.ir.cell import state_of
+from compiler.ir.instructions import Store
+from compiler.ir.program import Program, StateDecl
+from compiler.ir.value import Ref
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Dialect
+from runtime.codegen.resources import find_states
+from runtime.codegen.scope import Lowered, Scope, hold, line_of, operand, with_notes
+from runtime.codegen.text import Line
+
+REGISTER = "STATE"
+STEP_TYPES = frozenset({"float32", "float64"})
+"""Declared types that become the type of the step."""
+
+
+def register_lines(program: Program, dialect: Dialect) -> Iterator[Line]:
+    """Yield the dictionary of the states, where there are any."""
+    if find_states(program):
+        yield Line(statement=syntax.register(REGISTER, syntax.name("str"), syntax.dotted(dialect.held)))
+
+
+def initial_lines(program: Program, dialect: Dialect) -> Iterator[Line]:
+    """Yield one line of ``build`` per state: ``STATE["queue"] = initial_state(seed, "queue", (64, 32), ...)``."""
+    for state in find_states(program):
+        statement = syntax.assign_item(REGISTER, state.name, _begin(state, dialect))
+        yield Line(statement=statement, op=state.name, place=state.place)
+
+
+def _begin(state: StateDecl, dialect: Dialect) -> ast.expr:
+    """Return how a state begins, drawn under a key of (seed, state)."""
+    is_open = state.dtype in STEP_TYPES
+    dtype = syntax.name("dtype") if is_open else syntax.dotted(f"{dialect.prefix}.{state.dtype}")
+    drawn = syntax.constant(state.initializer.kind), syntax.constant(state.initializer.bound)
+    named = syntax.name("seed"), syntax.constant(state.name), syntax.literal(state.shape)
+    return syntax.call("initial_state", *named, *drawn, dtype, *dialect.state_place())
+
+
+def lower_store(instruction: Store, scope: Scope) -> Lowered:
+    """Return the write of a state: ``STATE["queue"] = next_state(longer, STATE["queue"])``."""
+    value = operand(instruction.value, scope)
+    held = hold(instruction.state)
+    statement = scope.dialect.store(held, value, is_number=not isinstance(instruction.value, Ref))
+    line = line_of(instruction, statement, comment=_comment(instruction))
+    return Lowered(code=with_notes(instruction, [line]), graph="either")
+
+
+def _comment(instruction: Store) -> str:
+    """Return the versions that a write makes: ``queue@0 -> @1``."""
+    cell = state_of(instruction.state)
+    made = next((each.version for each in instruction.writes if each.cell == cell), None)
+    return "" if made is None else f"{instruction.state}@{made - 1} -> @{made}"

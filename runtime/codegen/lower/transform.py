@@ -1,0 +1,194 @@
+"""Transforms of gradient sets: which definition of the library each one calls, and with what."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from compiler.ir.instructions import ApplyPart, Collect, Gather, Gradient, Transform
+from compiler.ir.program import OptimizerDecl
+from compiler.ir.value import Plain, Setting
+from runtime.codegen import syntax
+from runtime.codegen.lower.overflow import commit_value
+from runtime.codegen.optimizers import add_shared, has_groups
+from runtime.codegen.resources import find_functions
+from runtime.codegen.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
+
+
+def is_set(value: str, scope: Scope) -> bool:
+    """Return whether a value is a gradient set."""
+    made = (each for function in find_functions(scope.program) for each in function.instructions)
+    return any(isinstance(each, (Gradient, Transform, Collect)) and each.output == value for each in made)
+
+
+def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.expr]]:
+    """Return the sets that a transform is given, and the numbers."""
+    sets = [syntax.name(scope.names.value(each)) for each in instruction.inputs if is_set(each, scope)]
+    rest: list[ast.expr] = [
+        syntax.name(scope.names.value(each)) for each in instruction.inputs if not is_set(each, scope)
+    ]
+    return syntax.sequence(sets), rest
+
+
+def close_gaps(instruction: Transform, scope: Scope) -> ast.expr:
+    """Return ``required(slopes)`` or ``without_gaps(slopes, net_params)``."""
+    gradients, *others = (syntax.name(scope.names.value(each)) for each in instruction.inputs)
+    beside = resting_places(instruction, scope)
+    if instruction.function.name == "require":
+        return syntax.call("required", gradients, *(beside or [syntax.sequence(())] * bool(others)), *others)
+    return syntax.call("without_gaps", gradients, syntax.name(parameter_list(instruction.models, scope)), *beside)
+
+
+def resting_places(instruction: Gradient | Transform | Gather, scope: Scope) -> list[ast.expr]:
+    """Return the places of the parameters that are frozen for now, as a further argument where there are any."""
+    resting = instruction.resting
+    return [syntax.name(scope.names.resting(instruction.models, resting))] if resting else []
+
+
+def regularize_present(instruction: Transform, scope: Scope) -> ast.expr:
+    """Return ``regularize_present(slopes, step_penalties)``."""
+    gradients = syntax.name(scope.names.value(instruction.inputs[0]))
+    penalties = syntax.name(scope.names.penalties(instruction.output))
+    resting = resting_places(instruction, scope)
+    return syntax.call("regularize_present", gradients, penalties, *resting, **unless_applied(instruction, scope))
+
+
+def unless_applied(instruction: Transform, scope: Scope) -> dict[str, ast.expr]:
+    """Return ``unless=step_d_finite``, where another update adds the penalties if it is applied."""
+    return {"unless": commit_value(instruction.unless, scope)} if instruction.unless else {}
+
+
+def noise_present(instruction: Transform, scope: Scope) -> ast.expr:
+    """Return ``noise_present(slopes, net_params, random.normal(...))``: the same draw whichever gradients there are."""
+    gradients = syntax.name(scope.names.value(instruction.inputs[0]))
+    parameters = syntax.name(parameter_list(instruction.models, scope))
+    size = syntax.sequence([syntax.call("count_elements", parameters)])
+    std = setting(instruction.options["std"], scope)
+    drawn = syntax.call("random.normal", syntax.constant(instruction.op), size, std=std)
+    return syntax.call("noise_present", gradients, parameters, drawn)
+
+
+def call_present(
+    path: str, instruction: Transform, rest: Sequence[ast.expr], scope: Scope, **said: ast.expr
+) -> ast.expr:
+    """Return ``over_present(clip_norm, (slopes,), 1.0)``: a function of the gradients that are there."""
+    sets, numbers = divide(instruction, scope)
+    if instruction.weights:
+        sets = syntax.sequence([*sets.elts, syntax.name(parameter_list(instruction.models, scope))])
+    over = "over_common" if instruction.weights or path == "mul_sets" else "over_present"
+    return syntax.call(over, syntax.dotted(path), sets, *numbers, *rest, **said)
+
+
+def apply_present(part: ApplyPart, share: ast.expr, scope: Scope) -> ast.expr:
+    """Return ``apply_present(net_adam, slopes)``: a step of the parameters that have a gradient."""
+    declared = next(each for each in scope.program.optimizers if each.name == part.optimizer)
+    is_own = {} if declared.builtin else {"counted": syntax.constant(False)}
+    path = _find_way(declared, scope)
+    counted = is_own if path == "apply_present_wrapped" else {}
+    return syntax.call(path, syntax.name(scope.names.optimizer(part.optimizer)), share, **counted)
+
+
+def _find_way(optimizer: OptimizerDecl, scope: Scope) -> str:
+    """Return the definition that steps the parameters of an optimizer that have a gradient."""
+    if not (optimizer.builtin and optimizer.rule in scope.dialect.direct):
+        return "apply_present_wrapped"
+    return "apply_present_grouped" if has_groups(optimizer) else "apply_present"
+
+
+APART: Mapping[str, str] = {"clip_norm": "clip_each", "normalize": "normalize_each"}
+"""What is called where a length is taken over each gradient by itself."""
+NAMED: Mapping[str, str] = {"scale": "scale_set", "noise": "add_noise", "normalize": "normalize_set"}
+"""Transforms whose definition has another name, since theirs is that of another function or says too little."""
+DEFAULTS: Mapping[str, Plain] = {"eps": 0.0, "axis": 0}
+"""Options that go unsaid at these values."""
+
+
+def lower_transform(instruction: Transform, scope: Scope) -> Lowered:
+    """Return a map of gradient sets to one: ``step = clip_norm(step_raw, 1.0)``."""
+    sets = [syntax.name(scope.names.value(value)) for value in instruction.inputs]
+    target = scope.names.value(instruction.output)
+    line = line_of(instruction, syntax.assign(target, _transform(instruction, sets, scope)))
+    return Lowered(code=with_notes(instruction, [line]))
+
+
+def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -> ast.expr:
+    """Return the call of a transform, built in or the user's; joined sets are one tuple."""
+    function, options = instruction.function, instruction.options
+    if not function.builtin and not instruction.gaps:
+        written = {key: setting(value, scope) for key, value in options.items()}
+        return syntax.call(scope.names.imported(function.name), *sets, **written)
+    if function.name == "join":
+        return syntax.sequence(syntax.spread(each) for each in sets)
+    if function.name == "share":
+        return add_shared(instruction, scope)
+    if instruction.gaps:
+        return _over_gaps(instruction, scope)
+    match function.name:
+        case "noise":
+            return syntax.call(NAMED["noise"], *sets, _noise(instruction, sets[0], scope))
+        case "regularize":
+            penalties = syntax.name(scope.names.penalties(instruction.output))
+            return syntax.call("regularize", *sets, penalties, **unless_applied(instruction, scope))
+        case "pcgrad":
+            return syntax.call("pcgrad", syntax.listing(sets), *_turns(instruction, len(sets)))
+        case _:
+            weights = [syntax.name(parameter_list(instruction.models, scope))] if instruction.weights else []
+            return _call(function.name, options, [*sets, *weights], scope)
+
+
+def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
+    """Return the call of a transform on sets in which some gradient may be absent."""
+    function, options = instruction.function, instruction.options
+    match function.name:
+        case "require" | "fill" | "gathered":
+            return close_gaps(instruction, scope)
+        case "regularize":
+            return regularize_present(instruction, scope)
+        case "noise":
+            return noise_present(instruction, scope)
+        case "pcgrad":
+            turns = _turns(instruction, len(instruction.inputs))
+            return call_present("pcgrad_of", instruction, (), scope, **({"order": turns[0]} if turns else {}))
+        case name if function.builtin:
+            path, limits, said = _arrange(name, options, scope)
+            return call_present(path, instruction, limits, scope, **said)
+        case name:
+            written = {key: setting(value, scope) for key, value in options.items()}
+            return call_present(scope.names.imported(name), instruction, (), scope, **written)
+
+
+def _call(name: str, options: Mapping[str, Setting], operands: Sequence[ast.expr], scope: Scope) -> ast.expr:
+    """Return the call of a definition of the library."""
+    path, limits, said = _arrange(name, options, scope)
+    return syntax.call(path, *operands, *limits, **said)
+
+
+def _arrange(
+    name: str, options: Mapping[str, Setting], scope: Scope
+) -> tuple[str, Sequence[ast.expr], Mapping[str, ast.expr]]:
+    """Return a definition of the library and its options: the limit stands behind the sets, the rest by keyword."""
+    path = APART[name] if options.get("per") == "parameter" else NAMED.get(name, name)
+    limits = [setting(options[key], scope) for key in ("norm", "factor") if key in options]
+    rest = {key: value for key, value in options.items() if key not in ("norm", "factor", "per")}
+    return path, limits, {key: setting(value, scope) for key, value in rest.items() if _is_said(name, key, value)}
+
+
+def _is_said(name: str, option: str, value: Setting) -> bool:
+    """Return whether an option is not at the default of what is called."""
+    is_agc = name == "clip_agc" and option == "eps"  # its default is another, and worth being seen
+    return is_agc or option not in DEFAULTS or value != DEFAULTS[option]
+
+
+def _noise(instruction: Transform, gradients: ast.expr, scope: Scope) -> ast.expr:
+    """Return the draw of one number for every element of a set: ``random.normal("noisy", (count_elements(g),))``."""
+    size = syntax.sequence([syntax.call("count_elements", gradients)])
+    std = setting(instruction.options["std"], scope)
+    return syntax.call("random.normal", syntax.constant(instruction.op), size, std=std)
+
+
+def _turns(instruction: Transform, count: int) -> list[ast.expr]:
+    """Return the draw that orders projections, a row for every set; nothing where they go as listed."""
+    if not instruction.draws:
+        return []
+    shape = syntax.sequence([syntax.constant(count), syntax.constant(count)])
+    return [syntax.call("random.uniform", syntax.constant(instruction.op), shape)]

@@ -1,0 +1,147 @@
+"""Lowering of writes: optimizer steps, weight averages and copies."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
+from compiler.ir.value import Scheduled
+from compiler.ir.weight_terms import Projection
+from runtime.codegen import syntax
+from runtime.codegen.lower.transform import apply_present
+from runtime.codegen.needs import are_tied, follows_buffers
+from runtime.codegen.resources import chosen_list
+from runtime.codegen.scope import Lowered, Scope, line_of, number, parameter_list, setting, with_notes, write_comment
+
+
+def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
+    """Return one optimizer step per part; the reason why they stand here comes before the first."""
+    lines = [
+        line_of(instruction, syntax.perform(_apply(part, scope)), comment=write_comment(instruction, part.models))
+        for part in instruction.parts
+    ]
+    lines += [
+        line_of(instruction, syntax.perform(_project(each, instruction, scope))) for each in instruction.projections
+    ]
+    return Lowered(code=with_notes(instruction, lines))
+
+
+def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.expr:
+    """Return what makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
+    part = next(each for each in instruction.parts if projection.model in each.models)
+    made = _constrain(projection, scope)
+    if not (part.gaps or part.beside):
+        return made
+    (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
+    listed = scope.names.own(part.optimizer) if part.beside else parameter_list(part.models, scope)
+    stepped = syntax.name(listed), _taken(part, scope)
+    return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
+
+
+def _limit(value: float | Scheduled, scope: Scope) -> ast.expr:
+    """Return a number of a constraint: it stands behind the update, and does not count it."""
+    return number(value, scope.names, is_behind=True) if isinstance(value, Scheduled) else syntax.constant(value)
+
+
+def _constrain(projection: Projection, scope: Scope) -> ast.Call:
+    """Return the call of what makes parameters satisfy a constraint."""
+    chosen = chosen_list(projection.model, projection.match, scope.names)
+    axis = {} if projection.axis is None else {"axis": syntax.literal(projection.axis)}
+    low, high = (_limit(each, scope) for each in (projection.low, projection.high))
+    match projection.kind:
+        case "clip":
+            return syntax.call("clip_weights", chosen, low, high)
+        case "non_negative":
+            return syntax.call("make_non_negative", chosen)
+        case "unit_norm":
+            return syntax.call("make_unit_norm", chosen, **axis)
+        case "max_norm":
+            return syntax.call("limit_norm", chosen, high, **axis)
+        case "function":
+            return syntax.call("project_onto", chosen, syntax.dotted(scope.names.imported(projection.function)))
+
+
+def _apply(part: ApplyPart, scope: Scope) -> ast.expr:
+    """Return the step of one optimizer on its share of a gradient set."""
+    share = _taken(part, scope)
+    if part.gaps:
+        return apply_present(part, share, scope)
+    return syntax.method(syntax.name(scope.names.optimizer(part.optimizer)), "apply", share)
+
+
+def _taken(part: ApplyPart, scope: Scope) -> ast.expr:
+    """Return an optimizer's share of a gradient set."""
+    gradients = syntax.name(scope.names.value(part.gradients))
+    if part.beside:
+        return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer)))
+    if part.covers == part.models:
+        return gradients
+    if are_tied(part.models, scope.program):
+        return _share(gradients, part, " ".join(part.models), scope)
+    shares = [_share(gradients, part, model, scope) for model in part.models]
+    return shares[0] if len(shares) == 1 else syntax.sequence(syntax.spread(each) for each in shares)
+
+
+def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: Scope) -> ast.expr:
+    """Return a model's gradients out of a set over several models."""
+    place = syntax.name(scope.names.part(part.covers, model))
+    return (
+        syntax.call("taken", gradients, place)
+        if are_tied(part.covers, scope.program)
+        else syntax.item(gradients, place)
+    )
+
+
+def lower_blend(instruction: Blend, scope: Scope) -> Lowered:
+    """Return the average of the weights, then what happens to the buffers."""
+    comment = _follow_comment(instruction, instruction.source, instruction.target)
+    target, source = (_weights(each, scope) for each in (instruction.target, instruction.source))
+    decay = setting(instruction.decay, scope)
+    lines = [line_of(instruction, syntax.perform(syntax.call("blend", target, source, decay)), comment=comment)]
+    if follows_buffers(instruction, scope.program):
+        buffers = _buffers(instruction, scope)
+        is_copied = instruction.buffers == "copy"
+        follow = syntax.call("copy_into", *buffers) if is_copied else syntax.call("blend_buffers", *buffers, decay)
+        lines.append(line_of(instruction, syntax.perform(follow)))
+    return Lowered(code=with_notes(instruction, lines))
+
+
+def written_lists(instruction: Apply | Blend | Assign, scope: Scope) -> Iterator[ast.expr]:
+    """Yield what a write changes: its optimizers, which know their parameters, or lists of weights and buffers."""
+    match instruction:
+        case Apply():
+            yield from (syntax.name(scope.names.optimizer(part.optimizer)) for part in instruction.parts)
+        case Blend() | Assign():
+            yield _weights(instruction.target, scope)
+            if follows_buffers(instruction, scope.program):
+                yield _buffers(instruction, scope)[0]
+
+
+def lower_assign(instruction: Assign, scope: Scope) -> Lowered:
+    """Return the copy of a model's weights and buffers into another."""
+    comment = _follow_comment(instruction, instruction.source, instruction.target)
+    weights = [_weights(each, scope) for each in (instruction.target, instruction.source)]
+    lines = [line_of(instruction, syntax.perform(syntax.call("copy_into", *weights)), comment=comment)]
+    if follows_buffers(instruction, scope.program):
+        copied = syntax.call("copy_into", *_buffers(instruction, scope))
+        lines.append(line_of(instruction, syntax.perform(copied)))
+    return Lowered(code=with_notes(instruction, lines))
+
+
+def _weights(model: str, scope: Scope) -> ast.expr:
+    """Return the list of all of a model's parameters."""
+    has_own = model in scope.needs.weights
+    return syntax.name(scope.names.weights(model) if has_own else scope.names.parameters(model))
+
+
+def _buffers(instruction: Blend | Assign, scope: Scope) -> list[ast.expr]:
+    """Return the lists of the target's and the source's buffers."""
+    return [syntax.name(scope.names.buffers(each)) for each in (instruction.target, instruction.source)]
+
+
+def _follow_comment(instruction: Blend | Assign, source: str, target: str) -> str:
+    """Return ``sampler@0 -> @1, reads generator@1``."""
+    read = next((cell for cell in instruction.reads if cell.cell == f"{source}.params"), None)
+    reads = "" if read is None else f"reads {source}@{read.version}"
+    return ", ".join(text for text in (write_comment(instruction, (target,)), reads) if text)

@@ -1,0 +1,146 @@
+"""What ``build`` must prepare: which lists, slices, hooks and clocks the instructions of a program use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from compiler.ir.instructions import Apply, Assign, Blend, Evaluate, Forward, Gather, Gradient, Instruction, Transform
+from compiler.ir.program import Program
+from runtime.codegen.flow import find_differentiated
+from runtime.codegen.resources import find_functions, is_lowered, is_running
+from runtime.codegen.schedules import find_numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What is used: by model where it is a list of its tensors."""
+
+    differentiated: frozenset[str]
+    parameters: frozenset[str]
+    """Models whose list of parameters is used."""
+    weights: frozenset[str]
+    """Models that need a second list: of all parameters, those that a class or a group froze included."""
+    buffers: frozenset[str]
+    taps: Mapping[str, tuple[str, ...]]
+    joint: tuple[tuple[str, ...], ...]
+    """Groups of models whose parameters are used as one list."""
+    parts: tuple[tuple[tuple[str, ...], str], ...]
+    """(models of a gradient set, one of them) where the part of that one is used."""
+    drawing: frozenset[str]
+    """Models of a user's class that draw random numbers."""
+    random: bool
+    gates: bool
+    measured: bool
+    """Some metric has a running value."""
+    paced: bool
+    """Some option of an optimizer, or number of an op, changes with the steps."""
+    clock: bool
+    """The steps are counted: something depends on their number."""
+    lowered: bool
+    """Some model computes in another type than float32."""
+
+
+def find_needs(program: Program) -> Needs:
+    """Return what a program's functions use."""
+    instructions = [each for function in find_functions(program) for each in function.instructions]
+    differentiated = find_differentiated(program)
+    followed = frozenset(model for each in instructions for model in _followed(each))
+    classes = frozenset(each.name for each in program.models if each.kind == "class")
+    partial = classes.union(each.name for each in program.models if each.frozen)
+    split = partial & differentiated & followed
+    joint = tuple(dict.fromkeys(models for each in instructions for models in _joint(each)))
+    random = any(each.drawing for each in instructions)
+    gates = any(mode.gates for mode in program.modes)
+    stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
+    lists = (each for optimizer in program.optimizers for each in (optimizer.models, optimizer.beside))
+    return Needs(
+        differentiated=differentiated,
+        parameters=differentiated | stepped | (followed - split),
+        weights=split,
+        buffers=frozenset(model for each in instructions for model in _buffered(each, program)),
+        taps=_find_taps(instructions),
+        joint=tuple(dict.fromkeys((*joint, *(each for each in lists if len(each) > 1)))),
+        parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each, program))),
+        drawing=frozenset(each.model for each in instructions if isinstance(each, Forward) and each.draws) & classes,
+        random=random,
+        gates=gates,
+        paced=_is_paced(program),
+        measured=bool(find_metrics(program)),
+        clock=random or gates or _is_paced(program) or bool(find_metrics(program)),
+        lowered=any(isinstance(each, Forward) and is_lowered(each) for each in instructions),
+    )
+
+
+def are_tied(models: tuple[str, ...], program: Program) -> bool:
+    """Return whether some of these models share parameters."""
+    return any(not set(program.model(name).tied).isdisjoint(models) for name in models)
+
+
+def find_metrics(program: Program) -> tuple[tuple[str, Evaluate], ...]:
+    """Return (mode, instruction) of every metric with a running value; one of the user's always may have its own."""
+    found: dict[tuple[str, str], Evaluate] = {}
+    for function in find_functions(program):
+        for each in function.instructions:
+            if isinstance(each, Evaluate) and is_running(each):
+                found.setdefault((function.mode, each.op), each)
+    return tuple((mode, each) for (mode, _), each in found.items())
+
+
+def _is_paced(program: Program) -> bool:
+    """Return whether some option of an optimizer or a group, or number of an op, changes with the steps."""
+    options = [each for optimizer in program.optimizers for each in optimizer.schedules.values()]
+    numbers = [number.schedule for number, _, _ in find_numbers(program)]
+    return any(each.clock != "updates" for each in (*options, *numbers))
+
+
+def _followed(instruction: Instruction) -> Iterator[str]:
+    """Yield the models whose weights are read or written whole."""
+    if isinstance(instruction, (Blend, Assign)):
+        yield from (instruction.target, instruction.source)
+
+
+def _buffered(instruction: Instruction, program: Program) -> Iterator[str]:
+    """Yield the models whose buffers are read or written whole."""
+    if isinstance(instruction, (Blend, Assign)) and follows_buffers(instruction, program):
+        yield from (instruction.target, instruction.source)
+
+
+def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:
+    """Return whether a blend or copy treats buffers: built-in layers are known to have some or none."""
+    model = program.model(instruction.source)
+    has_some = model.kind == "class" or bool(model.buffers)
+    return has_some and not (isinstance(instruction, Blend) and instruction.buffers == "ignore")
+
+
+def _find_taps(instructions: list[Instruction]) -> Mapping[str, tuple[str, ...]]:
+    """Return, by model, the layers whose results are taken."""
+    taps: dict[str, dict[str, None]] = {}
+    for instruction in instructions:
+        if isinstance(instruction, Forward):
+            for _, layer in instruction.taps:
+                taps.setdefault(instruction.model, {}).setdefault(layer)
+    return {model: tuple(layers) for model, layers in taps.items()}
+
+
+def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:
+    """Yield the groups of models an instruction takes as one."""
+    match instruction:
+        case Gradient(models=models) | Gather(models=models) | Transform(models=models, weights=True):
+            if len(models) > 1:
+                yield models
+        case Transform(models=models, resting=(_, *_)) if len(models) > 1:
+            yield models
+        case Transform(spans=spans):
+            yield from (models for models in spans if len(models) > 1)
+        case _:
+            return
+
+
+def _parts(instruction: Instruction, program: Program) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the parts of gradient sets that an update uses: of models that share parameters, one for all of them."""
+    if isinstance(instruction, Apply):
+        for part in instruction.parts:
+            if part.covers != part.models and not part.beside:
+                whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
+                yield from ((part.covers, model) for model in whole)

@@ -1,0 +1,61 @@
+"""Norms: the gradients of every update are measured, where a step is built to report that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from compiler.ir.instructions import Apply, Instruction, Transform
+from compiler.ir.program import Function, Program
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Draft, Global
+from runtime.codegen.resources import find_functions
+from runtime.codegen.scope import Lowered, Scope, line_of
+
+LAST = frozenset({"join", "clip_agc", "clip_norm", "clip_value"})
+"""What an update does with its gradients when they are what its losses mean."""
+
+
+def measured(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
+    """Return the code of an instruction, behind ``norms.keep("step_d", step_d)`` where an update begins with it.
+
+    What is measured is what the update is given: of a whole window, without the loss scale, before it is clipped.
+    """
+    if not scope.names.norms or find_first(instruction.op, scope.function) is not instruction:
+        return lowered
+    sets = dict.fromkeys(_find_sets(instruction))
+    named = (syntax.constant(instruction.op), *(syntax.name(scope.names.value(each)) for each in sets))
+    kept = syntax.perform(syntax.call(f"{scope.names.norms}.keep", *named))
+    return replace(lowered, code=(line_of(instruction, kept), *lowered.code))
+
+
+def find_first(op: str, function: Function) -> Instruction | None:
+    """Return the instruction of a function by which an update begins with its gradients; None for what is no update."""
+    own = [each for each in function.instructions if each.op == op and isinstance(each, (Apply, Transform))]
+    if not any(isinstance(each, Apply) for each in own):
+        return None
+    return next(each for each in own if isinstance(each, Apply) or each.function.name in LAST)
+
+
+def norm_globals(draft: Draft) -> Iterator[Global]:
+    """Yield what keeps the norms, by update."""
+    if draft.names.norms:
+        updates = syntax.listing(syntax.constant(op) for op in _find_updates(draft.program))
+        yield Global(name=draft.names.norms, value=syntax.call("Norms", updates))
+
+
+def _find_sets(instruction: Instruction) -> Iterator[str]:
+    """Yield the gradient sets that an update begins with."""
+    match instruction:
+        case Apply(parts=parts):
+            yield from (part.gradients for part in parts)
+        case Transform(inputs=inputs):
+            yield from inputs
+        case _:
+            return
+
+
+def _find_updates(program: Program) -> tuple[str, ...]:
+    """Return the updates of all functions."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    return tuple(dict.fromkeys(each.op for each in instructions if isinstance(each, Apply)))

@@ -1,0 +1,423 @@
+"""Names in emitted code: for everything a spec names one readable identifier that clashes with nothing."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from compiler.ir.instructions import (
+    Apply,
+    Evaluate,
+    Forward,
+    Gather,
+    Gradient,
+    Instruction,
+    Judge,
+    Resting,
+    Store,
+    Transform,
+)
+from compiler.ir.program import Function, InputDecl, Program, StateDecl
+from compiler.timing.curves import find_scheduled
+from runtime.codegen import syntax
+
+
+def find_uses(instruction: Instruction) -> tuple[str, ...]:
+    """Return the names of the values an instruction reads, in order, and the verdicts under which it writes."""
+    return (*instruction.operands, *(verdict for way in instruction.commits for verdict in way))
+
+
+def find_functions(program: Program) -> tuple[Function, ...]:
+    """Return the functions of all modes."""
+    return tuple(function for mode in program.modes for function in mode.functions)
+
+
+def find_training_modes(program: Program) -> frozenset[str]:
+    """Return the modes in which an update is applied."""
+    pairs = (
+        (mode.mode, each) for mode in program.modes for function in mode.functions for each in function.instructions
+    )
+    return frozenset(mode for mode, each in pairs if isinstance(each, Apply))
+
+
+def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
+    """Return the inputs a function needs: those it reads, and those whose free sizes a draw takes."""
+    used = {name for instruction in function.instructions for name in find_uses(instruction)}
+    sizes = {size for instruction in function.instructions for size in instruction.sizes}
+    chosen = {find_sized_input(program, size, function).name for size in sizes if program.inputs}
+    return tuple(entry for entry in program.inputs if entry.name in used | chosen)
+
+
+def find_windows(program: Program) -> tuple[Gather, ...]:
+    """Return what adds to each window of a program."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    return tuple({each.window: each for each in instructions if isinstance(each, Gather)}.values())
+
+
+def find_judged(program: Program) -> tuple[Judge, ...]:
+    """Return what looks at the gradients of each update of a program."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    return tuple({each.key: each for each in instructions if isinstance(each, Judge)}.values())
+
+
+def find_states(program: Program) -> tuple[StateDecl, ...]:
+    """Return the states that the functions of a program read or write."""
+    functions = find_functions(program)
+    used = {name for function in functions for each in function.instructions for name in find_uses(each)}
+    used |= {each.state for function in functions for each in function.instructions if isinstance(each, Store)}
+    return tuple(state for state in program.states if state.name in used)
+
+
+def find_sized_input(program: Program, size: str, function: Function) -> InputDecl:
+    """Return the input that tells a free size: the first declared with it, else the first.
+
+    Where data sets may have different inputs, those that the function reads come before others.
+    """
+    used = {name for instruction in function.instructions for name in find_uses(instruction)}
+    inputs = program.inputs
+    if program.datasets:
+        inputs = tuple(sorted(inputs, key=lambda entry: entry.name not in used))
+    return next((entry for entry in inputs if size in (entry.shape or ())), inputs[0])
+
+
+def count_parts(program: Program) -> int:
+    """Return how many micro-batches a step has."""
+    return max((each.part for function in find_functions(program) for each in function.instructions), default=0) or 1
+
+
+def is_lowered(forward: Forward) -> bool:
+    """Return whether a model computes in another type than float32."""
+    return forward.compute != "float32"
+
+
+def is_running(instruction: Instruction) -> bool:
+    """Return whether an instruction gives a value that runs over several steps, or may do so as a user's metric may."""
+    if not isinstance(instruction, Evaluate) or instruction.family != "metric":
+        return False
+    return not (instruction.function.builtin and instruction.reset == "step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Parameters of a model by a pattern, for a constraint or a penalty."""
+
+    model: str
+    match: str
+
+    @property
+    def key(self) -> str:
+        """Return what tells it from others."""
+        return f"{self.model} {self.match}"
+
+
+def find_chosen(program: Program) -> tuple[Chosen, ...]:
+    """Return what constraints and penalties choose, each once."""
+    found: dict[Chosen, None] = {}
+    for each in (each for function in find_functions(program) for each in function.instructions):
+        uses = each.projections if isinstance(each, Apply) else each.penalties if isinstance(each, Transform) else ()
+        found.update((Chosen(model=use.model, match=use.match), None) for use in uses if use.match is not None)
+    return tuple(found)
+
+
+def find_penalized(program: Program) -> tuple[Transform, ...]:
+    """Return the instructions that add penalties to a set, one for each set."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    found = (each for each in instructions if isinstance(each, Transform) and each.penalties)
+    return tuple({each.output: each for each in found}.values())
+
+
+def find_resting(program: Program) -> tuple[tuple[tuple[str, ...], Resting], ...]:
+    """Return the sets of models in which parameters are frozen for now, with these, each once."""
+    instructions = (each for function in find_functions(program) for each in function.instructions)
+    found = (each for each in instructions if isinstance(each, Gradient | Transform | Gather) and each.resting)
+    return tuple(dict.fromkeys((each.models, each.resting) for each in found))
+
+
+def resting_key(models: tuple[str, ...], resting: Resting) -> str:
+    """Return what tells the places of parameters that are frozen for now from others."""
+    return " ".join((*models, "|", *(part for each in resting for part in each)))
+
+
+def pattern_wishes(program: Program) -> Iterator[Wish]:
+    """Yield the wishes for the lists that patterns make."""
+    for model in program.models:
+        if model.frozen:
+            yield "frozen", model.name, f"{model.name}_frozen"
+    for models, resting in find_resting(program):
+        yield "resting", resting_key(models, resting), f"{'_'.join(models)}_resting"
+    for chosen in find_chosen(program):
+        yield "chosen", chosen.key, f"{chosen.model}_chosen"
+    for each in find_penalized(program):
+        yield "penalties", each.output, f"{each.op}_penalties"
+
+
+def chosen_list(model: str, match: str | None, names: Names) -> ast.expr:
+    """Return the list of the parameters of a model that are stepped, or those that a pattern chooses."""
+    return syntax.name(names.parameters(model) if match is None else names.chosen(f"{model} {match}"))
+
+
+FIXED = (
+    "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
+    "batch_size", "build", "clock", "committed", "copy", "dataset", "device", "dtype", "end_epoch", "fired",
+    "gates", "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models", "name",
+    "number", "outputs", "random", "seed", "step", "verdicts",
+)  # fmt: skip
+"""Identifiers that every emitted module uses itself."""
+Wish = tuple[str, str, str]
+"""Kind, key, and the identifier that something would like to have."""
+CHECKS, NORMS = ("checks", ""), ("norms", "")
+"""Kind and key of the checks, and of what measures gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What a module does beside its step, for those who look on."""
+
+    debug: bool = False
+    """Check what every instruction made or wrote."""
+    norms: bool = False
+    """Measure the gradients of every update."""
+    profile: bool = False
+    """The code of every op stands in a range of its name, for profilers."""
+
+
+PLAIN = Extras()
+"""Nothing but the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The identifiers of one emitted module, by what they stand for: (``value``, ``fake``) -> ``fake``."""
+
+    table: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    profile: bool = False
+    """The code of every op stands in a range of its name, for profilers."""
+
+    def value(self, name: str) -> str:
+        """Return the local variable of a value or input."""
+        return self.table["value", name]
+
+    def model(self, name: str) -> str:
+        """Return the global variable of a model."""
+        return self.table["model", name]
+
+    def parameters(self, model: str) -> str:
+        """Return the list of a model's parameters that gradients are taken for."""
+        return self.table["parameters", model]
+
+    def weights(self, model: str) -> str:
+        """Return the list of all of a model's parameters."""
+        return self.table["weights", model]
+
+    def frozen(self, model: str) -> str:
+        """Return the list of a model's parameters that are never stepped."""
+        return self.table["frozen", model]
+
+    def resting(self, models: tuple[str, ...], resting: Resting) -> str:
+        """Return the places, in a set over some models, of the parameters that are frozen for now."""
+        return self.table["resting", resting_key(models, resting)]
+
+    def chosen(self, key: str) -> str:
+        """Return the list of the parameters that a pattern chooses, by the model and the pattern."""
+        return self.table["chosen", key]
+
+    def penalties(self, output: str) -> str:
+        """Return the list of the penalties that are added to a gradient set, by what comes of it."""
+        return self.table["penalties", output]
+
+    def buffers(self, model: str) -> str:
+        """Return the list of a model's buffers."""
+        return self.table["buffers", model]
+
+    def taps(self, model: str) -> str:
+        """Return the dictionary of what a model's hooks saw."""
+        return self.table["taps", model]
+
+    def optimizer(self, name: str) -> str:
+        """Return the global variable of an optimizer."""
+        return self.table["optimizer", name]
+
+    def tape(self, op: str) -> str:
+        """Return the local variable of the tape for the gradient of an op, or of its micro-batch ``op#2``."""
+        return self.table["tape", op]
+
+    def window(self, window: str) -> str:
+        """Return the global variable of the gradients that an update has gathered."""
+        return self.table["window", window]
+
+    def generators(self, model: str) -> str:
+        """Return the list of what a user's model draws random numbers from."""
+        return self.table["generators", model]
+
+    def metric(self, mode: str, op: str) -> str:
+        """Return the global variable of a running metric of a mode."""
+        return self.table["metric", f"{mode} {op}"]
+
+    def joint(self, models: tuple[str, ...]) -> str:
+        """Return the list of the parameters of several models."""
+        return self.table["joint", " ".join(models)]
+
+    def own(self, optimizer: str) -> str:
+        """Return the list of the parameters of an optimizer that shares some with another."""
+        return self.table["own", optimizer]
+
+    def own_places(self, optimizer: str) -> str:
+        """Return where the gradients of those stand in the set that it is given."""
+        return self.table["own places", optimizer]
+
+    def common(self, models: tuple[str, ...], others: tuple[str, ...]) -> str:
+        """Return the places, in two gradient sets, of the parameters that both have."""
+        return self.table["common", " ".join((*models, "|", *others))]
+
+    def part(self, covers: tuple[str, ...], model: str) -> str:
+        """Return the slice of a model's gradients in a set over several models."""
+        return self.table["part", " ".join((*covers, model))]
+
+    def scheduled(self, number: str) -> str:
+        """Return the function that reads a number that follows a schedule."""
+        return self.table["schedule", number]
+
+    def imported(self, path: str) -> str:
+        """Return the dotted name under which a user's ``pkg.mod:Name`` is known after its import."""
+        home, _, rest = import_key(path).partition(" ")
+        return ".".join((self.table["import", home], *rest.split()))
+
+    @property
+    def checks(self) -> str:
+        """Return the global variable of the checks of a debug build; empty in others."""
+        return self.table.get(CHECKS, "")
+
+    @property
+    def norms(self) -> str:
+        """Return the global variable of what measures the gradients of updates; empty where nobody asked for it."""
+        return self.table.get(NORMS, "")
+
+    def function(self, function: str) -> str:
+        """Return the name of an emitted step function."""
+        return self.table["function", function]
+
+
+def choose_names(
+    program: Program, taken: Iterable[str], *, wishes: Iterable[Wish] = (), extras: Extras = PLAIN
+) -> Names:
+    """Return the identifiers of a module: models first, then values, then what is derived from them.
+
+    ``taken`` are the names of the support library and of the framework; keywords, builtins and the module's own names
+    are avoided as well. ``wishes`` are those of the framework, which come last.
+    """
+    used = {*FIXED, *taken, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
+    table: dict[tuple[str, str], str] = {}
+    watching = {(*CHECKS, "checks"): extras.debug, (*NORMS, "norms"): extras.norms}
+    first = (wish for wish, is_wanted in watching.items() if is_wanted)
+    for kind, key, wish in (*first, *_wishes(program), *wishes):
+        if (kind, key) not in table:
+            table[kind, key] = _free(wish, used)
+            used.add(table[kind, key])
+    return Names(table=table, profile=extras.profile)
+
+
+def _free(wish: str, used: set[str]) -> str:
+    """Return the wished identifier, with as many underscores behind it as it takes to be free."""
+    identifier = re.sub(r"\W", "_", wish, flags=re.ASCII)
+    if identifier.startswith("__"):  # Python's own names look like this
+        identifier = identifier.lstrip("_") or "value"
+    while identifier in used:
+        identifier += "_"
+    return identifier
+
+
+def _wishes(program: Program) -> Iterator[Wish]:
+    """Yield (kind, key, wished identifier) of everything that needs a name, the most telling names first."""
+    for model in program.models:
+        yield "model", model.name, model.name
+    for entry in program.inputs:
+        yield "value", entry.name, entry.name
+    for function in find_functions(program):
+        yield from (("value", value, value) for each in function.instructions for value in each.defines)
+    for function in find_functions(program):
+        yield "function", function.name, function.name
+    yield from _derived(program)
+
+
+def _derived(program: Program) -> Iterator[Wish]:
+    """Yield the wishes for lists, slices, optimizers and imports."""
+    yield from pattern_wishes(program)
+    for model in program.models:
+        yield "parameters", model.name, f"{model.name}_params"
+        yield "weights", model.name, f"{model.name}_weights"
+        yield "buffers", model.name, f"{model.name}_buffers"
+        yield "taps", model.name, f"{model.name}_taps"
+        if model.class_path is not None:
+            yield _import_wish(model.class_path)
+    for name in dict.fromkeys(each.name for use in _instructions(program) for each in find_scheduled(use)):
+        yield "schedule", name, name.replace(".", "_") if "." in name else f"{name}_schedule"
+    for optimizer in program.optimizers:
+        rule = optimizer.rule if optimizer.builtin else "optimizer"
+        yield "optimizer", optimizer.name, f"{optimizer.name}_{rule}"
+        if len(optimizer.models) > 1:
+            yield "joint", " ".join(optimizer.models), "_".join((*optimizer.models, "params"))
+        if optimizer.beside:
+            yield "own", optimizer.name, f"{optimizer.name}_own"
+            yield "own places", optimizer.name, f"{optimizer.name}_places"
+            yield from (_joint(models) for models in (optimizer.models, optimizer.beside) if len(models) > 1)
+        if not optimizer.builtin:
+            yield _import_wish(optimizer.rule)
+    for function in find_functions(program):
+        for instruction in function.instructions:
+            yield from map(_import_wish, instruction.functions)
+            yield from _sets(instruction)
+            if isinstance(instruction, Evaluate) and instruction.family == "metric":
+                yield "metric", f"{function.mode} {instruction.op}", f"{function.mode}_{instruction.op}"
+
+
+def _instructions(program: Program) -> Iterator[Instruction]:
+    """Yield the instructions of all functions."""
+    return (instruction for function in find_functions(program) for instruction in function.instructions)
+
+
+def _sets(instruction: Instruction) -> Iterator[Wish]:
+    """Yield the wishes for lists over several models, and their slices."""
+    match instruction:
+        case Gradient() if len(instruction.models) > 1:
+            yield _joint(instruction.models)
+        case Gather():
+            yield "window", instruction.window, f"{instruction.window}_window"
+            if len(instruction.models) > 1:
+                yield _joint(instruction.models)
+        case Transform(weights=True) | Transform(resting=(_, *_)) if len(instruction.models) > 1:
+            yield _joint(instruction.models)
+        case Apply():
+            for part in instruction.parts:
+                if len(part.models) > 1:
+                    yield "joint", " ".join(part.models), "_".join((*part.models, "params"))
+                for model in (*part.models, " ".join(part.models)) if part.covers != part.models else ():
+                    covers = " ".join((*part.covers, model))
+                    yield "part", covers, f"{model}_part"
+        case Transform(spans=(models, *others)):
+            for each in others:
+                yield "common", " ".join((*models, "|", *each)), f"{instruction.op}_common"
+            yield from (_joint(each) for each in (models, *others) if len(each) > 1)
+        case _:
+            return
+
+
+def _joint(models: tuple[str, ...]) -> Wish:
+    """Return the wish for the list of the parameters of several models."""
+    return "joint", " ".join(models), "_".join((*models, "params"))
+
+
+def import_key(path: str) -> str:
+    """Return ``pkg.mod:Outer`` of ``pkg.mod:Outer.Inner``, then, behind spaces, what follows as attributes."""
+    module, _, attribute = path.partition(":")
+    first, *rest = attribute.split(".")
+    return " ".join((f"{module}:{first}", *rest))
+
+
+def _import_wish(path: str) -> Wish:
+    """Return the wish for the name of a user's class or function."""
+    home = import_key(path).partition(" ")[0]
+    return "import", home, home.partition(":")[2]

@@ -1,0 +1,160 @@
+"""What a lowering needs to know beside its instruction, and what it hands back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from compiler.ir.instructions import InstructionBase, Settle
+from compiler.ir.program import Function, Program
+from compiler.ir.value import Argument, Operand, Ref, Scheduled, Setting
+from runtime.codegen import syntax
+from runtime.codegen.dialect import Dialect
+from runtime.codegen.flow import Flow
+from runtime.codegen.needs import Needs
+from runtime.codegen.resources import Names
+from runtime.codegen.text import Code, Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The surroundings of an instruction: the program, the names, and what is known of the function it stands in."""
+
+    program: Program
+    names: Names
+    dialect: Dialect
+    needs: Needs
+    flow: Flow
+    differentiated: frozenset[str]
+    """The models that some gradient is taken for; the others' weights never require one."""
+    switches: Mapping[str, bool]
+    """By op of a forward: the mode (train or not) to switch its model to right before."""
+    mode: str
+    function: Function
+    tapes: Mapping[int, str] = field(default_factory=dict[int, str])
+    """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
+    judged: frozenset[str] = frozenset()
+    """Gradient sets, and what is made of them, over which there is a verdict."""
+    floating: frozenset[str] = frozenset()
+    """The values that are known to be floating, of the type of the step; where nothing is known, few."""
+
+
+LONGEST_NOTE = 60
+"""Characters of a note that may stand beside a line; what explains more stands above it."""
+Graph = Literal["without", "either", "with"]
+"""Whether code must run without a graph, may, or must run with one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """The code of one instruction; neighbours that run ``without`` a graph share one ``no_grad`` block."""
+
+    code: tuple[Code, ...]
+    graph: Graph = "with"
+
+
+def is_write(instruction: InstructionBase) -> bool:
+    """Return whether an instruction changes what outlives the step."""
+    return bool(instruction.writes) or isinstance(instruction, Settle)
+
+
+def line_of(
+    instruction: InstructionBase, statement: ast.stmt, *, comment: str = "", above: tuple[str, ...] = ()
+) -> Line:
+    """Return a statement of an instruction, with the place it comes from."""
+    return Line(
+        statement=statement,
+        comment=comment,
+        above=above,
+        op=instruction.op,
+        place=instruction.place,
+        writes=is_write(instruction),
+    )
+
+
+def with_notes(instruction: InstructionBase, lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Return the lines with the instruction's notes: beside the first where they are short, else above it."""
+    first, *rest = lines
+    comment = "; ".join(text for text in (first.comment, *instruction.notes) if text)
+    if len(comment) <= LONGEST_NOTE:
+        return (replace(first, comment=comment), *rest)
+    return (replace(first, above=instruction.notes), *rest)
+
+
+def operand(value: Operand, scope: Scope) -> ast.expr:
+    """Return an operand; a use that passes no gradient back is detached where there is a graph to detach from."""
+    if isinstance(value, Scheduled):
+        return number(value, scope.names)
+    if not isinstance(value, Ref):
+        return syntax.constant(value.value)
+    use = read(value.name, scope)
+    return scope.dialect.detach(use) if value.detach and value.name in scope.flow.carrying else use
+
+
+def number(value: Scheduled, names: Names, *, is_behind: bool = False) -> ast.expr:
+    """Return a number that follows a schedule: a call of what reads it.
+
+    ``is_behind``: the update that it belongs to is applied already, and is not counted.
+    """
+    reader = syntax.name(names.scheduled(value.name))
+    counted: list[ast.expr] = []
+    if value.optimizer is not None:
+        applied = syntax.dotted(f"{names.optimizer(value.optimizer)}.applied")
+        counted.append(syntax.binary(applied, ast.Sub(), syntax.constant(1)) if is_behind else applied)
+    read = syntax.call(reader, *counted)
+    return syntax.binary(syntax.constant(1), ast.Sub(), read) if value.complement else read
+
+
+def setting(value: Setting, scope: Scope) -> ast.expr:
+    """Return an option: a literal, a number that follows a schedule, or a tuple that may hold some."""
+    if isinstance(value, Scheduled):
+        return number(value, scope.names)
+    if isinstance(value, tuple):
+        return syntax.sequence(setting(each, scope) for each in value)
+    return syntax.literal(value)
+
+
+def read(name: str, scope: Scope) -> ast.expr:
+    """Return a value by its variable, a state as it is at this place."""
+    is_held = any(state.name == name for state in scope.program.states)
+    return scope.dialect.read_state(hold(name)) if is_held else syntax.name(scope.names.value(name))
+
+
+def hold(state: str) -> ast.expr:
+    """Return what holds a state: ``STATE["queue"]``."""
+    return syntax.item(syntax.name("STATE"), syntax.constant(state))
+
+
+def positional(arguments: tuple[Argument, ...], scope: Scope) -> list[ast.expr]:
+    """Return the positional arguments of a call."""
+    return [operand(argument.operand, scope) for argument in arguments if argument.name is None]
+
+
+def keywords(arguments: tuple[Argument, ...], scope: Scope) -> dict[str, ast.expr]:
+    """Return the keyword arguments of a call."""
+    return {each.name: operand(each.operand, scope) for each in arguments if each.name is not None}
+
+
+def parameter_list(models: tuple[str, ...], scope: Scope) -> str:
+    """Return the name of the list of the parameters of one or several models."""
+    return scope.names.parameters(models[0]) if len(models) == 1 else scope.names.joint(models)
+
+
+def read_comment(instruction: InstructionBase, model: str) -> str:
+    """Return the version of a model's parameters that an instruction reads, ``discriminator@1``."""
+    version = _find(instruction, model, "reads")
+    return "" if version is None else f"{model}@{version}"
+
+
+def write_comment(instruction: InstructionBase, models: tuple[str, ...]) -> str:
+    """Return the versions an instruction makes, ``discriminator@0 -> @1``."""
+    made = ((model, _find(instruction, model, "writes")) for model in models)
+    return ", ".join(f"{model}@{version - 1} -> @{version}" for model, version in made if version is not None)
+
+
+def _find(instruction: InstructionBase, model: str, field: str) -> int | None:
+    """Return the version of a model's parameters that is read or written."""
+    cells = instruction.reads if field == "reads" else instruction.writes
+    return next((cell.version for cell in cells if cell.cell == f"{model}.params"), None)

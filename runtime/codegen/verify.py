@@ -1,0 +1,94 @@
+"""The last look at emitted text: read as Python it is the syntax tree that it was printed from, and nothing else.
+
+Whatever a spec says is in the tree as a name or as a literal. A text that reads otherwise has let something of the spec
+out of its quotes, and must not be executed or handed out.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+from runtime.codegen.text import Block, Code, Line, Source
+
+_UNSAID = frozenset({"ctx", "kind", "type_comment", "type_params"})
+"""Fields that follow from the rest of a tree, or that no code of ours has."""
+
+
+class EscapedError(RuntimeError):
+    """Emitted text does not read as the tree that it was printed from: a mistake of this project, never of a spec."""
+
+
+def verify_text(text: str, code: Sequence[Code]) -> None:
+    """Raise EscapedError where a text is not the code that it was printed from."""
+    try:
+        found = ast.parse(text).body
+    except (SyntaxError, ValueError) as error:
+        raise EscapedError(f"the emitted code is no Python: {error}") from error
+    wrong = _find_difference(found, [*_find_statements(code)])
+    if wrong is not None:
+        raise EscapedError(f"the emitted code reads otherwise than it was made: {wrong}")
+
+
+def _find_statements(code: Iterable[Code]) -> Iterator[ast.stmt]:
+    """Yield the statements that a piece of code must read as."""
+    for entry in code:
+        match entry:
+            case Line():
+                yield entry.statement
+            case Block():
+                doc = [ast.Expr(value=ast.Constant(value=...))] if entry.doc else []
+                header = copy.copy(entry.header.statement)
+                assert isinstance(header, (ast.With, ast.If, ast.For, ast.FunctionDef))
+                header.body = [*doc, *_find_statements(entry.body)]
+                yield header
+            case Source():
+                yield from _find_copied(entry.text)
+
+
+def _find_copied(text: str) -> list[ast.stmt]:
+    """Return the statements of a text that is copied as it is: a docstring, a function of ours, or comments alone."""
+    found = ast.parse(text).body
+    match found:
+        case [] | [ast.Expr(value=ast.Constant(value=str()))] | [ast.FunctionDef()]:
+            return found
+        case _:
+            raise EscapedError(f"a text that is copied holds other code: {text[:80]!r}")
+
+
+def _find_difference(found: object, made: object) -> str | None:
+    """Return where two trees, or lists of trees, differ; None where they do not. ``...`` stands for any text."""
+    if type(found) is not type(made):
+        return None if made is ... and isinstance(found, str) else _tell(found, made)
+    if isinstance(found, ast.AST):
+        fields = _find_fields(type(found))
+        pairs = [(_read(found, name), _read(made, name)) for name in fields]
+    elif isinstance(found, list):
+        left, right = cast("list[object]", found), cast("list[object]", made)
+        if len(left) != len(right):
+            return _tell(left, right)
+        pairs = zip(left, right, strict=True)
+    else:
+        return None if found == made else _tell(found, made)
+    return next((wrong for pair in pairs if (wrong := _find_difference(*pair)) is not None), None)
+
+
+@functools.cache
+def _find_fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Return the fields of a kind of node that are compared."""
+    return tuple(name for name in kind._fields if name not in _UNSAID)
+
+
+def _read(node: object, name: str) -> object:
+    """Return a field of a node; one that was left out is an empty list."""
+    field = getattr(node, name, None)
+    return [] if field is None else field
+
+
+def _tell(found: object, made: object) -> str:
+    """Return what was read, and what it was made from."""
+    left, right = (ast.dump(each) if isinstance(each, ast.AST) else repr(each) for each in (found, made))
+    return f"{left:.80} in place of {right:.80}"

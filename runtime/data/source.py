@@ -1,0 +1,329 @@
+"""A user's own source: an object that gives samples by number, or whole batches one after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from graphspec.diagnostics import SpecError
+from runtime.data.arrays import FORMS, Array, Batch, as_mapping, column_names, count_rows, fit, pick, select
+from runtime.data.batches import Batches, Indices, Sampled
+from runtime.data.place import Place, Position
+from runtime.engine.imports import resolve
+from runtime.problems import describe, raised_in
+from runtime.state import KEPT, Tree
+
+
+@contextmanager
+def blamed(place: Place) -> Generator[None]:
+    """Turn whatever the user's code raises into GS226 with the user's frames; problems pass as they are."""
+    try:
+        yield
+    except SpecError:
+        raise
+    except Exception as error:
+        message, help = f"the source raised {describe(error)}", "the error comes from the source's own code"
+        raise place.problem("GS226", message, notes=raised_in(error), help=help) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Arrays of equal leading length, by input."""
+
+    arrays: Mapping[str, Array]
+    length: int
+
+    def __len__(self) -> int:
+        """Return the leading length."""
+        return self.length
+
+    def take(self, indices: Indices) -> Batch:
+        """Return the rows of these numbers, copied."""
+        return {name: array[indices] for name, array in self.arrays.items()}
+
+
+def store(names: Collection[str], read: Callable[[str], Array], place: Place) -> Stored:
+    """Return the arrays that the spec's inputs name, made to fit; ``names`` is what the source offers.
+
+    Raises SpecError: GS223 an input is not offered, GS224 unequal lengths, GS228 wrong shape or dtype.
+    """
+    arrays: dict[str, Array] = {}
+    for name, column in column_names(place).items():
+        arrays[name] = fit(pick(column, name, names, read, place), place.spec.inputs[name], name, place)
+    return Stored(arrays=arrays, length=_common_length(arrays, place))
+
+
+def _common_length(arrays: Mapping[str, Array], place: Place) -> int:
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise place.problem("GS224", f"the arrays have different numbers of samples ({shown})")
+    return next(iter(lengths.values()), 0)
+
+
+_CALL = "state_dict()"
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A source that can say where it stands, and stand there again."""
+
+    def state_dict(self) -> object:
+        """Return numbers, text, arrays, and lists and mappings of them."""
+        ...
+
+    def load_state_dict(self, state: Tree) -> object:
+        """Take a state back; the next `iter` goes on from there."""
+        ...
+
+
+@runtime_checkable
+class _ArrayLike(Protocol):
+    """What numpy can read as an array, such as a tensor of a framework."""
+
+    def __array__(self) -> npt.NDArray[np.generic]:
+        """Return the array."""
+        ...
+
+
+def read_state(source: Stateful, place: Place) -> Tree:
+    """Return a copy of a source's state. Raises SpecError: GS226 it raised, GS253 it holds what cannot be saved."""
+    with blamed(place):
+        state = source.state_dict()
+    return _copy(state, _CALL, place)
+
+
+def load_state(source: Stateful, state: Tree, place: Place) -> None:
+    """Give a source a state, in arrays of its own. Raises SpecError: GS226 it raised."""
+    owned = _copy(state, _CALL, place)
+    with blamed(place):
+        source.load_state_dict(owned)
+
+
+def _copy(value: object, path: str, place: Place) -> Tree:
+    """Return a tree of plain data and new arrays; ``path`` is how a user would write the way to the value."""
+    match value:
+        case None | bool() | str():
+            return value
+        case np.bool_():
+            return bool(value)
+        case int() | np.integer():
+            return int(value)
+        case float() | np.floating():
+            return _finite(float(value), path, place)
+        case Mapping():
+            return _copy_mapping(cast("Mapping[object, object]", value), path, place)
+        case list() | tuple():
+            entries = cast("list[object]", value)
+            return [_copy(entry, f"{path}[{index}]", place) for index, entry in enumerate(entries)]
+        case _:
+            return _copy_array(value, path, place)
+
+
+def _copy_mapping(mapping: Mapping[object, object], path: str, place: Place) -> Tree:
+    found: dict[str, Tree] = {}
+    for key, value in mapping.items():
+        if not isinstance(key, str):
+            raise _unkeepable(path, f"the key {key!r}", "a text", place)
+        found[key] = _copy(value, f"{path}[{key!r}]", place)
+    return found
+
+
+def _copy_array(value: object, path: str, place: Place) -> Tree:
+    """Return an array, or what can be read as one, as an array of its own."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if not isinstance(value, _ArrayLike):
+        raise _unkeepable(path, f"a value of type {kind}", "numbers, text, arrays, lists or mappings", place)
+    try:
+        array: npt.NDArray[np.generic] = np.asarray(value).copy()
+    except Exception as error:
+        found = f"a value of type {kind} that numpy cannot read ({describe(error)})"
+        raise _unkeepable(path, found, "an array of the host", place) from error
+    if array.dtype.name not in KEPT:
+        raise _unkeepable(path, f"an array of {array.dtype}", "an array of numbers", place)
+    return array
+
+
+def _finite(number: float, path: str, place: Place) -> float:
+    if not math.isfinite(number):
+        raise _unkeepable(path, f"the number {number}", "a finite number, or an array that holds it", place)
+    return number
+
+
+def _unkeepable(path: str, found: str, expected: str, place: Place) -> SpecError:
+    message = f"a checkpoint cannot keep {path} of the source: found {found}, expected {expected}"
+    return place.problem("GS253", message, help="return plain data: code is never stored in a checkpoint")
+
+
+@dataclass(slots=True, kw_only=True)
+class Streamed:
+    """Batches of an object that can only be iterated; it must be able to start again for every epoch."""
+
+    origin: Iterable[object]
+    place: Place
+    passes: int = 0
+    """How many were begun by this process."""
+    kind: str = "stream"
+
+    @property
+    def size(self) -> None:
+        """Return None: how many samples there are is not known."""
+
+    @property
+    def length(self) -> None:
+        """Return None: how many batches there are is not known."""
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """Yield the batches of one more pass over the object, whichever its number is."""
+        empty = True
+        for batch in self._read():
+            empty = False
+            yield batch
+        if empty:
+            raise self._exhausted()
+
+    def follow(self, position: Position) -> Iterator[Batch]:
+        """Yield what follows a position; an object without a state is read again up to there."""
+        if isinstance(self.origin, Stateful):
+            return self.epoch(position.epoch) if position.index == 0 else self._read()
+        return self._reread(position)
+
+    def _reread(self, position: Position) -> Iterator[Batch]:
+        """Read all that was read before the position, as the object may have a random order of its own."""
+        while self.passes < position.epoch:
+            for _ in self.epoch(self.passes):
+                pass
+        rest = self.epoch(position.epoch)
+        for number in range(position.index):
+            if next(rest, None) is None:
+                raise self._too_short(number, position)
+        yield from rest
+
+    def _read(self) -> Iterator[Batch]:
+        """Yield what counts as a batch of one pass."""
+        self.passes += 1
+        for given in self._guarded():
+            batch = select(as_mapping(given, self.place), self.place)
+            if self._is_used(batch):
+                yield batch
+
+    def _is_used(self, batch: Batch) -> bool:
+        """Tell whether a batch is full, or may be short; refuse one with more samples than the spec says."""
+        declared = self.place.declared
+        rows = count_rows(batch, self.place.spec)
+        if rows > declared.batch:
+            message = f"the source gave a batch of {rows} samples, not {declared.batch}"
+            raise self.place.problem("GS225", message, "batch")
+        return rows == declared.batch or not declared.drops_last(self.place.role)
+
+    def _guarded(self) -> Iterator[object]:
+        with blamed(self.place):
+            iterator = iter(self.origin)
+        while True:
+            with blamed(self.place):
+                try:
+                    batch = next(iterator)
+                except StopIteration:
+                    return
+            yield batch
+
+    def _exhausted(self) -> SpecError:
+        if self.passes == 1:
+            help = "a batch that is not full counts only with `drop_last: false`"
+            return self.place.problem("GS227", "the source has no full batch", help=help)
+        help = "make it a class with __iter__, not a generator that runs once"
+        return self.place.problem("GS225", "the source gave no batches for a second pass", help=help)
+
+    def _too_short(self, found: int, position: Position) -> SpecError:
+        message = f"the source ended after {found} batches, {position.index} had been taken before the run was stopped"
+        help = "give the source what it had then, or start a new run"
+        return self.place.problem("GS252", message, help=help)
+
+
+@runtime_checkable
+class Numbered(Protocol):
+    """The first form: samples by number."""
+
+    def __len__(self) -> int:
+        """Return how many samples there are."""
+        ...
+
+    def __getitem__(self, index: int) -> object:
+        """Return one sample: a mapping of names to arrays."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """Samples of a user's object, stacked into batches."""
+
+    samples: Numbered
+    place: Place
+
+    def __len__(self) -> int:
+        """Return how many samples the object has."""
+        with blamed(self.place):
+            return len(self.samples)
+
+    def take(self, indices: Indices) -> Batch:
+        """Return the samples of these numbers, stacked."""
+        with blamed(self.place):
+            found = [self.samples[int(index)] for index in indices]
+        return select(_stack([as_mapping(sample, self.place) for sample in found], self.place), self.place)
+
+
+def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Path | None) -> Batches:
+    """Import a user's class, make it with ``args``, and return the batches it gives.
+
+    Raises SpecError: GS201-GS205, GS236 the import, GS226 it raised, GS225 it has none of the three forms.
+    """
+    declared = place.declared
+    span = place.spec.span(*place.path, "class") or place.spec.span(*place.path)
+    made = resolve(declared.class_path or "", allow, directory=directory, span=span, texts=place.spec.texts())
+    if not callable(made):
+        raise place.problem("GS225", f"{declared.class_path!r} is not a class or a function", help=FORMS)
+    with blamed(place):
+        source = made(**declared.args)
+    match source:
+        case Mapping():
+            return Sampled.of(_whole(cast("Mapping[str, object]", source), place), place, seed)
+        case Numbered():
+            return Sampled.of(Collected(samples=source, place=place), place, seed, origin=source)
+        case Iterable():
+            return _stream(cast("Iterable[object]", source), place)
+        case _:
+            raise place.problem(
+                "GS225", f"an object of type {type(source).__name__!r} is not a source of data", help=FORMS
+            )
+
+
+def _whole(arrays: Mapping[str, object], place: Place) -> Stored:
+    """Return whole arrays as samples; a single number is no array of samples."""
+    return store(arrays, lambda name: np.atleast_1d(np.asarray(arrays[name])), place)
+
+
+def _stream(batches: Iterable[object], place: Place) -> Streamed:
+    """Refuse what only a source of numbered samples can do."""
+    if place.declared.shuffle:
+        message = "`shuffle` needs samples by number, and this source gives whole batches"
+        raise place.problem(
+            "GS225", message, "shuffle", help="shuffle in the class, or give it __len__ and __getitem__"
+        )
+    return Streamed(origin=batches, place=place)
+
+
+def _stack(rows: Sequence[Mapping[str, object]], place: Place) -> Mapping[str, object]:
+    """Return the samples as one batch: every array with a new leading dimension."""
+    if any(row.keys() != rows[0].keys() for row in rows):
+        raise place.problem("GS225", "the samples of the source do not all have the same names", help=FORMS)
+    try:
+        return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+    except ValueError as error:
+        raise place.problem("GS225", f"the samples of the source do not fit together: {error}") from error

@@ -1,0 +1,134 @@
+"""Admission of batches: what a step was declared to take is compared with what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeGuard, final
+
+from compiler.ir.program import InputDecl, Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from graphspec.suggestions import closest
+from runtime.codegen.resources import find_inputs
+from runtime.engine.backend import Signature
+
+CODE = "GS209"
+
+
+def find_needed(program: Program) -> Mapping[tuple[str, str], tuple[InputDecl, ...]]:
+    """Return, by mode and data set, the inputs that some function reads on such a batch; an empty name is no set."""
+    needed: dict[tuple[str, str], tuple[InputDecl, ...]] = {}
+    for mode in program.modes:
+        for dataset in dict.fromkeys(each for function in mode.functions for each in function.datasets or ("",)):
+            chosen = [each for each in mode.functions if dataset in (each.datasets or ("",))]
+            read = {entry.name for each in chosen for entry in find_inputs(program, each)}
+            needed[mode.mode, dataset] = tuple(entry for entry in program.inputs if entry.name in read)
+    return needed
+
+
+def refuse_dataset(dataset: str | None, mode: str, program: Program) -> Diagnostic | None:
+    """Return the problem of a batch that is said to be of no data set, or of an unknown one; None where it is fine."""
+    known = ", ".join(program.datasets)
+    if dataset is None:
+        is_needed = bool(program.datasets) and mode == "train"
+        message = f"the spec tells data sets apart ({known}), and nobody says of which this batch is"
+        help = f"`step(batch, dataset={program.datasets[0]!r})`" if program.datasets else ""
+        return Diagnostic(code="GS281", message=message, help=help) if is_needed else None
+    if dataset in program.datasets:
+        return None
+    near = closest(dataset, program.datasets)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    has = f"it has {known}" if known else "its ops name none"
+    return Diagnostic(code="GS281", message=f"the spec has no data set {dataset!r}: {has}{meant}")
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Intake:
+    """What a step of a mode takes on a data set: none where no op depends on it."""
+
+    mode: str
+    dataset: str | None
+    inputs: tuple[InputDecl, ...]
+    names: tuple[str, ...]
+    usual: tuple[object, ...] = ()
+    """What the inputs were like that were last taken as they were."""
+
+    @classmethod
+    def of(cls, mode: str, dataset: str | None, inputs: tuple[InputDecl, ...]) -> Intake:
+        """Return what a step takes that reads some inputs."""
+        return cls(mode=mode, dataset=dataset, inputs=inputs, names=tuple(entry.name for entry in inputs))
+
+
+def is_batch(batch: object) -> TypeGuard[Mapping[str, object]]:
+    """Return whether a batch is a mapping; nearly all are dictionaries, which is found out much faster."""
+    return type(batch) is dict or isinstance(batch, Mapping)
+
+
+def refuse_batch(batch: object, names: tuple[str, ...]) -> Diagnostic:
+    """Return the problem of a batch that is no mapping of inputs by name; ``names`` are those that the step takes."""
+    message = f"the batch is {type(batch).__name__}, expected a mapping from the names of inputs to arrays"
+    known = names or ("x",)
+    help = f'pass a dictionary, as in `step({{"{known[0]}": array}})`'
+    if isinstance(batch, (tuple, list)) and len(known) > 1:
+        listed = ", ".join(f'"{name}"' for name in known)
+        help = f"pass a dictionary: `step(dict(zip([{listed}], batch)))`, with the names in the order of the batch"
+    return Diagnostic(code=CODE, message=message, help=help)
+
+
+def check_batch(
+    given: Mapping[str, Signature | None], declared: Mapping[InputDecl, tuple[str, ...]], spec: GraphSpec
+) -> Iterator[Diagnostic]:
+    """Yield a problem for every declared input that is missing, no array, or of another rank, size or type.
+
+    ``given`` holds shape and type by name, None for what is no array; ``declared`` the types each input may have. Free
+    sizes must agree between inputs.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for entry, dtypes in declared.items():
+        for message, help in _check_input(entry, dtypes, given, sizes):
+            span = spec.span("inputs", entry.name, key=True)
+            yield Diagnostic(code=CODE, message=message, span=span, help=help)
+
+
+def _check_input(
+    entry: InputDecl,
+    dtypes: tuple[str, ...],
+    given: Mapping[str, Signature | None],
+    sizes: dict[str, tuple[int, str]],
+) -> Iterator[tuple[str, str]]:
+    """Yield (message, help) for one input; ``sizes`` are the free sizes seen so far, and where."""
+    if entry.name not in given:
+        near = closest(entry.name, given)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        has = ", ".join(given) if given else "nothing"
+        yield f"the batch has no input '{entry.name}'", f"it has {has}{meant}"
+        return
+    signature = given[entry.name]
+    if signature is None:
+        yield f"input '{entry.name}' is no array or tensor", "pass a NumPy array or a tensor of the backend"
+        return
+    shape, dtype = signature
+    if dtype not in dtypes:
+        yield f"input '{entry.name}' has dtype {dtype}, expected {' or '.join(dtypes)}", f"convert it to {dtypes[0]}"
+    if entry.shape is not None:
+        yield from _check_shape(entry.name, entry.shape, shape, sizes)
+
+
+def _check_shape(
+    name: str, expected: tuple[int | str, ...], found: tuple[int, ...], sizes: dict[str, tuple[int, str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield (message, help) where a shape does not fit."""
+    written = f"[{', '.join(map(str, expected))}]"
+    if len(expected) != len(found) or any(isinstance(e, int) and e != f for e, f in zip(expected, found, strict=True)):
+        yield f"input '{name}' has shape {list(found)}, expected {written}", "change the batch or the declared shape"
+        return
+    for size, actual in zip(expected, found, strict=True):
+        if size == "batch" and actual == 0:
+            yield f"input '{name}' has no samples: its shape is {list(found)}", "leave empty batches out"
+        if isinstance(size, str):
+            first, where = sizes.setdefault(size, (actual, name))
+            if first != actual:
+                message = f"input '{name}' has {size} = {actual}, but '{where}' has {size} = {first}"
+                yield message, f"every input with the dimension `{size}` must have the same size there"

@@ -1,0 +1,262 @@
+"""What a backend must do: write a program as source code, and build a plan into a step that runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from compiler import Plan
+from compiler.ir.program import InputDecl, Program
+from runtime.overflow import Overflow
+from runtime.probe import Probe
+from runtime.state import State
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+Value: TypeAlias = float | tuple[float, ...]
+"""What an option is: a number, or several."""
+Slots = Mapping[str, Mapping[str, object]]
+"""Tensors by parameter, then by slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a number of an optimizer is: an option of its rule, or what is different for a group of parameters."""
+
+    option: str
+    group: int | None = None
+    """Which of the optimizer's groups, of which those are one that say the same."""
+
+
+class OptimizerAccess(ABC):
+    """An optimizer of one framework, as :class:`runtime.engine.optimizer.Optimizer` shows it."""
+
+    @property
+    @abstractmethod
+    def native(self) -> object:
+        """Return the object that steps the parameters."""
+
+    @abstractmethod
+    def rate(self) -> float | None:
+        """Return the learning rate of the next update; None where the optimizer has none."""
+
+    @abstractmethod
+    def used(self) -> float | None:
+        """Return the learning rate of the last update, if none was set since; None where the optimizer has none."""
+
+    @abstractmethod
+    def set_rate(self, rate: float | None) -> None:
+        """Set the learning rate of the updates to come; None gives back what the spec says."""
+
+    @abstractmethod
+    def number(self, place: Place) -> Value:
+        """Return a number of the next update, its schedule evaluated."""
+
+    @abstractmethod
+    def set_number(self, place: Place, value: Value | None) -> None:
+        """Set a number of the updates to come; None gives back what the spec says."""
+
+    @abstractmethod
+    def why_fixed(self, place: Place) -> str:
+        """Return why a number cannot be set; empty where it can."""
+
+    @abstractmethod
+    def applied(self) -> int:
+        """Return how many updates were applied."""
+
+    @abstractmethod
+    def set_applied(self, applied: int, first: Mapping[str, float]) -> None:
+        """Set how many updates were applied; at 0 its slots begin anew, at ``first`` or at 0."""
+
+    @abstractmethod
+    def why_counted(self) -> str:
+        """Return why the number of updates cannot be set; empty where it can."""
+
+    @abstractmethod
+    def slots(self) -> Slots:
+        """Return copies of what is kept for the parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedModel:
+    """The weights of a model as a safetensors file, and what is in it: (shape, type) by name."""
+
+    content: bytes = field(repr=False)
+    tensors: Mapping[str, tuple[tuple[int, ...], str]]
+    notes: tuple[str, ...] = ()
+    """What of the model the file does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedProgram:
+    """A program that the framework alone can run: one file, or a folder of files.
+
+    ``files`` are contents by path inside the folder, parts separated by ``/``; the one file of a program that is no
+    folder has the path ``""``.
+    """
+
+    suffix: str
+    """How the name of the file or folder ends: ``.pt2``."""
+    files: Mapping[str, bytes] = field(repr=False)
+
+
+Signature = tuple[tuple[int, ...], str]
+"""Shape and type of an array, as the language names types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """How to build a plan: on what device, from which seed, what may be imported, and models made elsewhere."""
+
+    device: str
+    seed: int
+    allow: tuple[str, ...]
+    models: Mapping[str, object]
+    directory: Path | None
+    """Where the spec lies: what it names may be imported from there."""
+    dtype: Literal["float32", "float64"]
+    """The type of parameters, of draws, and of inputs declared float32 or float64."""
+    debug: bool = False
+    """Check every value, gradient and write of a step as it is made."""
+    jit_compile: bool = False
+    """Let XLA compile the step: TensorFlow alone."""
+    profile: bool = False
+    """Put every op of the step into a range of its name, for profilers."""
+    norms: bool = False
+    """Measure the gradients of every update, for reports."""
+    weights: bool = True
+    """Read the files that `weights:` of models names; needless where a state is restored at once."""
+
+
+class Engine(ABC):
+    """A built step of one framework, as :class:`runtime.step.Step` drives it."""
+
+    @staticmethod
+    @abstractmethod
+    def fingerprint(value: object) -> object:
+        """Return what tells arrays apart that are not admitted alike, hashable and cheap; None for what is no array.
+
+        Where :meth:`admit` returned the very object that it was given, so it does for others that are told alike.
+        """
+
+    @abstractmethod
+    def accepts(self, declared: InputDecl) -> tuple[str, ...]:
+        """Return the types an input may have; the declared one comes first."""
+
+    @abstractmethod
+    def describe(self, value: object) -> Signature | None:
+        """Return shape and type of an array or tensor; None where the value is neither."""
+
+    @abstractmethod
+    def admit(self, value: object, declared: InputDecl) -> object:
+        """Return an input as a tensor on the device of the step."""
+
+    @abstractmethod
+    def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
+        """Check the step for the sizes of a batch seen first, where they were not known at build."""
+
+    @abstractmethod
+    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
+        """Take one step, told the data set where functions differ by it; raise StepError where it fails."""
+
+    @abstractmethod
+    def has_begun(self, error: BaseException, mode: str) -> bool:
+        """Return whether a step that raised had begun to change what outlives it."""
+
+    @abstractmethod
+    def fired(self, mode: str) -> tuple[str, ...]:
+        """Return the gated ops that fired in the last step of a mode."""
+
+    @abstractmethod
+    def overflow(self) -> Overflow:
+        """Return what the last step with verdicts found out about its gradients."""
+
+    @abstractmethod
+    def norms(self) -> Mapping[str, float]:
+        """Return the norms of the gradients of the last step by update, where the step was built to measure them."""
+
+    @abstractmethod
+    def parameter_names(self, model: str) -> tuple[str, ...]:
+        """Return the names of the parameters of a model for which gradients are taken, in order."""
+
+    @abstractmethod
+    def steps(self, mode: str) -> int:
+        """Return how many steps of a mode were finished; a step that raised is none."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return everything that training changes, copied to the host; raise SpecError (GS267) for what cannot be."""
+
+    @abstractmethod
+    def restore(self, state: State) -> None:
+        """Make the step what it was when a state was read, whole or not at all; raise SpecError with every GS264."""
+
+    @abstractmethod
+    def reset(self, mode: str) -> None:
+        """Start a mode anew: its step number, and its running metrics but those that are never reset."""
+
+    @abstractmethod
+    def end_epoch(self, mode: str) -> None:
+        """Start the running metrics of a mode anew that run for an epoch."""
+
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """Return the number of parameters of every model."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, object]:
+        """Return everything that training changes, by name."""
+
+    @abstractmethod
+    def averaged(self) -> frozenset[str]:
+        """Return the averages that stand in for their models outside train mode: those that were taken before."""
+
+    @abstractmethod
+    def pack_model(self, model: str) -> PackedModel:
+        """Return the parameters and persistent buffers of a model under its own names for them, as they are now."""
+
+    @abstractmethod
+    def pack_program(self, program: Program) -> PackedProgram:
+        """Return a program of one function without draws or writes as files that the framework alone can run.
+
+        Raises SpecError: GS265 where the framework cannot follow what the models do.
+        """
+
+    @abstractmethod
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return a copy of a tensor on the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The result of building: the plan it came to, the source that runs, and what was made."""
+
+    plan: Plan
+    source: str
+    models: Mapping[str, object]
+    optimizers: Mapping[str, OptimizerAccess]
+    device: str
+    notes: tuple[str, ...]
+    engine: Engine
+
+
+class Backend(ABC):
+    """A framework that can run programs."""
+
+    @abstractmethod
+    def emit(self, program: Program) -> str:
+        """Return the program as source code; imports no framework."""
+
+    @abstractmethod
+    def build(self, plan: Plan, request: BuildRequest) -> Built:
+        """Build a plan, observe the models it may not look at, and check it before the first step."""
+
+    @abstractmethod
+    def probe(self) -> Probe:
+        """Import the framework and return what it offers here; raise SpecError (GS217) where it is not installed."""

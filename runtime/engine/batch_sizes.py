@@ -1,0 +1,66 @@
+"""Sizes of the batches with which a step is tried before its first: that of the data, else made-up ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from compiler import Plan
+from runtime.codegen.resources import count_parts
+from runtime.step import StepError
+
+MADE_UP = (2, 48)
+"""Two is the least at which normalisation over a batch means something; 48 has many divisors."""
+FAILURES = frozenset({"GS210", "GS211"})
+"""Codes of what a batch of another size might cure."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """Sizes of a batch, or of a micro-batch, in the order in which they are tried, and where they come from."""
+
+    sizes: tuple[int, ...]
+    origin: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> Batches:
+        """Return the size of the data where it is declared, else some that are made up."""
+        batch, parts = plan.pace.batch, count_parts(plan.program)
+        if not any("batch" in (each.shape or ()) for each in plan.program.inputs):
+            return cls(sizes=MADE_UP[:1], origin="")
+        if batch is None or batch < parts:
+            return cls(sizes=MADE_UP, origin="made up, as the spec declares no data")
+        return cls(sizes=(batch // parts,), origin="that of `data.train`")
+
+    def attempt(self, run: Callable[[int], T]) -> T:
+        """Return what a run gives at the first size at which it does not fail.
+
+        Raises the StepError of the first size where all fail, which says at which sizes it was tried.
+        """
+        first: StepError | None = None
+        for size in self.sizes:
+            try:
+                return run(size)
+            except StepError as error:
+                first = first or error
+                if FAILURES.isdisjoint(each.code for each in error.diagnostics):
+                    break
+        assert first is not None
+        raise self._tell(first)
+
+    def _tell(self, error: StepError) -> StepError:
+        """Return an error with the sizes of the batches that failed."""
+        if not self.origin:
+            return error
+        note = f"tried before the first step at batch {' and '.join(map(str, self.sizes))} ({self.origin})"
+        found = (
+            replace(each, notes=(*each.notes, note)) if each.code in FAILURES else each for each in error.diagnostics
+        )
+        return StepError(tuple(found), error.texts)
+
+
+def find_neighbour(size: int) -> int:
+    """Return another size, which shows how results grow with the batch."""
+    return size + 1 if size == MADE_UP[0] else 2 * size

@@ -1,0 +1,261 @@
+"""Contents: what of an executed module is changed by training, and how each of it is read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast
+
+from compiler.ir.program import ModeProgram
+from graphspec.diagnostics import Diagnostic
+from runtime.state import Array, Plain, Tree, find_arrays
+from runtime.support.clocks import Clock, Gates
+
+if TYPE_CHECKING:
+    from runtime.state import Array
+
+
+FEW = 3
+"""How many names a message lists."""
+HELP = "restore it into a step that was built from the spec it was saved from"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One name that does not fit, what was found and what was expected."""
+
+    kind: Literal["missing", "unexpected", "shape", "type", "value"]
+    name: str
+    found: str = ""
+    expected: str = ""
+
+
+def tell(faults: Iterable[Fault], notes: tuple[str, ...] = ()) -> Iterator[Diagnostic]:
+    """Yield one diagnostic (GS264) for all faults of a kind: how many there are, and the first few."""
+    kinds: dict[str, list[Fault]] = {}
+    for fault in faults:
+        kinds.setdefault(fault.kind, []).append(fault)
+    for kind, found in kinds.items():
+        yield Diagnostic(code="GS264", message=_message(kind, found), notes=notes, help=HELP)
+
+
+def _message(kind: str, faults: list[Fault]) -> str:
+    """Return what is wrong with all names of a kind."""
+    names = [fault.name for fault in faults]
+    match kind:
+        case "missing":
+            return f"the state lacks what the step has: {_list(names, ', ')}"
+        case "unexpected":
+            return f"the state has what the step lacks: {_list(names, ', ')}"
+        case _:
+            told = [f"{fault.name} is {fault.found}, expected {fault.expected}" for fault in faults]
+            return f"the state has another {kind} than the step: {_list(told, '; ')}"
+
+
+def _list(entries: list[str], comma: str) -> str:
+    """Return the first few entries, and how many more there are."""
+    more = len(entries) - FEW
+    return comma.join(entries[:FEW]) + (f" and {more} more" if more > 0 else "")
+
+
+class Stored(Protocol):
+    """A tensor that training changes, as an array of the host: read as a copy, written in place."""
+
+    def describe(self) -> tuple[tuple[int, ...], str]:
+        """Return shape and type of the array."""
+        ...
+
+    def read(self) -> Array:
+        """Return a copy as an array."""
+        ...
+
+    def write(self, array: Array) -> None:
+        """Take over an array of this shape and type."""
+
+
+BY_TREE = frozenset({"rmsprop", "adadelta", "adamax", "nadam"})
+"""Built-in rules whose slots are kept as one tree, with the updates of every parameter among them, and not until the
+first update: PyTorch's own classes run them. A state is the same on every backend."""
+STEP = "step"
+"""The slot that counts updates: it follows from how often the optimizer was applied."""
+MOST_STEPS = 1 << 24
+"""Where the counts of that slot stay: in float32 one more makes no difference from there on."""
+MOMENTUM = "momentum_buffer"
+"""The slot of SGD that begins with the first update."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """Something that is no tensor of the module's own: at ``path`` of the counters, read and written as a whole.
+
+    ``kind`` is what it is: a count, a set of names, the slots of an optimizer, or another tree that may hold tensors;
+    ``foreign``: the user's code takes it and may refuse.
+    """
+
+    path: tuple[str, ...]
+    read: Callable[[], Tree]
+    write: Callable[[Tree], None]
+    kind: Literal["count", "names", "slots", "tree"] = "tree"
+    known: frozenset[str] = frozenset()
+    """Of the slots of an optimizer: the names of its parameters."""
+    check: Callable[[Plain, Mapping[str, Array]], Iterable[Fault]] | None = None
+    """What else is wrong with a value, given the arrays of its state."""
+    foreign: bool = False
+    optional: bool = False
+    """A state may be without it, and have others of its section: which clocks and metrics there are may change between
+    runs. It is then ``fresh``."""
+    fresh: Tree = None
+
+    @property
+    def name(self) -> str:
+        """Return the path as one name."""
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """All that training changes, as it is now: tensors by name, which are written in place, and everything else."""
+
+    tensors: Mapping[str, Stored] = field(default_factory=dict[str, Stored])
+    items: tuple[Item, ...] = ()
+
+
+class Holder(Protocol):
+    """A module whose state is read and restored."""
+
+    @property
+    def backend(self) -> str:
+        """Return the framework it is of."""
+        ...
+
+    def applied(self) -> Mapping[str, int]:
+        """Return how often every optimizer was applied."""
+        ...
+
+    def contents(self, applied: Mapping[str, int]) -> Contents:
+        """Return the contents; ``applied`` says how often the optimizers are to be applied."""
+        ...
+
+
+def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None) -> Iterator[Item]:
+    """Yield the steps of every mode, what gates counted, and the averages that stand in for their models."""
+    for mode in modes:
+        yield _count_item(("steps", mode.mode), clock.steps, mode.mode)
+        for gate in mode.gates:
+            if gates is not None and gate.clock == "writes":  # the others follow from the number of the step
+                yield _count_item(("gates", mode.mode, gate.op), gates.counts[mode.mode], gate.op)
+    if gates is not None and gates.watched:
+        read, write = partial(_read_averaged, gates), partial(_set_averaged, gates)
+        yield Item(path=("averaged",), kind="names", read=read, write=write, optional=True, fresh=[])
+
+
+def metric_item(mode: str, op: str, read: Callable[[], Tree], write: Callable[[Tree], None]) -> Item:
+    """Return the state of a running metric; without one it starts anew, and is written None."""
+    return Item(path=("metrics", mode, op), read=read, write=write, foreign=True, optional=True)
+
+
+def window_item(
+    window: str,
+    read: Callable[[], Tree],
+    write: Callable[[Tree], None],
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    is_open: bool,
+) -> Item:
+    """Return the gradients that an update has gathered, by parameter; without them its window begins anew.
+
+    ``is_open``: some may be absent.
+    """
+    check = partial(_check_window, window, shapes, is_open)
+    return Item(path=("windows", window), read=read, write=write, optional=True, check=check)
+
+
+def scale_item(read: Callable[[], Tree], write: Callable[[Tree], None], initial: float) -> Item:
+    """Return the loss scale with the steps it counts; a state without one, or a step, is none the worse."""
+    fresh = {"scale": initial, "good": 0, "skips": 0}
+    return Item(path=("scaling", "loss_scale"), read=read, write=write, optional=True, fresh=fresh, check=_check_scale)
+
+
+def _check_scale(found: Plain, arrays: Mapping[str, Array]) -> Iterator[Fault]:
+    """Yield what is wrong with a loss scale."""
+    match found:
+        case {"scale": int() | float() as scale, "good": int() as good, "skips": int() as skips}:
+            is_fine = scale > 0 and good >= 0 and skips >= 0
+        case _:
+            is_fine = False
+    if not is_fine:
+        expected = "a scale above 0, and steps in a row from 0 up"
+        yield Fault(kind="value", name="scaling.loss_scale", found=repr(found), expected=expected)
+
+
+def _check_window(
+    window: str, shapes: Mapping[str, tuple[int, ...]], is_open: bool, found: Plain, arrays: Mapping[str, Array]
+) -> Iterator[Fault]:
+    """Yield in what gathered gradients differ from the parameters that they are for."""
+    prefix = f"windows.{window}.totals."
+    held = {name.removeprefix(prefix): arrays[name].shape for name in find_arrays(found) if name in arrays}
+    wanted = held.keys() if is_open else shapes.keys() | held.keys()
+    for name in sorted(wanted) if held else ():
+        if held.get(name) != shapes.get(name):
+            yield Fault(kind="shape", name=prefix + name, found=str(held.get(name)), expected=str(shapes.get(name)))
+
+
+def applied_item(cell: str, read: Callable[[], int], write: Callable[[int], None]) -> Item:
+    """Return how often an optimizer was applied; ``write`` also sets what follows from it."""
+    return Item(path=("applied", cell), kind="count", read=read, write=lambda count: write(cast("int", count)))
+
+
+def groups_item(cell: str, read: Callable[[], Tree], write: Callable[[Tree], None]) -> Item:
+    """Return what steps changed in the options of an optimizer, and what it keeps for no parameter."""
+    return Item(path=("groups", cell), read=read, write=write, foreign=True)
+
+
+def _count_item(path: tuple[str, ...], counts: dict[str, int], key: str) -> Item:
+    """Return an entry of a dictionary of counts."""
+    write = partial(_set_count, counts, key)
+    return Item(path=path, kind="count", read=partial(counts.get, key, 0), write=write, optional=True, fresh=0)
+
+
+def _set_count(counts: dict[str, int], key: str, count: Tree) -> None:
+    """Set an entry of a dictionary of counts."""
+    counts[key] = cast("int", count)
+
+
+def _read_averaged(gates: Gates) -> Tree:
+    """Return which averages stand in for their models."""
+    return [*sorted(gates.averaged)]
+
+
+def _set_averaged(gates: Gates, ops: Tree) -> None:
+    """Set which averages stand in for their models."""
+    gates.averaged = gates.watched.intersection(cast("list[str]", ops))
+
+
+T = TypeVar("T")
+
+
+def find_names(models: Mapping[str, Iterable[tuple[str, object]]]) -> dict[int, str]:
+    """Return the name of every parameter, by its id: ``<model>.<parameter>``, the first one where it has several."""
+    names: dict[int, str] = {}
+    for model, parameters in models.items():
+        for name, parameter in parameters:
+            names.setdefault(id(parameter), f"{model}.{name}")
+    return names
+
+
+def name_slots(parameters: Sequence[object], names: Mapping[int, str]) -> list[str]:
+    """Return the names of an optimizer's parameters, without the model's where they are all of one."""
+    full = [names[id(parameter)] for parameter in parameters]
+    single = len({name.partition(".")[0] for name in full}) == 1
+    return [name.partition(".")[2] if single else name for name in full]
+
+
+def name_tensors(models: Mapping[str, Iterable[tuple[str, T]]]) -> Iterator[tuple[str, T]]:
+    """Yield the tensors of models, each under the first name it has: ``models.<model>.<tensor>``."""
+    seen: set[int] = set()
+    for model, tensors in models.items():
+        for name, tensor in tensors:
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield f"models.{model}.{name}", tensor

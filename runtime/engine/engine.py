@@ -1,0 +1,178 @@
+"""What engines share: the steps, gates and running metrics of an executed module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, final, runtime_checkable
+
+from compiler.ir.program import Program
+from graphspec.diagnostics import Diagnostic
+from graphspec.graph import GraphSpec
+from runtime.codegen.resources import find_training_modes
+from runtime.engine.backend import Engine
+from runtime.engine.restore import align_counts
+from runtime.step import StepError
+from runtime.support.clocks import Clock, Gates
+
+
+class Running(Protocol):
+    """A running metric."""
+
+    since: str | int
+
+    def reset(self) -> None:
+        """Start anew."""
+
+
+class Executed(Protocol):
+    """An executed module that knows its program."""
+
+    @property
+    def program(self) -> Program:
+        """Return the program."""
+        ...
+
+    @property
+    def names(self) -> Mapping[str, object]:
+        """Return its globals."""
+        ...
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """What keeps something of one step until the next."""
+
+    def begin(self) -> None:
+        """Forget the step before."""
+
+
+class Counting(Protocol):
+    """What counts in an executed module."""
+
+    @property
+    def clock(self) -> Clock:
+        """Return the steps of every mode."""
+        ...
+
+    @property
+    def gates(self) -> Gates | None:
+        """Return the gates; None where every op fires in every step."""
+        ...
+
+    def metrics(self, mode: str) -> Mapping[str, Running]:
+        """Return the running metrics of a mode, by op."""
+        ...
+
+
+M = TypeVar("M", bound=Counting)
+
+
+class ModuleEngine(Engine, Generic[M]):
+    """An engine over a module that knows what fires and how far it is."""
+
+    module: M
+    loaded: Executed
+    counts: bool
+    """The engine is to count the steps: nothing in the module depends on their number."""
+
+    def forget(self) -> None:
+        """Forget what the last step found out about its gradients."""
+        verdicts = self.loaded.names.get("verdicts")
+        if isinstance(verdicts, Forgetful):
+            verdicts.begin()
+
+    def count(self, mode: str) -> None:
+        """Count a step that came to its end."""
+        steps = self.module.clock.steps
+        steps[mode] = steps.get(mode, 0) + 1
+
+    def align(self) -> None:
+        """Make what gates have counted, as a state has it, fit the clocks of the program."""
+        if self.module.gates is not None:
+            align_counts(self.loaded.program, self.module.clock.steps, self.module.gates)
+
+    def told(self, dataset: str | None) -> tuple[str | None, ...]:
+        """Return the data set as a further argument of ``step``, where the module takes one."""
+        return (dataset,) if self.loaded.program.datasets else ()
+
+    def fired(self, mode: str) -> tuple[str, ...]:
+        """Return the gated ops that fired in the last step of a mode."""
+        gates = self.module.gates
+        return () if gates is None else gates.fired.get(mode, ())
+
+    def steps(self, mode: str) -> int:
+        """Return how many steps of a mode were finished."""
+        return self.module.clock.steps.get(mode, 0)
+
+    def reset(self, mode: str) -> None:
+        """Start a mode anew: its step number, what its gates counted, its running metrics."""
+        module, gates = self.module, self.module.gates
+        module.clock.steps.pop(mode, None)
+        if gates is not None:
+            gates.counts[mode] = dict.fromkeys(gates.counts.get(mode, ()), 0)
+            gates.fired.pop(mode, None)
+        for metric in module.metrics(mode).values():
+            metric.reset()
+
+    def end_epoch(self, mode: str) -> None:
+        """Start the metrics of a mode anew that run for an epoch."""
+        for metric in self.module.metrics(mode).values():
+            if metric.since == "epoch":
+                metric.reset()
+
+    def averaged(self) -> frozenset[str]:
+        """Return the averages that stand in for their models outside train mode."""
+        gates = self.module.gates
+        return frozenset() if gates is None else frozenset(gates.averaged)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What was trained of some models when their step was built; another setting now would be without effect."""
+
+    spec: GraphSpec
+    modes: frozenset[str]
+    """The modes in which something is trained that has a flag; in others nothing hangs on flags."""
+    parts: Mapping[tuple[str, str], object]
+    """What has a flag, by model and name."""
+    read: Callable[[object], bool]
+    first: list[bool]
+
+    @classmethod
+    def of(
+        cls, program: Program, spec: GraphSpec, parts: Mapping[tuple[str, str], object], read: Callable[[object], bool]
+    ) -> Flags:
+        """Return the flags of a step that was just built; ``read`` tells that of a part."""
+        first = [read(part) for part in parts.values()]
+        modes = find_training_modes(program) if parts else frozenset[str]()
+        return cls(spec=spec, modes=modes, parts=parts, read=read, first=first)
+
+    def check(self, mode: str) -> None:
+        """Raise StepError (GS269) where a flag was set otherwise since then, in a mode that trains."""
+        if mode in self.modes and list(map(self.read, self.parts.values())) != self.first:
+            raise StepError([*map(self._tell, self._find_changed())], self.spec.texts())
+
+    def _find_changed(self) -> list[str]:
+        """Return the models with a part whose flag is another now."""
+        pairs = zip(self.parts.items(), self.first, strict=True)
+        return list(dict.fromkeys(model for ((model, _), part), was in pairs if self.read(part) != was))
+
+    def _tell(self, model: str) -> Diagnostic:
+        """Return the problem of a model."""
+        pairs = [
+            (name, part, was)
+            for ((m, name), part), was in zip(self.parts.items(), self.first, strict=True)
+            if m == model
+        ]
+        thawed = ", ".join(name for name, part, was in pairs if self.read(part) and not was)
+        frozen = ", ".join(name for name, part, was in pairs if was and not self.read(part))
+        notes = (f"let train since then: {thawed}",) if thawed else ()
+        return Diagnostic(
+            code="GS269",
+            message=f"what is to be trained of model {model!r} is not what it was when the step was built",
+            span=self.spec.span("models", model, key=True),
+            notes=(*notes, *((f"frozen since then: {frozen}",) if frozen else ())),
+            help="build the step anew from the models as they are; parameters of `layers` are frozen by `groups`",
+        )

@@ -1,0 +1,218 @@
+"""Diagnosis: an error raised inside an emitted module, told in the words of the spec."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Protocol, TypeVar, cast, runtime_checkable
+
+from compiler.ir.instructions import Evaluate, Forward, Gather, Gradient, Transform
+from graphspec.diagnostics import Diagnostic
+from graphspec.gradient_sets import find_gradient_sets
+from graphspec.graph import GraphSpec
+from graphspec.ops import CallOp
+from runtime.engine.load import Loaded, find_arguments, find_frames, find_instructions, find_op, find_span, name_subject
+from runtime.problems import describe, raised_in
+from runtime.step import StepError
+
+T = TypeVar("T")
+FILES = frozenset({"GS271", "GS272"})
+"""What is told of files of weights."""
+
+
+class Framework(ABC):
+    """What is particular to a framework where an error of a step is told."""
+
+    @abstractmethod
+    def describe(self, value: object) -> str | None:
+        """Return type and shape of a tensor, ``float32 [8, 2]``; None for what is none."""
+
+    @abstractmethod
+    def interpret(self, error: BaseException) -> tuple[str, tuple[str, ...], str]:
+        """Return message, notes and help of an operation's error."""
+
+    @abstractmethod
+    def find_unused(self, error: BaseException, loss: object, models: Mapping[str, object]) -> tuple[str, ...]:
+        """Return the parameters that a loss does not reach, where that is what a gradient failed on."""
+
+    @abstractmethod
+    def name_parameters(self, parameters: Iterable[object], models: Mapping[str, object]) -> tuple[str, ...]:
+        """Return the names of some parameters of models, as ``model.parameter``."""
+
+    def find_op(self, error: BaseException, loaded: Loaded[object]) -> str:
+        """Return the op that an error comes from; empty where no line of the module tells."""
+        return find_op(error, loaded)
+
+    def raised_in(self, error: BaseException) -> tuple[str, ...]:
+        """Return a note with the user's frames of an error; none where it went through no code of the user's."""
+        return raised_in(error)
+
+    def quote(self, error: BaseException) -> str:
+        """Return an error's type and the first line of its text."""
+        return describe(error)
+
+
+@runtime_checkable
+class Finding(Protocol):
+    """What the checks of a debug build raise, and what reads files of weights."""
+
+    code: str
+    op: str
+    message: str
+    notes: tuple[str, ...]
+    remedy: str
+
+
+def call_checked(loaded: Loaded[T], spec: GraphSpec, framework: Framework, function: str, *arguments: object) -> T:
+    """Call one of the module's functions; raise StepError with its place in the spec where it fails."""
+    try:
+        return loaded.call(function, *arguments)
+    except Exception as error:
+        found = diagnose(error, cast("Loaded[object]", loaded), spec, framework)
+    raise StepError([found], spec.texts())
+
+
+def tell_finding(finding: Finding, spec: GraphSpec) -> Diagnostic:
+    """Return what was found as a diagnostic; of a file of weights at the place that names it."""
+    is_file = finding.code in FILES and finding.op in spec.models
+    span = spec.span("models", finding.op, "weights") if is_file else find_span(spec, finding.op)
+    return Diagnostic(code=finding.code, message=finding.message, span=span, notes=finding.notes, help=finding.remedy)
+
+
+def diagnose(error: Exception, loaded: Loaded[object], spec: GraphSpec, framework: Framework) -> Diagnostic:
+    """Return what to tell the user of an error raised inside the emitted module.
+
+    GS210 where the user's own code raised, with the user's frames; GS211 where an operation of the step failed; GS212
+    where a loss does not reach all it is differentiated by; GS261 and GS262 from the checks of a debug build.
+    """
+    if isinstance(error, Finding):
+        return tell_finding(error, spec)
+    op = framework.find_op(error, loaded)
+    return _Failure(error=error, loaded=loaded, spec=spec, framework=framework, op=op).tell()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """An error of one op, model or input of a step; ``op`` is empty where nobody knows."""
+
+    error: Exception
+    loaded: Loaded[object]
+    spec: GraphSpec
+    framework: Framework
+    op: str
+
+    def tell(self) -> Diagnostic:
+        """Return what to tell the user."""
+        subject, span = name_subject(self.spec, self.op), find_span(self.spec, self.op)
+        message, notes, help = self.framework.interpret(self.error)
+        raised = self.framework.raised_in(self.error)
+        if raised:
+            message = f"{subject} raised {self.framework.quote(self.error)}"
+            help = (
+                self._name_sets()
+                or self._name_structured()
+                or help
+                or "the error comes from your code: the last line under `raised in`"
+            )
+            return Diagnostic(
+                code="GS210", message=message, span=span, notes=(*self._name_arguments(), *raised), help=help
+            )
+        path = self._find_misused()
+        if path is not None:
+            span, help = self.spec.span("models", self.op, "args"), f"compare `args` with what {path} takes"
+        help = self._name_structured() or help
+        unused = self._name_unused()
+        code, message = "GS212" if unused else "GS211", f"{subject} failed: {message}"
+        return Diagnostic(code=code, message=message, span=span, notes=unused or notes, help=help)
+
+    def _name_sets(self) -> str:
+        """Return what a function of the user's gets in place of a tensor; empty where all it gets are tensors."""
+        op = self.spec.ops.get(self.op)
+        sets = find_gradient_sets(self.spec.ops, self.spec.models)
+        given = [each.name for each in (op.operands() if isinstance(op, CallOp) else ()) if each.name in sets]
+        if not given:
+            return ""
+        what = "a tuple with a tensor for each parameter, or None where there is no gradient"
+        return f"'{given[0]}' is a gradient set: your function gets {what}"
+
+    def _name_structured(self) -> str:
+        """Return what a model gave the op in place of a tensor, and what to write; empty where all are tensors."""
+        instructions = [*find_instructions(self.loaded.program)]
+        read = {name for each in instructions if each.op == self.op for name in each.operands}
+        calls = [each for each in instructions if isinstance(each, Forward | Evaluate)]
+        made = {name: each.op for each in calls for name in each.outputs}
+        for frame in find_frames(self.error, self.loaded):
+            for name in (each for each in made if each in read):
+                value = frame.f_locals.get(self.loaded.emitted.names.value(name))
+                if value is not None and self.framework.describe(value) is None:
+                    what = f"'{name}' is no tensor but a {type(value).__name__}"
+                    return f"{what}: write `outputs: [{_list_names(value)}]` at '{made[name]}'"
+        return ""
+
+    def _find_misused(self) -> str | None:
+        """Return the class of a model whose constructor does not take what the spec gives it."""
+        model = self.spec.models.get(self.op)
+        path = None if model is None else model.class_path(self.loaded.program.backend)
+        if path is None or not isinstance(self.error, TypeError):
+            return None
+        return path if f"{path.partition(':')[2]}.__init__()" in str(self.error) else None
+
+    def _name_arguments(self) -> tuple[str, ...]:
+        """Return a note with the shapes and types of what the op was called with."""
+        given = {
+            name: f"{name}: {described}"
+            for frame in find_frames(self.error, self.loaded)
+            for _, name, value in find_arguments(frame, self.op, self.loaded)
+            if (described := self.framework.describe(value)) is not None
+        }
+        return (f"called with {', '.join(given.values())}",) if given else ()
+
+    def _name_unused(self) -> tuple[str, ...]:
+        """Return a note with the parameters that a loss does not reach, where that is what a gradient failed on."""
+        instructions = find_instructions(self.loaded.program)
+        found = [each for each in instructions if isinstance(each, Gradient) and each.op == self.op]
+        for frame in find_frames(self.error, self.loaded):
+            for gradient in found[:1]:
+                loss = frame.f_locals.get(self.loaded.emitted.names.value(gradient.loss))
+                known = cast("Mapping[str, object]", self.loaded.names["MODELS"])
+                models = {name: known[name] for name in gradient.models}
+                if unused := self.framework.find_unused(self.error, loss, models):
+                    return (f"'{gradient.loss}' does not depend on {', '.join(unused)}",)
+            for value, absent in self._find_gaps(frame):
+                return (f"'{value}' has no gradient of {', '.join(absent)}",)
+        return ()
+
+    def _find_gaps(self, frame: FrameType) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the gradient sets that the op refuses with the parameters that have no gradient."""
+        names, known = self.loaded.emitted.names, cast("Mapping[str, object]", self.loaded.names["MODELS"])
+        for values, models in self._find_demanded():
+            listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+            parameters = cast("list[object]", self.loaded.names[listed])
+            sets = [cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value))) for value in values]
+            gradients = zip(*(each or () for each in sets), strict=False)
+            absent = [p for p, found in zip(parameters, gradients, strict=False) if all(g is None for g in found)]
+            if absent:  # sets of some terms of a loss are not named in the document
+                told = self.op if values[0].startswith(f"{self.op}.") else values[0]
+                yield told, self.framework.name_parameters(absent, {name: known[name] for name in models})
+
+    def _find_demanded(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Yield the gradient sets of which, together, the op wants all gradients, with their models."""
+        for each in find_instructions(self.loaded.program):
+            if isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
+                yield each.inputs, each.models
+            elif isinstance(each, Gather) and each.gradients is not None and each.op == self.op:
+                yield (each.gradients,), each.models
+
+
+def _list_names(value: object) -> str:
+    """Return the names under which a result of a model has others; of a tuple some to be chosen."""
+    fields = cast("Iterable[str]", getattr(value, "_fields", ()))
+    if isinstance(value, (tuple, list)) and not fields:
+        return ", ".join(f"name{number}" for number in range(1, len(cast("Sequence[object]", value)) + 1))
+    held = cast("Mapping[str, object]", getattr(cast("object", value), "__dict__", {}))
+    if isinstance(value, Mapping):
+        held = cast("Mapping[str, object]", value)
+    named = (name for name, each in held.items() if each is not None)
+    return ", ".join(fields or named)

@@ -1,0 +1,206 @@
+"""Import what a spec names (``pkg.mod:Name``), and only from packages that the user allowed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import re
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from graphspec.diagnostics import Span, SpecError
+from graphspec.suggestions import closest
+from runtime.problems import NO_TEXTS, describe, problem, raised_in, short_path
+
+_PATH = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$")
+_PACKAGE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
+_MOST_NAMES = 16
+_local: dict[str, str] = {}
+"""Modules that came out of a spec's directory: top-level name -> that directory."""
+
+
+def resolve(
+    path: str,
+    allow: Sequence[str],
+    *,
+    directory: Path | None,
+    span: Span | None,
+    texts: Mapping[str, str] = NO_TEXTS,
+) -> object:
+    """Return the object that ``pkg.mod:Name`` names.
+
+    ``directory`` is the spec's own: modules in it can be imported too, behind everything that is installed.
+    Raises SpecError: GS201, GS204 not allowed; GS202, GS203 not found; GS205 the import raised; GS236 two modules.
+    """
+    try:
+        return _resolve(path, allow, directory)
+    except SpecError as error:
+        raise _placed(error, span, texts) from error.__cause__
+
+
+def _resolve(path: str, allow: Sequence[str], directory: Path | None) -> object:
+    if _PATH.match(path) is None:
+        raise problem("GS202", f"{path!r} is not of the form `package.module:Name`")
+    name, attribute = path.split(":")
+    if not is_allowed(name, allow):
+        raise _not_allowed(path, name, allow)
+    if directory is not None:
+        _refuse_two(name.split(".")[0], directory)
+    with importable(directory):
+        module = _import(name, directory)
+    found = _attribute(module, attribute)
+    home = getattr(found, "__module__", None) or type(found).__module__
+    if not is_allowed(home, allow):
+        raise _not_its_own(path, home)
+    return found
+
+
+def is_package(name: str) -> bool:
+    """Tell whether a name can be a package's: words with dots between them."""
+    return _PACKAGE.match(name) is not None
+
+
+def is_allowed(module: str, allow: Sequence[str]) -> bool:
+    """Tell whether a module is one of the allowed packages or lies in one."""
+    return any(module == package or module.startswith(f"{package}.") for package in allow)
+
+
+@contextmanager
+def importable(directory: Path | None) -> Generator[None]:
+    """Make the modules of a spec's directory importable meanwhile, last on the path.
+
+    Last, so that a file of the user's never takes the place of an installed or standard module that something else
+    imports. What an earlier spec brought from its own directory is forgotten first: its names mean other files there.
+    """
+    if directory is None:
+        yield
+        return
+    folder = str(directory.resolve())
+    _forget_others(folder)
+    importlib.invalidate_caches()
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        _drop_last(folder)
+        _local.update({name: folder for name in tuple(sys.modules) if _is_local(name, folder)})
+
+
+def _drop_last(folder: str) -> None:
+    """Take back the entry that was appended; an equal one that was there before stays."""
+    for index in range(len(sys.path) - 1, -1, -1):
+        if sys.path[index] == folder:
+            del sys.path[index]
+            return
+
+
+def _is_local(name: str, folder: str) -> bool:
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return "." not in name and file in (f"{folder}/{name}.py", f"{folder}/{name}/__init__.py")
+
+
+def _forget_others(folder: str) -> None:
+    """Drop the modules of other specs' directories from Python's table."""
+    stale = {name for name, home in _local.items() if home != folder}
+    for name in [name for name in sys.modules if name.split(".")[0] in stale]:
+        del sys.modules[name]
+    for name in stale:
+        del _local[name]
+
+
+def _refuse_two(name: str, directory: Path) -> None:
+    """Raise GS236 where the spec's directory and the rest of the path both have a module of this name."""
+    here = importlib.machinery.PathFinder.find_spec(name, [str(directory.resolve())])
+    there = None if here is None or here.origin is None else _find_elsewhere(name)
+    if here is None or there is None or not here.origin or not there.origin:
+        return
+    if Path(here.origin).resolve() == Path(there.origin).resolve():
+        return
+    message = f"two modules are called {name!r}: {short_path(here.origin)} and {there.origin}"
+    raise problem("GS236", message, help="rename the file beside the spec, so that it is clear which one is meant")
+
+
+def _find_elsewhere(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Return where Python finds a module without the spec's directory."""
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+    return next((spec for spec in specs if spec is not None), None)
+
+
+def _import(name: str, directory: Path | None) -> ModuleType:
+    """Import a module; raise GS202 where there is none, GS205 with the user's frames where importing it failed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise _not_found(name, error.name, directory) from error
+        raise _failed(name, error) from error
+    except SyntaxError as error:
+        place = f"{short_path(error.filename or name)}:{error.lineno}: {(error.text or '').strip()}"
+        message = f"module {name!r} is not valid Python: {error.msg}"
+        raise problem("GS205", message, notes=(place,), help="correct that line") from error
+    except (Exception, SystemExit) as error:
+        raise _failed(name, error) from error
+
+
+def _attribute(module: ModuleType, attribute: str) -> object:
+    found: object = module
+    for part in attribute.split("."):
+        public = [name for name in dir(found) if not name.startswith("_")]
+        try:
+            found = getattr(found, part)  # a module may make names that `dir` does not list
+        except AttributeError as error:
+            raise _no_attribute(module, attribute, part, public) from error
+        except Exception as error:
+            raise _failed(module.__name__, error) from error
+    return found
+
+
+# ---------------------------------------------------------------- the diagnostics
+
+
+def _placed(error: SpecError, span: Span | None, texts: Mapping[str, str]) -> SpecError:
+    first = error.diagnostics[0]
+    return problem(
+        first.code, first.message, span=span, label=first.label, notes=first.notes, help=first.help, texts=texts
+    )
+
+
+def _not_allowed(path: str, name: str, allow: Sequence[str]) -> SpecError:
+    package = name.split(".")[0]
+    allowed = ", ".join(sorted(allow)) if allow else "nothing"
+    message = f"{path!r} may not be imported: package {package!r} is not allowed (allowed: {allowed})"
+    notes = ("a spec runs code only out of packages that you name",)
+    return problem("GS201", message, notes=notes, help=f"if you trust it, add: --allow {package}")
+
+
+def _not_its_own(path: str, home: str) -> SpecError:
+    package = home.split(".")[0]
+    message = f"{path!r} is defined in {home!r}, which is not allowed"
+    return problem("GS204", message, help=f"name it where it is defined, or, if you trust it, add: --allow {package}")
+
+
+def _not_found(name: str, missing: str, directory: Path | None) -> SpecError:
+    files = [] if directory is None else sorted(file.stem for file in directory.glob("*.py"))
+    near = closest(missing, files)
+    beside = f"; did you mean {near[0]!r}, beside the spec?" if near else ""
+    where = "is not installed" if directory is None else "is neither installed nor in the spec's directory"
+    help = f"check the name `{name}`, or add the folder that it lies in to PYTHONPATH"
+    return problem("GS202", f"module {missing!r} {where}{beside}", help=help)
+
+
+def _no_attribute(module: ModuleType, attribute: str, part: str, names: Sequence[str]) -> SpecError:
+    near = closest(part, names)
+    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    message = f"module {module.__name__!r} has no {attribute!r}{meant}"
+    notes = (f"it was read from {short_path(module.__file__)}",) if module.__file__ else ()
+    own = [name for name in names if getattr(getattr(module, name, None), "__module__", None) == module.__name__]
+    has = f"it defines {', '.join(own)}" if 0 < len(own) <= _MOST_NAMES else "check the name behind the colon"
+    return problem("GS203", message, notes=notes, help=has)
+
+
+def _failed(name: str, error: BaseException) -> SpecError:
+    help = f"the module must import by itself: try `python -c 'import {name}'` beside the spec"
+    return problem("GS205", f"importing {name!r} raised {describe(error)}", notes=raised_in(error), help=help)

@@ -1,0 +1,359 @@
+"""Learning: user classes are run once without training, and the plan is compiled again with what was seen."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, Literal, TypeVar
+
+from compiler import NO_TERMS, Observations, Observed, OwnTerms, Plan, compile_step
+from compiler.facts.models import find_root
+from compiler.ir.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
+from compiler.ir.program import Function, ModelDecl, Program
+from compiler.ir.value import Dimension
+from compiler.types import TensorType
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.models import Traits
+from runtime.codegen.resources import find_functions, find_uses
+from runtime.engine.load import find_instructions, find_span
+from runtime.engine.recomputed import find_redrawing
+
+
+def find_forwards(program: Program, known: frozenset[str], asked: frozenset[str] = frozenset()) -> Program:
+    """Return the program of the forwards alone, with the pure ops between them, as far as the known models reach.
+
+    Its functions return every result, so that types can be read off; nothing in it writes a weight. ``asked``: users'
+    losses of which it is also asked whether they return (sum, count).
+    """
+    modes = tuple(
+        replace(mode, gates=(), functions=tuple(_find_forwards(each, program, known, asked) for each in mode.functions))
+        for mode in program.modes
+    )
+    models = tuple(model for model in program.models if model.name in known)
+    return replace(program, models=models, optimizers=(), modes=modes)
+
+
+def _find_forwards(function: Function, program: Program, known: frozenset[str], asked: frozenset[str]) -> Function:
+    """Return a function's forwards, pure ops and draws whose inputs are all known."""
+    defined = {entry.name for entry in (*program.inputs, *program.states)}
+    kept: list[Instruction] = []
+    for instruction in function.instructions:
+        is_known = isinstance(instruction, (Evaluate, Random, Schedule)) or (
+            isinstance(instruction, Forward) and instruction.model in known
+        )
+        if is_known and defined.issuperset(find_uses(instruction)):
+            kept += (_unchecked(instruction), *_ask(instruction, asked))
+            defined.update(instruction.defines)
+    values = tuple(value for each in kept for value in each.defines)
+    return replace(function, gated=(), instructions=(*kept, Emit(op="", values=values)))
+
+
+def _unchecked(instruction: Instruction) -> Instruction:
+    """Return a loss without the check of its shapes: they are read off, and the compiler tells which do not fit."""
+    return replace(instruction, open=False) if isinstance(instruction, Evaluate) else instruction
+
+
+def _ask(instruction: Instruction, asked: frozenset[str]) -> Iterator[Evaluate]:
+    """Yield what asks a user's loss whether it returns (sum, count), where that is not known."""
+    if isinstance(instruction, Evaluate) and instruction.op in asked and instruction.family == "loss":
+        yield replace(instruction, outputs=(asked_of(instruction.op),), counted="asked")
+
+
+def asked_of(loss: str) -> str:
+    """Return the value that has as many elements as a user's loss returns pieces."""
+    return f"{loss}.pieces"
+
+
+def find_assumed(program: Program) -> frozenset[str]:
+    """Return the users' losses of which it is assumed that they return (sum, count)."""
+    every = (each for function in find_functions(program) for each in function.instructions)
+    return frozenset(each.op for each in every if isinstance(each, Evaluate) and each.counted == "assumed")
+
+
+def find_known(program: Program) -> frozenset[str]:
+    """Return the models whose structure is known: all but layers whose input sizes are still open."""
+    return frozenset(model.name for model in program.models if model.kind != "layers" or model.layers)
+
+
+def evaluating(program: Program) -> Program:
+    """Return a program with every forward in evaluation: no statistics are written, nothing is dropped."""
+    modes = tuple(
+        replace(mode, functions=tuple(_evaluate(function) for function in mode.functions)) for mode in program.modes
+    )
+    return replace(program, modes=modes)
+
+
+def _evaluate(function: Function) -> Function:
+    """Return a function with every forward in evaluation."""
+    instructions = tuple(
+        replace(each, train=False, draws=False) if isinstance(each, Forward) else each for each in function.instructions
+    )
+    return replace(function, instructions=instructions)
+
+
+def find_dimension(one: int, other: int, small: int, large: int, batch: str) -> Dimension:
+    """Return a fixed size, or one that grows with the batch: ``batch``, ``4*batch``, ``2*batch-1``.
+
+    ``one`` was seen at the batch size ``small``, ``other`` at ``large``.
+    """
+    factor, rest = divmod(other - one, large - small)
+    if factor == 0 and rest == 0:
+        return one
+    offset = one - factor * small
+    product = batch if factor == 1 else f"{factor}*{batch}"
+    return f"{product}{offset:+d}" if offset else product
+
+
+Trait = Literal["buffers", "rng", "batch_coupled", "recomputes"]
+TRAITS: tuple[Trait, ...] = ("buffers", "rng", "batch_coupled", "recomputes")
+WORDS: Mapping[Trait, str] = {
+    "buffers": "buffers",
+    "rng": "random draws",
+    "batch_coupled": "coupled samples",
+    "recomputes": "recomputed forwards",
+}
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What was seen of a run: types of values, and which models (``net``, or ``net.method``) ran and drew numbers.
+
+    ``recomputing``: models that run in part once more when a gradient is taken; ``redrawing``: those among them that
+    draw other numbers then.
+    """
+
+    types: Mapping[str, TensorType]
+    ran: frozenset[str]
+    drawing: frozenset[str]
+    recomputing: frozenset[str] = frozenset()
+    redrawing: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+class Observer(ABC, Generic[M]):
+    """How a framework makes the models of a plan, and sees what they do."""
+
+    @abstractmethod
+    def make(self, plan: Plan, known: frozenset[str], given: Mapping[str, M]) -> Mapping[str, M]:
+        """Return the known models, each with all its variables; those in ``given`` are made already."""
+
+    @abstractmethod
+    def look(self, plan: Plan, program: Program, models: Mapping[str, M]) -> Sight:
+        """Run a program of forwards alone; raise StepError where it fails. Nothing is changed by it."""
+
+    @abstractmethod
+    def has_buffers(self, model: M) -> bool:
+        """Return whether a model has variables that no gradient trains."""
+
+    @abstractmethod
+    def is_coupled(self, model: M) -> bool:
+        """Return whether a model normalises over the batch in training."""
+
+    def find_terms(self, model: M) -> OwnTerms:
+        """Return the penalties and constraints that a model brings along; only layers of Keras do."""
+        return NO_TERMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned(Generic[M]):
+    """The plan compiled with what was seen, the models made on the way, and what there is to tell.
+
+    ``seen`` are the traits that were really seen; ``traits`` has also those that are declared, or assumed for want of a
+    look.
+    """
+
+    plan: Plan
+    models: Mapping[str, M]
+    traits: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
+    seen: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
+    notes: tuple[str, ...] = ()
+    observed: Observations | None = None
+
+
+def learn(plan: Plan, given: Mapping[str, M], observer: Observer[M]) -> Learned[M]:
+    """Observe user classes, and layers behind them in as many rounds as it takes; nothing to see: the plan as it is.
+
+    Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
+    """
+    learned = Learned(plan=plan, models=given)
+    known: frozenset[str] = frozenset()
+    while _has_unknowns(learned.plan.program) and find_known(learned.plan.program) != known:
+        known = find_known(learned.plan.program)
+        learned = _look(learned, known, observer)
+    unresolved = tuple(_find_unresolved(learned.plan))
+    if unresolved:
+        raise SpecError(unresolved, plan.spec.texts())
+    return replace(learned, notes=(*_tell(plan, learned), *learned.notes))
+
+
+def _has_unknowns(program: Program) -> bool:
+    """Return whether a program names a class, or layers whose sizes are not known, or losses that may count."""
+    return bool(find_assumed(program)) or any(
+        model.kind == "class" or _is_unresolved(model) for model in program.models
+    )
+
+
+def _is_unresolved(model: ModelDecl) -> bool:
+    """Return whether the sizes of a model's layers are not known."""
+    return model.kind == "layers" and not model.layers
+
+
+def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> Learned[M]:
+    """Run the forwards of the known models, and compile again with what was seen."""
+    plan = _join_parts(learned)
+    models = observer.make(plan, known, learned.models)
+    sight = observer.look(plan, find_forwards(plan.program, known, find_assumed(learned.plan.program)), models)
+    kin = {name: _find_kin(plan, name, models) for name in _find_classes(plan, known)}
+    seen = {
+        name: Observed(
+            buffers=observer.has_buffers(models[name]),
+            rng=not alike.isdisjoint(sight.drawing),
+            batch_coupled=observer.is_coupled(models[name]),
+            recomputes=not alike.isdisjoint(sight.recomputing),
+        )
+        for name, alike in kin.items()
+    }
+    traits = {name: _complete(plan, name, kin[name], sight, each) for name, each in seen.items()}
+    false = [problem for name, each in traits.items() for problem in _find_false_traits(plan, name, each)]
+    if false:
+        raise SpecError(false, plan.spec.texts())
+    counts = {**_find_counts(learned.plan, sight), **({} if learned.observed is None else learned.observed.counts)}
+    terms = {name: found for name in models if (found := observer.find_terms(models[name])) != NO_TERMS}
+    observed = Observations(models=traits, outputs=dict(sight.types), counts=counts, terms=terms)
+    again = _compile_again(learned.plan, observed)
+    redrawing = tuple(find_redrawing(sight.redrawing, again))
+    if redrawing:
+        raise SpecError(redrawing, plan.spec.texts())
+    return Learned(plan=again, models=models, traits=traits, seen=seen, notes=sight.notes, observed=observed)
+
+
+def _find_counts(plan: Plan, sight: Sight) -> Mapping[str, bool]:
+    """Return which users' losses return (sum, count), of those that were seen."""
+    seen = {name: sight.types.get(asked_of(name)) for name in find_assumed(plan.program)}
+    return {name: found.shape == (2,) for name, found in seen.items() if found is not None}
+
+
+def _join_parts(learned: Learned[M]) -> Plan:
+    """Return the plan of a step that is not split into micro-batches: its values have the names of the spec."""
+    plan, spec = learned.plan, learned.plan.spec
+    if spec.micro_batches == 1:
+        return plan
+    whole = spec.model_copy(update={"micro_batches": 1})
+    return compile_step(whole, plan.program.backend, plan.program.order, learned.observed, pace=plan.pace)
+
+
+def _find_classes(plan: Plan, known: frozenset[str]) -> tuple[str, ...]:
+    """Return the known models that are declared by a class."""
+    return tuple(name for name, model in plan.spec.models.items() if model.class_ is not None and name in known)
+
+
+def _find_kin(plan: Plan, name: str, models: Mapping[str, M]) -> frozenset[str]:
+    """Return the names of all models that are like a class, its own among them."""
+    return frozenset(each for each in models if each in plan.spec.models and find_root(plan.spec, each) == name)
+
+
+def _complete(plan: Plan, name: str, kin: frozenset[str], sight: Sight, seen: Observed) -> Observed:
+    """Return the traits a class is compiled with: seen, declared, and draws that nobody could watch."""
+    declared = plan.spec.models[name].traits or Traits()
+    unwatched = not sight.ran.issuperset(_find_called(plan.program, kin))
+    return Observed(
+        buffers=seen.buffers or declared.buffers is True,
+        rng=seen.rng or declared.rng is True or (unwatched and declared.rng is None),
+        batch_coupled=seen.batch_coupled or declared.batch_coupled is True,
+        recomputes=seen.recomputes or declared.recomputes is True,
+    )
+
+
+def _find_called(program: Program, models: frozenset[str]) -> frozenset[str]:
+    """Return those of some models that a program calls; calls of a method count apart."""
+    calls = [each for each in find_instructions(program) if isinstance(each, Forward)]
+    return frozenset(
+        each.model if each.method is None else f"{each.model}.{each.method}" for each in calls if each.model in models
+    )
+
+
+def _has(observed: Observed, trait: Trait) -> bool:
+    """Return whether a trait was seen."""
+    return {
+        "buffers": observed.buffers,
+        "rng": observed.rng,
+        "batch_coupled": observed.batch_coupled,
+        "recomputes": observed.recomputes,
+    }[trait]
+
+
+def _declares(plan: Plan, name: str, trait: Trait) -> bool | None:
+    """Return what a model declares of a trait; None where it says nothing."""
+    traits = plan.spec.models[name].traits or Traits()
+    return {
+        "buffers": traits.buffers,
+        "rng": traits.rng,
+        "batch_coupled": traits.batch_coupled,
+        "recomputes": traits.recomputes,
+    }[trait]
+
+
+def _find_false_traits(plan: Plan, name: str, seen: Observed) -> Iterator[Diagnostic]:
+    """Yield a problem for every trait declared false that was seen to be true."""
+    for trait in TRAITS:
+        if _declares(plan, name, trait) is False and _has(seen, trait):
+            yield Diagnostic(
+                code="GS206",
+                message=f"model '{name}' declares `{trait}: false`, but it has {WORDS[trait]}",
+                span=plan.spec.span("models", name, "traits", trait),
+                help=f"write `{trait}: true`, or leave it out: build finds out",
+            )
+
+
+def _compile_again(plan: Plan, observed: Observations) -> Plan:
+    """Return the plan compiled with what was seen, under the same policy."""
+    return compile_step(plan.spec, plan.program.backend, plan.program.order, observed, pace=plan.pace)
+
+
+def _tell(before: Plan, learned: Learned[M]) -> Iterator[str]:
+    """Yield a sentence per class and per loss about what was seen, and whether that changed the plan."""
+    for name in learned.traits:
+        yield f"observed of '{name}': {', '.join(_tell_trait(learned, name, trait) for trait in TRAITS)}"
+    observed = learned.observed or Observations()
+    yield from _tell_terms(learned.plan.program, observed)
+    counts = observed.counts
+    for name, is_counted in counts.items():
+        yield f"observed of '{name}': it returns {'(sum, count)' if is_counted else 'one number, whose rows count'}"
+    if learned.traits or counts:
+        same = before.program.modes == learned.plan.program.modes
+        yield "the plan stays as it was" if same else "the plan was compiled again with what was observed, and changed"
+
+
+def _tell_terms(program: Program, observed: Observations) -> Iterator[str]:
+    """Yield a sentence for every trained model whose own penalties and constraints act in its updates."""
+    for model in (each for each in program.models if each.trained and each.name in observed.terms):
+        terms = observed.terms[model.name]
+        found = ", ".join(
+            f"{each.model_dump(exclude_none=True, exclude={'match'})} on {each.match}"
+            for each in (*terms.regularizers, *terms.constraints)
+        )
+        yield f"'{model.name}' brings penalties and constraints of its own, which act in its updates: {found}"
+
+
+def _tell_trait(learned: Learned[M], name: str, trait: Trait) -> str:
+    """Return what was found of one trait, and how it is known where it was not seen."""
+    word = WORDS[trait]
+    if _has(learned.seen[name], trait):
+        return word
+    if not _has(learned.traits[name], trait):
+        return f"no {word}"
+    return f"{word} ({'declared' if _declares(learned.plan, name, trait) else 'assumed'})"
+
+
+def _find_unresolved(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a problem for every model of layers whose sizes no run could find out."""
+    for model in plan.program.models:
+        if _is_unresolved(model):
+            yield Diagnostic(
+                code="GS214",
+                message=f"the sizes of model '{model.name}' could not be found out",
+                span=find_span(plan.spec, model.name),
+                help="declare the shapes of all inputs, with `batch` as the only free size",
+            )

@@ -1,0 +1,250 @@
+"""The optimizer of a step as its user holds it: the learning rate, other numbers, the updates so far, the slots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import SupportsFloat, SupportsIndex, cast, final
+
+from compiler.ir.program import OptimizerDecl
+from compiler.ir.value import HyperParameter, ScheduleDecl
+from compiler.plan.timetable import tell_schedule
+from graphspec.diagnostics import SpecError
+from graphspec.graph import GraphSpec
+from graphspec.rendering import to_plain
+from graphspec.source import Path, Plain
+from graphspec.words import spell_path
+from runtime import state
+from runtime.engine.backend import OptimizerAccess, Slots
+from runtime.options import RATE, START, Options
+from runtime.problems import problem
+from runtime.terminal import counted
+
+MOST = 2**53
+"""As many updates at most: more are no number of float64."""
+
+
+@final
+class Optimizer:
+    """One optimizer of a built step, the same on every backend."""
+
+    __slots__ = ("_access", "_declared", "_is_set", "_options", "_used")
+
+    def __init__(self, declared: OptimizerDecl, access: OptimizerAccess) -> None:
+        self._declared = declared
+        self._access = access
+        self._used: tuple[int, float | None] | None = None
+        """After which update a rate was set, and the rate of that update."""
+        self._is_set = False
+        self._options = Options(declared, access)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set what can be set; raise AttributeError for a number that is called otherwise here, with its name."""
+        if not hasattr(type(self), name):
+            known = "learning_rate" if name == "lr" else f"options[{name!r}]" if name in self._options else ""
+            raise AttributeError(f"an optimizer has no {name!r} to set{known and f': write optimizer.{known} = ...'}")
+        object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        """Return the name of its cell: the model's, or that of the update that brings it."""
+        return self._declared.name
+
+    @property
+    def rule(self) -> str:
+        """Return its rule, ``adam``, or the class of the user's, ``pkg.mod:Class``."""
+        return self._declared.rule
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Return the models that it steps, in order."""
+        return self._declared.models
+
+    @property
+    def learning_rate(self) -> float:
+        """Return the learning rate that the next update will use, its schedule evaluated.
+
+        A number that is set holds from the next update on, in place of what the spec says, until it is set to None.
+        Raises SpecError: GS270 a class without a learning rate, or a value that is none.
+        """
+        rate = self._access.rate()
+        if rate is None:
+            raise self._refuse(f"{self.rule} keeps none under the name `lr`", "set what it has through `native`")
+        return rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: SupportsFloat | None) -> None:
+        """Set the learning rate from the next update on; None gives the spec's back."""
+        before = self.learning_rate
+        value = None if rate is None else self._read(rate)
+        if self._used is None or self._used[0] != self.iterations:
+            self._used = self.iterations, self._access.used() if self.iterations else before
+        self._access.set_rate(value)
+        self._is_set = value is not None
+
+    @property
+    def is_rate_set(self) -> bool:
+        """Return whether the learning rate is a number that was set, and not what the spec says."""
+        return self._is_set
+
+    @property
+    def used_rate(self) -> float | None:
+        """Return the learning rate of the last update; None before the first, and where the class has none."""
+        if not self.iterations:
+            return None
+        if self._used is not None and self._used[0] == self.iterations:
+            return self._used[1]
+        return self._access.used()
+
+    @property
+    def options(self) -> Options:
+        """Return the other numbers that the next update takes, by name: ``optimizer.options["weight_decay"] = 0.1``."""
+        return self._options
+
+    @property
+    def iterations(self) -> int:
+        """Return how many updates were applied, by which schedules and corrections of a bias go."""
+        return self._access.applied()
+
+    @iterations.setter
+    def iterations(self, count: SupportsIndex) -> None:
+        """Set how many updates were applied: it is state. At 0 the slots of a built-in rule begin anew too.
+
+        Raises SpecError: GS270 what is no whole number from 0 up, or a user's class of PyTorch, which counts by itself.
+        """
+        value = _to_count(count)
+        if not 0 <= value <= MOST:
+            help = "give the number of updates so far"
+            raise self._refuse(f"{count!r} is no whole number from 0 to {MOST:,}", help, "`iterations`")
+        reason = self._access.why_counted()
+        if reason:
+            raise self._refuse(reason, "restore() a state, or set what it has through `native`", "`iterations`")
+        used = self.used_rate
+        accumulated = self._declared.options.get(START)
+        first = {"mu_product": 1.0, "sum": accumulated if isinstance(accumulated, (int, float)) else 0.0}
+        self._access.set_applied(value, first)
+        self._used = value, used
+
+    @property
+    def slots(self) -> Slots:
+        """Return copies of what it keeps for its parameters: by parameter, then by slot.
+
+        A parameter is called ``0.weight``, or ``model.0.weight`` where several models are stepped. Only
+        :meth:`runtime.step.Step.restore` writes slots.
+        """
+        return self._access.slots()
+
+    @property
+    def native(self) -> object:
+        """Return the object of the generated source that steps the parameters, in its framework's own terms."""
+        return self._access.native
+
+    def __repr__(self) -> str:
+        """Return what it is and how far it is."""
+        rate = self._access.rate()
+        origin = " (set by hand)" if self._is_set else ""
+        told = "" if rate is None else f", learning rate {rate:g}{origin}"
+        updates = counted(self.iterations, "update")
+        return f"<optimizer '{self.name}': {self.rule} on {', '.join(self.models)}{told}, {updates}>"
+
+    def _read(self, rate: object) -> float:
+        """Return a learning rate; raise SpecError (GS270) for what is none."""
+        value = float(rate) if isinstance(rate, SupportsFloat) and not isinstance(rate, bool) else math.nan
+        if not (math.isfinite(value) and value >= 0):
+            raise self._refuse(f"{rate!r} is no finite number from 0 up", "None gives back what the spec says")
+        return value
+
+    def _refuse(self, reason: str, help: str, what: str = "the learning rate") -> SpecError:
+        """Return the error of a number that cannot be read or set."""
+        return problem("GS270", f"{what} of optimizer '{self.name}': {reason}", help=help)
+
+
+def _to_count(value: object) -> int:
+    """Return a whole number; -1 for what is none."""
+    return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else -1
+
+
+SECTION = "hyperparameters"
+"""The section of a checkpoint that has them. It is there to be compared: none of it is ever restored."""
+SETTINGS = "settings"
+"""The section that has the numbers of models and ops that are no options of optimizers, to be compared likewise."""
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "models": ("groups", "regularizer", "constraint"),
+    "ops": ("clip", "constraint", "decay", "tau", "half_life"),
+    "precision": ("loss_scale",),
+}
+"""The fields that it has, by section of the document."""
+
+
+def describe_optimizers(declared: tuple[OptimizerDecl, ...], held: Mapping[str, Optimizer]) -> dict[str, state.Plain]:
+    """Return every option of every optimizer in words; a number that was set by hand in place of the spec's."""
+    return {each.name: dict[str, state.Plain](_describe(each, held[each.name])) for each in declared}
+
+
+def find_differences(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iterator[str]:
+    """Yield a sentence for every option that a checkpoint has otherwise; what it does not tell is not compared."""
+    for name, options in now.items():
+        before = saved.get(name) if isinstance(saved, dict) else None
+        if isinstance(before, dict) and isinstance(options, dict):
+            for key in dict.fromkeys((*options, *before)):
+                was, is_now = before.get(key, WRITTEN), options.get(key, WRITTEN)
+                is_told = (key in before and key in options) or any(
+                    str(each).endswith(BY_HAND) for each in (was, is_now)
+                )
+                if was != is_now and is_told:
+                    yield f"`{key}` of optimizer '{name}' was {was}, and is {is_now}"
+
+
+def describe_settings(spec: GraphSpec) -> dict[str, state.Plain]:
+    """Return groups, penalties, constraints, clips, decays of averages and the loss scale, by their places."""
+    plain = to_plain(spec)
+    found: dict[str, state.Plain] = {}
+    for section, fields in FIELDS.items():
+        written = cast("dict[str, Plain]", plain.get(section, {}))
+        holders = {(section,): written} if section == "precision" else {(section, key): written[key] for key in written}
+        for path, holder in holders.items():
+            chosen = {name: holder[name] for name in fields if name in holder} if isinstance(holder, dict) else {}
+            found.update(_spell_leaves(path, chosen))
+    return found
+
+
+def find_changes(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iterator[str]:
+    """Yield a sentence for every setting that a checkpoint has otherwise; one without settings is not compared."""
+    if isinstance(saved, dict):
+        for key in dict.fromkeys((*now, *saved)):
+            before, after = saved.get(key, NOTHING), now.get(key, NOTHING)
+            if before != after:
+                yield f"`{key}` was {before}, and is {after}"
+
+
+NOTHING = "nothing"
+WRITTEN = "what the spec says"
+BY_HAND = "(set by hand)"
+
+
+def _spell_leaves(path: Path, value: Plain) -> Iterator[tuple[str, str]]:
+    """Yield the places of everything in a value that is no mapping or list of mappings, and what is there."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _spell_leaves((*path, key), item)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for index, item in enumerate(value):
+            yield from _spell_leaves((*path, index), item)
+    else:
+        yield spell_path(path), repr(value)
+
+
+def _describe(declared: OptimizerDecl, held: Optimizer) -> Iterator[tuple[str, str]]:
+    """Yield the options of an optimizer in words, and what of its groups was set by hand."""
+    by_hand = {**held.options.by_hand, **({RATE: held.learning_rate} if held.is_rate_set else {})}
+    for key, value in declared.options.items():
+        if key not in by_hand:
+            yield key, _spell(value)
+    yield from ((key, f"{value!r} {BY_HAND}") for key, value in by_hand.items())
+
+
+def _spell(value: HyperParameter) -> str:
+    """Return a value, or a schedule, in words."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_spell, value))})"
+    return tell_schedule(value) if isinstance(value, ScheduleDecl) else repr(value)

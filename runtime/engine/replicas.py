@@ -1,0 +1,38 @@
+"""Models that act on gradients themselves: wrapped for several processes, or with hooks that only backward calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.graph import GraphSpec
+from runtime.engine.load import find_span
+
+NOT_BUILT = "replicas are declared under `parallel` in the spec, which this version does not execute yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reducer:
+    """A part of a model that acts on gradients: what it is, what goes wrong in a step, and what to do instead."""
+
+    what: str
+    why: str
+    remedy: str
+
+
+def refuse_reducers(found: Mapping[str, Iterator[Reducer]], spec: GraphSpec) -> None:
+    """Raise SpecError (GS273) with the first part of every model that acts on gradients itself, if there is one."""
+    problems = [
+        Diagnostic(
+            code="GS273",
+            message=f"model '{name}'{each.what}; {each.why}",
+            span=find_span(spec, name),
+            help=each.remedy,
+        )
+        for name, reducers in found.items()
+        for each in (next(reducers, None),)
+        if each is not None
+    ]
+    if problems:
+        raise SpecError(problems, spec.texts())

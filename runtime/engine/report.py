@@ -1,0 +1,203 @@
+"""Reporting: the report of a step, made when somebody reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from compiler import Plan
+from compiler.ir.cell import window_of
+from compiler.ir.instructions import Apply, Judge
+from compiler.ir.program import Function, Gate, ModeProgram
+from graphspec.ops import UpdateOp
+from runtime.codegen.resources import find_functions
+from runtime.engine.optimizer import Optimizer
+from runtime.overflow import NOTHING, Overflow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateReport:
+    """What one update did in a step: whether it fired, why or why not, and how far its optimizers are."""
+
+    name: str
+    fired: bool
+    reason: str
+    """In words: `every 5 steps`, `it starts at step 100`, `it follows 'critic', which did not fire`."""
+    iterations: Mapping[str, int]
+    """By optimizer: the updates it has applied so far, by this update or another."""
+    learning_rates: Mapping[str, float]
+    """By optimizer: the rate of its last update in this step; empty where this update did not fire."""
+    skipped: bool = False
+    """It was to take place in this step, and gradients that are not finite held it back: ``reason`` says whose."""
+    nonfinite: str | None = None
+    """The first parameter whose gradient is not finite: `net.0.weight`; None where all are, or nobody looked."""
+    gradient_norm: float | None = None
+    """The Euclidean norm of the gradients that it was given, of its whole window, without the loss scale and before
+    they are clipped; None where it did not come to that, or the step was built without `norms`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StepReport:
+    """What the last step did: its number in its mode (from 1), the mode, and the updates and averages that fired."""
+
+    step: int
+    mode: str
+    fired: tuple[str, ...]
+    held: tuple[str, ...] = ()
+    """The updates and averages that were to take place, and were held back."""
+    scale_before: float | None = None
+    """The loss scale of the step; None without one."""
+    scale_after: float | None = None
+    """The loss scale that the step left."""
+    dataset: str | None = None
+    """The data set of its batch, where the step was told one."""
+    updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False)
+    """Every update of the spec by name, in the order of the spec; not shown, for it is long."""
+
+    def __repr__(self) -> str:
+        """Return what there is to tell, updates left out, for they are long."""
+        always = {"step": self.step, "mode": self.mode, "fired": self.fired}
+        scales = {"scale_before": self.scale_before, "scale_after": self.scale_after}
+        told = {"held": self.held or None, **scales, "dataset": self.dataset}
+        shown = {**always, **{name: each for name, each in told.items() if each is not None}}
+        return f"StepReport({', '.join(f'{name}={each!r}' for name, each in shown.items())})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reporter:
+    """Tells what a step of a plan did, from the ops that fired by a gate."""
+
+    plan: Plan
+    optimizers: Mapping[str, Optimizer]
+    overflow: Overflow = NOTHING
+    norms: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The norms of the gradients of updates that were measured, in this step or another."""
+    names: Callable[[str], tuple[str, ...]] = lambda model: ()
+    """The parameters of a model, in order."""
+
+    def report(self, mode: str, step: int, gated: frozenset[str], dataset: str | None = None) -> StepReport:
+        """Return the report of a step of a mode: its number, the ops with a gate that fired, its batch's data set."""
+        program = self.plan.program.mode(mode)
+        told = dataset or ""
+        functions = (each for each in program.functions if told in (each.datasets or (told,)))
+        function = next(each for each in functions if frozenset(each.gated) == gated)
+        held = tuple(op for op in function.active if op in self.overflow.held)
+        updates = {name: self._update(name, program, step, function, told) for name in self._find_updates()}
+        return StepReport(
+            step=step,
+            mode=mode,
+            fired=tuple(op for op in function.active if op not in held),
+            dataset=dataset,
+            held=held,
+            scale_before=self.overflow.scale_before,
+            scale_after=self.overflow.scale_after,
+            updates={name: self._judge(name, update, function) for name, update in updates.items()},
+        )
+
+    def _judge(self, name: str, update: UpdateReport, function: Function) -> UpdateReport:
+        """Return the report of an update with what verdicts say of it."""
+        update = replace(update, nonfinite=self._find_nonfinite(name, function))
+        if not (update.fired and name in self.overflow.held):
+            return update
+        guilty = dict.fromkeys(op for op, key in self._find_group(name, function) if not self.overflow.given[key])
+        told = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
+        reason, norm = f"gradients of {told} are not finite", update.gradient_norm if guilty else None
+        return replace(update, fired=False, skipped=True, reason=reason, learning_rates={}, gradient_norm=norm)
+
+    def _find_group(self, name: str, function: Function) -> Iterator[tuple[str, str]]:
+        """Yield the updates under whose verdicts an update took place in a step, each with the key of a verdict."""
+        writes = (each for each in function.instructions if isinstance(each, Apply) and each.op == name)
+        verdicts = {verdict for each in writes for way in each.commits for verdict in way}
+        judges = (each for each in function.instructions if isinstance(each, Judge) and each.output in verdicts)
+        yield from ((each.op, each.key) for each in judges)
+
+    def _find_nonfinite(self, name: str, function: Function) -> str | None:
+        """Return the first parameter of an update whose gradient is not finite, in a step that ran a function."""
+        judges = (each for each in function.instructions if isinstance(each, Judge) and each.op == name)
+        judge = next((each for each in judges if each.key in self.overflow.places), None)
+        if judge is None:  # what was found out in an earlier step is not told again
+            return None
+        models = (model for span in judge.spans for model in span)
+        return [f"{model}.{each}" for model in models for each in self.names(model)][self.overflow.places[judge.key]]
+
+    def _find_updates(self) -> Iterator[str]:
+        """Yield the updates of the spec."""
+        yield from (name for name, op in self.plan.spec.ops.items() if isinstance(op, UpdateOp))
+
+    def _update(
+        self,
+        name: str,
+        program: ModeProgram,
+        step: int,
+        function: Function,
+        dataset: str,
+    ) -> UpdateReport:
+        """Return the report of one update."""
+        fired, gated = name in function.active, frozenset(function.gated)
+        cells = _find_optimizers(name, find_functions(self.plan.program))
+        rates = {cell: self.optimizers[cell].used_rate for cell in _find_optimizers(name, (function,))}
+        is_here = any(name in each.active for each in program.functions)
+        gate = next((each for each in program.gates if each.op == name), None)
+        return UpdateReport(
+            name=name,
+            fired=fired,
+            gradient_norm=self.norms.get(name) if fired else None,
+            reason=_tell(gate, step, gated, program, dataset) if is_here else f"it does not run in mode {program.mode}",
+            iterations={cell: self.optimizers[cell].iterations for cell in cells},
+            learning_rates={cell: rate for cell, rate in rates.items() if rate is not None},
+        )
+
+
+def _find_optimizers(name: str, functions: Iterable[Function]) -> tuple[str, ...]:
+    """Return the optimizers that an update applies in some functions."""
+    instructions = (each for function in functions for each in function.instructions)
+    applies = (each for each in instructions if isinstance(each, Apply) and each.op == name)
+    return tuple(dict.fromkeys(part.optimizer for each in applies for part in each.parts))
+
+
+def _tell(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
+    """Return why an op fired in a step, or why not."""
+    if gate is None:
+        return "every step"
+    if gate.start is not None and step < gate.start:
+        return f"it starts at step {gate.start}"
+    if gate.datasets and dataset not in gate.datasets:
+        return f"it runs on batches of {' and '.join(each or 'no data set' for each in gate.datasets)}"
+    if gate.until is not None and step > gate.until:
+        return f"it ended with step {gate.until}"
+    if gate.clock == "steps" or not gate.follows:
+        return _tell_count(gate)
+    if gate.follows == ((window_of(gate.op),),):
+        return _tell_window(gate, step, gated, program, dataset)
+    return _tell_following(gate, gated, program)
+
+
+def _tell_window(gate: Gate, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
+    """Return why an update that accumulates was applied or not: its window, or what keeps it from gathering."""
+    own = next((each for each in program.gates if each.op == window_of(gate.op)), None)
+    if own is not None and own.op not in gated:
+        return _tell(own, step, gated, program, dataset)
+    return f"it takes the gradients of {gate.every} steps"
+
+
+def _tell_count(gate: Gate) -> str:
+    """Return in which steps an op fires that counts them."""
+    on = f" on {' and '.join(each or 'no data set' for each in gate.datasets)}" if gate.datasets else ""
+    every = f"every {gate.every} steps{on}" if gate.every > 1 else f"every step{on}"
+    start = "" if gate.start is None else f" from step {gate.start} on"
+    return f"{every}{start}" if gate.until is None else f"{every}{start} up to step {gate.until}"
+
+
+def _tell_following(gate: Gate, gated: frozenset[str], program: ModeProgram) -> str:
+    """Return what an op follows, and whether that fired."""
+    free = gated | ({name for each in program.functions for name in each.active} - {each.op for each in program.gates})
+    missing = [group for group in gate.follows if free.isdisjoint(group)]
+    if missing:
+        return f"it follows {_join(missing[0])}, which did not fire"
+    followed = " and ".join(_join(group) for group in gate.follows)
+    return f"it follows {followed}" if gate.every == 1 else f"every {gate.every} times after {followed}"
+
+
+def _join(names: tuple[str, ...]) -> str:
+    """Return names as `'a' or 'b'`."""
+    return " or ".join(f"'{name}'" for name in names)

@@ -1,0 +1,259 @@
+"""State of an executed module: read as arrays and counts, and restored whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import Final, Literal, TypeAlias, cast
+
+from compiler.ir.program import Gate, ModeProgram, Program
+from compiler.timing.firing_sets import find_counts, lacks_functions
+from graphspec.diagnostics import SpecError
+from runtime.engine.contents import Contents, Fault, Holder, Item, tell
+from runtime.problems import problem
+from runtime.state import Array, Plain, State, Tree, find_arrays, flatten, unflatten
+from runtime.support.clocks import Gates
+
+OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics", "windows", "scaling"})
+"""Sections with entries that another clock, mode, metric or window adds or takes away: the rest still fits."""
+
+
+class Absent(Enum):
+    """What stands where a state says nothing."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+Found: TypeAlias = Plain | Literal[Absent.ABSENT]
+Skeleton: TypeAlias = "dict[str, Item | Skeleton]"
+"""Items under the keys of their paths."""
+
+
+def find_faults(contents: Contents, state: State) -> Iterator[Fault]:
+    """Yield in what a state differs from the contents of the module that it is for."""
+    yield from _match(_build(contents), state.counters, "")
+    yield from _find_array_faults(contents, state)
+    for item in contents.items:
+        found = find_value(state.counters, item.path)
+        if item.check is not None and found is not ABSENT:
+            yield from item.check(found, state.arrays)
+
+
+def find_value(counters: Mapping[str, Plain], path: tuple[str, ...]) -> Found:
+    """Return what is at a path of nested counters; ABSENT where there is nothing."""
+    found: Found = dict(counters)
+    for key in path:
+        found = found.get(key, ABSENT) if isinstance(found, dict) else ABSENT
+    return found
+
+
+def _find_array_faults(contents: Contents, state: State) -> Iterator[Fault]:
+    """Yield what is wrong with the arrays."""
+    known = {name: stored.describe() for name, stored in contents.tensors.items()}
+    trees = (find_value(state.counters, item.path) for item in contents.items)
+    others = [name for section in ("metrics", "windows") for name in find_arrays(state.counters.get(section))]
+    named = {*others, *(name for tree in trees if tree is not ABSENT for name in find_arrays(tree))}
+    for name in (*known, *sorted(named - known.keys())):
+        if name not in state.arrays:
+            yield Fault(kind="missing", name=name)
+    for name, array in state.arrays.items():
+        if name in known:
+            yield from compare(name, array, *known[name])
+        elif name not in named:
+            yield Fault(kind="unexpected", name=name)
+
+
+def compare(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> Iterator[Fault]:
+    """Yield in what an array differs from the tensor it is for."""
+    if array.shape != shape:
+        yield Fault(kind="shape", name=name, found=str(list(array.shape)), expected=str(list(shape)))
+    elif array.dtype.name != dtype:
+        yield Fault(kind="type", name=name, found=array.dtype.name, expected=dtype)
+
+
+def _build(contents: Contents) -> Skeleton:
+    """Return the items by the keys of their paths."""
+    skeleton: Skeleton = {}
+    for item in contents.items:
+        *sections, key = item.path
+        place = skeleton
+        for section in sections:
+            place = cast("Skeleton", place.setdefault(section, {}))
+        place[key] = item
+    return skeleton
+
+
+def _match(skeleton: Skeleton, counters: Mapping[str, Plain], prefix: str) -> Iterator[Fault]:
+    """Yield in what counters differ from the items there are, section by section."""
+    for key, expected in skeleton.items():
+        found = counters.get(key, ABSENT)
+        match expected, found:
+            case _, Absent.ABSENT:
+                yield from (Fault(kind="missing", name=item.name) for item in _leaves(expected) if not item.optional)
+            case Item(), _:
+                yield from _check(expected, found)
+            case _, dict():
+                yield from _match(expected, found, f"{prefix}{key}.")
+            case _:
+                yield Fault(kind="value", name=f"{prefix}{key}", found=repr(found), expected="a mapping")
+    for name in (f"{prefix}{key}" for key in counters if key not in skeleton):
+        if name.partition(".")[0] not in OPTIONAL:
+            yield Fault(kind="unexpected", name=name)
+
+
+def _leaves(expected: Item | Skeleton) -> Iterator[Item]:
+    """Yield all items of a section."""
+    if isinstance(expected, Item):
+        yield expected
+    else:
+        for each in expected.values():
+            yield from _leaves(each)
+
+
+def _check(item: Item, found: Found) -> Iterator[Fault]:
+    """Yield what is wrong with the value of an item."""
+    match item.kind:
+        case "count":
+            if type(found) is not int or found < 0:
+                yield Fault(kind="value", name=item.name, found=repr(found), expected="a count")
+        case "names":
+            if not isinstance(found, list):
+                yield Fault(kind="value", name=item.name, found=repr(found), expected="a list of names")
+        case "slots":
+            yield from _check_slots(item, found)
+        case "tree":
+            return
+
+
+def _check_slots(item: Item, found: Found) -> Iterator[Fault]:
+    """Yield the parameters in slots that an optimizer does not have."""
+    if not isinstance(found, dict):
+        yield Fault(kind="value", name=item.name, found=repr(found), expected="a mapping of slots")
+        return
+    names = {name for slot in found.values() if isinstance(slot, dict) for name in slot}
+    yield from (Fault(kind="unexpected", name=f"{item.name}.{name}") for name in sorted(names - item.known))
+
+
+def read_state(holder: Holder) -> State:
+    """Return everything that training changes, copied to the host.
+
+    Raises SpecError: GS267 where a user's module, metric or optimizer keeps what a checkpoint cannot.
+    """
+    contents = holder.contents(holder.applied())
+    arrays = {name: stored.read() for name, stored in contents.tensors.items()}
+    counters: dict[str, Plain] = {}
+    for item in contents.items:
+        plain, found = flatten(item.read(), item.name)
+        arrays.update(found)
+        *sections, key = item.path
+        _open(counters, sections)[key] = plain
+    return State(arrays=arrays, counters=counters, backend=holder.backend)
+
+
+def restore_state(holder: Holder, state: State) -> None:
+    """Make a module what it was when a state was read: in place, and nothing at all where something does not fit.
+
+    The state may be that of another backend. Raises SpecError: GS264 for every name that is missing, not expected, or
+    of another shape or type.
+    """
+    applied = {cell: count for cell, count in _section(state.counters, "applied").items() if isinstance(count, int)}
+    contents = holder.contents(applied)
+    faults = tuple(find_faults(contents, state))
+    if faults:
+        raise SpecError(tell(faults, _explain(faults, state, holder)), {})
+    _write_items(contents.items, state, holder)
+    for name, stored in holder.contents(applied).tensors.items():  # the counts have made the slots there are by now
+        stored.write(state.arrays[name])
+
+
+def _write_items(items: tuple[Item, ...], state: State, holder: Holder) -> None:
+    """Write what is no tensor; first what the user's code takes, which takes all back where it refuses something."""
+    done: list[tuple[Item, Tree]] = []
+    values = {item.path: _value(item, state) for item in items}
+    for item in (each for each in items if each.foreign):
+        done.append((item, item.read()))
+        try:
+            item.write(values[item.path])
+        except Exception as error:
+            _take_back(done)
+            raise _refused(item, error, _cross(state, holder)) from error
+    for item in (each for each in items if not each.foreign):
+        item.write(values[item.path])
+
+
+def _value(item: Item, state: State) -> Tree:
+    """Return what a state has for an item."""
+    found = find_value(state.counters, item.path)
+    return item.fresh if found is ABSENT else unflatten(found, state.arrays)
+
+
+def _take_back(done: list[tuple[Item, Tree]]) -> None:
+    """Write what there was before; what is refused as well cannot be helped."""
+    for item, before in reversed(done):
+        with suppress(Exception):
+            item.write(before)
+
+
+def _refused(item: Item, error: Exception, notes: tuple[str, ...]) -> SpecError:
+    """Return the error of a state that the user's code did not take."""
+    message = f"the state of {item.name} was refused: {type(error).__name__}: {error}"
+    help = "the code that takes it has changed since it was saved, or does not fit it"
+    return problem("GS264", message, notes=notes, help=help)
+
+
+def _explain(faults: Iterable[Fault], state: State, holder: Holder) -> tuple[str, ...]:
+    """Return a note about frameworks where names are at fault, which their own classes choose."""
+    return _cross(state, holder) if any(each.kind in ("missing", "unexpected") for each in faults) else ()
+
+
+def _cross(state: State, holder: Holder) -> tuple[str, ...]:
+    """Return a note where a state is that of another backend; none where it is of the same."""
+    if state.backend in ("", holder.backend):
+        return ()
+    crosses = "built-in models, optimizers and metrics fit both; what a framework's or user's class keeps does not"
+    return (f"the state was saved under {state.backend}, the step runs under {holder.backend}: {crosses}",)
+
+
+def _open(counters: dict[str, Plain], sections: list[str]) -> dict[str, Plain]:
+    """Return a section of nested counters, made where it is not there."""
+    for section in sections:
+        counters = cast("dict[str, Plain]", counters.setdefault(section, {}))
+    return counters
+
+
+def _section(counters: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
+    """Return a section of counters; an empty one where there is none."""
+    found = counters.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def align_counts(program: Program, steps: Mapping[str, int], gates: Gates) -> None:
+    """Change what gates have counted where ops would fire together that have no function.
+
+    A state may be of a run whose clocks were others: another `every`, `start`, window or length of an epoch. Counts
+    that these clocks never reach then become what is possible after the finished steps, as near as may be to what they
+    were. Gates that count writes which may be held keep theirs: every count of them is possible.
+    """
+    for mode in program.modes:
+        clocks = tuple(gate for gate in mode.gates if gate.clock != "averaged")
+        every = {gate.op: gate.every for gate in clocks if gate.clock == "writes" and gate.op not in mode.undecided}
+        if not every:
+            continue
+        counts, made = gates.counts.get(mode.mode, {}), steps.get(mode.mode, 0)
+        now = {op: counts[op] % interval for op, interval in every.items()}
+        always = _find_always(mode, clocks, program.datasets)
+        if lacks_functions(clocks, always, mode.undecided, made, now):
+            possible = find_counts(clocks, always, mode.undecided, made)
+            nearest = min(possible, key=lambda each: sum(each[op] != now[op] for op in now))
+            counts.update({op: count for op, count in nearest.items() if count != now[op]})
+
+
+def _find_always(
+    mode: ModeProgram, clocks: tuple[Gate, ...], datasets: tuple[str, ...]
+) -> Mapping[str, frozenset[str]]:
+    """Return, by data set, the ops that gates follow and that no gate holds back."""
+    gated = {gate.op for gate in clocks}
+    free = frozenset(op for gate in clocks for group in gate.follows for op in group if op not in gated)
+    return dict.fromkeys(datasets if mode.mode == "train" and datasets else ("", *datasets), free)

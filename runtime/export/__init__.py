@@ -1,0 +1,1 @@
+"""Exported functions and files."""

@@ -1,0 +1,141 @@
+"""Export of a step: the weights that answer outside train mode, and a mode as a program, in a folder of their own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias
+
+from compiler import Plan
+from compiler.ir.program import ModeProgram, Program
+from compiler.passes.eval_averages import find_all_swaps
+from graphspec.graph import GraphSpec
+from runtime.checkpoints.disk import replace_folder
+from runtime.engine.backend import Engine
+from runtime.export.files import LISTING, Exported, ExportedModel, ExportedProgram, find_listed
+from runtime.export.pure import Pure, purify
+from runtime.folder import cannot_write, name_folder
+from runtime.problems import problem
+from runtime.state import Plain
+
+PREFERRED = ("infer", "eval", "test")
+"""The modes a program is made of, unless one is named: the first of these that the step has."""
+
+Format: TypeAlias = Literal["weights", "program", "both"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to export: which files, of which mode (None: the first preferred), which values (none: its outputs)."""
+
+    format: Format = "both"
+    mode: str | None = None
+    values: tuple[str, ...] = ()
+    origin: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
+    """Where the numbers come from, for the listing."""
+
+
+def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exported:
+    """Write weights and program of a step into a folder, which appears whole or not at all.
+
+    An older export is replaced. Raises SpecError: GS234 where something else stands there, or the system refuses; GS265
+    for what cannot be exported; GS266 for a mode that the step does not have, or that changes models.
+    """
+    place = Path(os.path.abspath(folder))  # so that `.` has a name, too
+    try:
+        _require_free(place)
+        models = {} if wanted.format == "program" else dict(_pack_models(plan, engine))
+        program = None if wanted.format == "weights" else _pack_program(plan, engine, wanted)
+        exported = Exported(folder=folder, models=models, program=program)
+        listing = exported.describe(plan.program, {"step": engine.steps("train"), **wanted.origin})
+        _remove_rests(place)
+        replace_folder(place, {**exported.files(), LISTING: listing})
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return exported
+
+
+def find_mode(program: Program, spec: GraphSpec, wanted: str | None) -> ModeProgram:
+    """Return the mode to export; raise SpecError (GS266) where there is none, or where it writes."""
+    known = {mode.mode: mode for mode in program.modes if any(_find_computed(mode))}
+    name = wanted or next((mode for mode in PREFERRED if mode in known), None)
+    if name is None:
+        message = "the step computes nothing outside train mode, so there is no program to export"
+        help = "let an op run there, as in `mode: infer`, or export the weights alone with `--format weights`"
+        raise problem("GS266", message, help=help)
+    if name not in known:
+        message = f"the step has no mode '{name}' to export: it has {', '.join(known)}"
+        raise problem("GS266", message, help="name another with `--mode`, or let an op run in that mode")
+    functions = known[name].functions
+    writers = dict.fromkeys(each.op for function in functions for each in function.instructions if each.writes)
+    if writers:
+        first = next(iter(writers))
+        message = f"mode {name} changes models, so it cannot be exported: it runs {', '.join(writers)}"
+        help = "name a mode that only computes, with `--mode`, or `--format weights`"
+        raise problem("GS266", message, span=spec.span("ops", first, key=True), help=help, texts=spec.texts())
+    return known[name]
+
+
+def _find_computed(mode: ModeProgram) -> Iterator[str]:
+    """Yield the values that a mode computes."""
+    for function in mode.functions:
+        for instruction in function.instructions:
+            yield from instruction.defines
+
+
+def _pack_models(plan: Plan, engine: Engine) -> Iterator[tuple[str, ExportedModel]]:
+    """Yield every model and average by name, with the weights that a mode other than train runs with."""
+    averaged = engine.averaged()
+    swapped = {swap.model: swap.target for swap in find_all_swaps(plan.spec) if swap.op in averaged}
+    for model in plan.program.models:
+        source = swapped.get(model.name, model.name)
+        packed = engine.pack_model(source)
+        yield model.name, ExportedModel(file=f"{model.name}.safetensors", source=source, packed=packed)
+
+
+def _pack_program(plan: Plan, engine: Engine, wanted: Wanted) -> ExportedProgram:
+    """Return the program of a mode."""
+    mode = find_mode(plan.program, plan.spec, wanted.mode)
+    pure = _convert(purify(plan, mode, engine.averaged(), wanted.values), engine)
+    packed = engine.pack_program(pure.program)
+    name = f"{name_folder(plan.program.name, 1).name}{packed.suffix}"
+    return ExportedProgram(file=name, pure=pure, packed=packed)
+
+
+def _convert(pure: Pure, engine: Engine) -> Pure:
+    """Return a mode with the types of its inputs that the step was built for."""
+    inputs = tuple(replace(entry, dtype=engine.accepts(entry)[-1]) for entry in pure.program.inputs)
+    return replace(pure, program=replace(pure.program, inputs=inputs))
+
+
+def _require_free(place: Path) -> None:
+    """Refuse to replace what is no export, or holds more than one wrote: it would be lost."""
+    if not place.is_dir():
+        if place.exists():
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        return
+    others = _find_others(place, find_listed(place))
+    if others:
+        raise OSError(errno.EEXIST, f"a folder stands there with what is no part of an export ({others[0]})")
+
+
+def _find_others(place: Path, listed: frozenset[str]) -> list[str]:
+    """Return what is in a folder and not listed; what lies deeper is only looked at where the top is as listed."""
+    top = {entry.name for entry in place.iterdir()} - {name.partition("/")[0] for name in listed}
+    if top:
+        return sorted(top)
+    folders = {parent.as_posix() for name in listed for parent in PurePosixPath(name).parents}
+    return sorted({entry.relative_to(place).as_posix() for entry in place.rglob("*")} - listed - folders)
+
+
+def _remove_rests(place: Path) -> None:
+    """Remove what an export to the same place left that was killed."""
+    rest = re.compile(rf"\.{re.escape(place.name)}-[0-9a-f]{{8}}\.(new|old)")
+    for entry in place.parent.iterdir() if place.parent.is_dir() else ():
+        if rest.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)

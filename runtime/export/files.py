@@ -1,0 +1,134 @@
+"""Exported files: what is in the folder of an export, and the listing that says so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.ir.instructions import Random
+from compiler.ir.program import InputDecl, Program
+from runtime.checkpoints.format import find_versions, open_object
+from runtime.engine.backend import PackedModel, PackedProgram
+from runtime.export.pure import Pure
+from runtime.state import Plain
+
+LISTING = "export.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedModel:
+    """The file of a model's weights; ``source`` is the model that has them: itself, or the average in its place."""
+
+    file: str
+    source: str
+    packed: PackedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedProgram:
+    """The file or folder of a program, and what it computes."""
+
+    file: str
+    pure: Pure
+    packed: PackedProgram
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of every file by its path."""
+        return {f"{self.file}/{path}" if path else self.file: content for path, content in self.packed.files.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was exported, and the folder that it is in."""
+
+    folder: Path
+    models: Mapping[str, ExportedModel]
+    program: ExportedProgram | None
+
+    def __repr__(self) -> str:
+        """Return the folder and the names of what is in it, in a few words whatever was exported."""
+        names = [*(model.file for model in self.models.values()), *([self.program.file] if self.program else [])]
+        return f"<exported into {str(self.folder)!r}: {', '.join(names)}>"
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of every file but the listing."""
+        files = {model.file: model.packed.content for model in self.models.values()}
+        return files if self.program is None else {**files, **self.program.files()}
+
+    def describe(self, program: Program, origin: Mapping[str, Plain]) -> bytes:
+        """Return the listing as JSON: what every file is, and where it comes from."""
+        listing: dict[str, Plain] = {"export": FORMAT, "name": program.name, **origin, "backend": program.backend}
+        listing["weights"] = {name: _describe_model(each) for name, each in self.models.items()}
+        if self.program is not None:
+            listing["program"] = _describe_program(self.program)
+        listing["versions"] = dict[str, Plain](find_versions(program.backend))
+        return (json.dumps(listing, indent=2) + "\n").encode("ascii")
+
+
+def find_listed(folder: Path) -> frozenset[str]:
+    """Return the names of the files that an export wrote into a folder; none where it is no export."""
+    try:
+        content = open_object((folder / LISTING).read_bytes())
+    except (OSError, ValueError):
+        return frozenset()
+    weights, program = content.get("weights"), content.get("program")
+    parts = (*(weights.values() if isinstance(weights, dict) else ()), program)
+    files = [path for part in parts if isinstance(part, dict) for path in _list_files(part)]
+    return frozenset({LISTING, *files}) if content.get("export") else frozenset()
+
+
+def _list_files(part: Mapping[str, Plain]) -> Iterator[str]:
+    """Yield the paths of the files of a model or program in a listing."""
+    file, inner = part.get("file"), part.get("files")
+    match file, inner:
+        case str(), dict():
+            yield from (f"{file}/{path}" for path in inner)
+        case str(), _:
+            yield file
+        case _:
+            return
+
+
+def _mark(content: bytes) -> dict[str, Plain]:
+    """Return what tells the content of a file from others."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _describe_model(model: ExportedModel) -> Plain:
+    """Return whose weights a file has, and what they are."""
+    found = model.packed.tensors.items()
+    tensors: dict[str, Plain] = {key: {"shape": [*shape], "dtype": dtype} for key, (shape, dtype) in found}
+    return {"file": model.file, **_mark(model.packed.content), "of": model.source, "tensors": tensors}
+
+
+def _describe_program(program: ExportedProgram) -> Plain:
+    """Return the mode, inputs and outputs of a program."""
+    pure = program.pure
+    return {
+        "file": program.file,
+        **_mark_program(program.packed),
+        "mode": pure.mode,
+        "inputs": {entry.name: _describe_input(entry, pure.drawn.get(entry.name)) for entry in pure.program.inputs},
+        "outputs": [*pure.outputs],
+        "left_out": [*pure.left_out],
+    }
+
+
+def _mark_program(packed: PackedProgram) -> dict[str, Plain]:
+    """Return what tells the file of a program from others, or every file in its folder."""
+    if "" in packed.files:
+        return _mark(packed.files[""])
+    return {"files": {path: _mark(content) for path, content in packed.files.items()}}
+
+
+def _describe_input(entry: InputDecl, drawn: Random | None) -> Plain:
+    """Return shape and type of an input, and how the step draws it where it does."""
+    described: dict[str, Plain] = {"shape": [*(entry.shape or ())], "dtype": entry.dtype}
+    if drawn is None:
+        return described
+    options: Plain = json.loads(json.dumps(dict(drawn.options)))
+    return {**described, "random": drawn.distribution, "args": options}

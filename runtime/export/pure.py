@@ -1,0 +1,184 @@
+"""Pure modes: a mode of a step as one function of its inputs alone, for programs that run without the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from compiler import Plan
+from compiler.ir.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Random, Release, Transform
+from compiler.ir.program import Function, InputDecl, ModeProgram, Program
+from compiler.timing.curves import find_scheduled
+from compiler.types import UNKNOWN
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.graph import GraphSpec
+from graphspec.suggestions import closest
+from runtime.codegen.resources import find_uses, is_running
+from runtime.problems import problem
+
+CODE = "GS265"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pure:
+    """A mode without draws, running figures and clocks: what was drawn is an input instead."""
+
+    mode: str
+    program: Program
+    """The mode as one function; its inputs are those that this function reads."""
+    outputs: tuple[str, ...]
+    drawn: Mapping[str, Random]
+    """Inputs that the step draws itself, and how."""
+    left_out: tuple[str, ...]
+    """Outputs of the mode that are no function of a batch: figures that run over several, and states."""
+
+
+def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequence[str] = ()) -> Pure:
+    """Return a mode that writes nothing as a function of its inputs; ``averaged`` are the averages that have fired.
+
+    It gives ``values``, by default all outputs of the mode but running figures and states. Raises SpecError: GS266 a
+    value that the mode does not compute, or nothing to compute; GS265 everything that is no function of inputs of known
+    shapes.
+    """
+    current = _find_current(mode, averaged)
+    instructions = [each for function in current for each in function.instructions]
+    given = tuple(dict.fromkeys(value for each in instructions if isinstance(each, Emit) for value in each.values))
+    running = {value for each in instructions if is_running(each) for value in each.defines}
+    apart = running | {state.name for state in plan.program.states}
+    outputs = tuple(dict.fromkeys(values)) or tuple(value for value in given if value not in apart)
+    _check_outputs(mode.mode, instructions, outputs, plan.spec)
+    function = _choose(mode, current, outputs, plan.spec)
+    kept = tuple(_simplify(each) for each in _reach(function, outputs))
+    inputs = _find_inputs(kept, outputs, plan)
+    problems = (*_find_impure(kept, plan.spec), *_find_unsized(inputs, plan.spec))
+    if problems:
+        raise SpecError(problems, plan.spec.texts())
+    return Pure(
+        mode=mode.mode,
+        program=_assemble(plan.program, function, kept, inputs, outputs),
+        outputs=outputs,
+        drawn={each.output: each for each in kept if isinstance(each, Random)},
+        left_out=() if values else tuple(value for value in given if value in apart),
+    )
+
+
+def _find_current(mode: ModeProgram, averaged: frozenset[str]) -> tuple[Function, ...]:
+    """Return the functions of a mode that run now, given the averages that have fired; clocks choose among several."""
+    watched = frozenset(gate.op for gate in mode.gates if gate.clock == "averaged")
+    return tuple(each for each in mode.functions if watched.intersection(each.gated) == watched & averaged)
+
+
+def _choose(mode: ModeProgram, current: Sequence[Function], outputs: tuple[str, ...], spec: GraphSpec) -> Function:
+    """Return a function that makes the outputs as all others do; raise SpecError (GS265) where clocks change them."""
+    ways = [tuple(_simplify(replace(each, notes=())) for each in _reach(function, outputs)) for function in current]
+    if all(way == ways[0] for way in ways[1:]):
+        return current[0]
+    clocked = [gate.op for gate in mode.gates if gate.clock != "averaged"]
+    made = {each.op for way in ways for each in way}
+    op = next((name for name in clocked if name in made), clocked[0])
+    message = f"op '{op}' does not fire in every step of mode {mode.mode}, and a program has no steps"
+    help = f"name values that do not need it, with `--value`, take its clock away, or write `mode: train` on it{_ELSE}"
+    raise problem(CODE, message, span=spec.span("ops", op, key=True), help=help, texts=spec.texts())
+
+
+_ELSE = "; `--format weights` writes the weights alone"
+
+
+def _check_outputs(mode: str, instructions: Sequence[Instruction], outputs: Sequence[str], spec: GraphSpec) -> None:
+    """Raise SpecError (GS266) for values that a mode does not compute, and where none is left."""
+    known = list(dict.fromkeys(value for each in instructions for value in each.defines))
+    for value in outputs:
+        if value not in known:
+            near = closest(value, known)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            help = f"it computes {', '.join(known)}{meant}"
+            raise problem("GS266", f"mode {mode} computes no value '{value}'", help=help)
+    if not outputs:
+        message = f"mode {mode} gives figures that run over many batches, and nothing else"
+        help = f"name what the program shall give, as in `--value {known[0]}`"
+        raise problem("GS266", message, help=help, texts=spec.texts())
+
+
+def _reach(function: Function, outputs: Iterable[str]) -> tuple[Instruction, ...]:
+    """Return the instructions that some outputs are made by, in order; what a draw is sized by is none of them."""
+    needed, kept = set(outputs), list[Instruction]()
+    for each in reversed(function.instructions):
+        if not isinstance(each, (Emit, Release)) and needed.intersection(each.defines):
+            kept.append(each)
+            needed.update(() if isinstance(each, Random) else find_uses(each))
+    return tuple(reversed(kept))
+
+
+def _simplify(instruction: Instruction) -> Instruction:
+    """Return an instruction without what gradients and later writes need: there are none."""
+    match instruction:
+        case Forward():
+            draws = instruction.draws and instruction.train
+            plain = replace(instruction, graph=False, frozen=False, snapshot="none", checkpoint=False)
+            return replace(plain, stop=False, draws=draws)
+        case Evaluate():
+            return replace(instruction, graph=False)
+        case _:
+            return instruction
+
+
+def _find_inputs(kept: Sequence[Instruction], outputs: Iterable[str], plan: Plan) -> tuple[InputDecl, ...]:
+    """Return the inputs that instructions read, then what they draw."""
+    used = {name for each in kept if not isinstance(each, Random) for name in find_uses(each)} | set(outputs)
+    drawn = (each.output for each in kept if isinstance(each, Random))
+    types = {name: plan.types.get(name, UNKNOWN) for name in drawn}
+    return (
+        *(entry for entry in plan.program.inputs if entry.name in used),
+        *(InputDecl(name=name, shape=each.shape, dtype=each.dtype or "float32") for name, each in types.items()),
+    )
+
+
+def _find_impure(kept: Sequence[Instruction], spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem for every instruction whose results are not made of its inputs alone."""
+    for each in kept:
+        why = _explain_impure(each)
+        if why:
+            span = spec.span("ops", each.op, key=True)
+            help = f"leave it out of the mode, or name the values to export with `--value`{_ELSE}"
+            yield Diagnostic(code=CODE, message=f"op '{each.op}' cannot be exported: {why}", span=span, help=help)
+
+
+def _explain_impure(instruction: Instruction) -> str:
+    """Return why an instruction is no function of its inputs; nothing for one that is."""
+    if isinstance(instruction, (Gradient, Transform)):
+        return "it takes a gradient"
+    if isinstance(instruction, Forward) and instruction.draws:
+        return f"the layers of '{instruction.model}' draw random numbers in it"
+    if any(find_scheduled(instruction)):
+        return "it follows a schedule, and a program has no steps"
+    return "its value runs over many batches" if is_running(instruction) else ""
+
+
+def _find_unsized(inputs: Iterable[InputDecl], spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem for every input without a shape, or with a size that follows from others."""
+    for entry in inputs:
+        odd = [size for size in entry.shape or () if isinstance(size, str) and not size.isidentifier()]
+        if entry.shape is None or odd:
+            kind = "inputs" if entry.name in spec.inputs else "ops"
+            found = f"has the size {odd[0]}" if odd else "has no known shape"
+            message = f"'{entry.name}' would be an input of the program, and {found}"
+            span = spec.span(kind, entry.name, key=True)
+            help = f"declare its shape, as in `shape: [batch, 8]`{_ELSE}"
+            yield Diagnostic(code=CODE, message=message, span=span, help=help)
+
+
+def _assemble(
+    program: Program,
+    function: Function,
+    kept: Sequence[Instruction],
+    inputs: tuple[InputDecl, ...],
+    outputs: tuple[str, ...],
+) -> Program:
+    """Return a program of one mode with one function: some instructions of another, and its outputs."""
+    body = tuple(each for each in kept if not isinstance(each, Random))
+    last = Emit(op=outputs[-1], values=outputs)
+    pure = replace(function, active=(), gated=(), instructions=(*body, last))
+    mode = ModeProgram(mode=function.mode, gates=(), functions=(pure,))
+    called = {each.model for each in kept if isinstance(each, Forward)}
+    models = tuple(replace(each, like=None, initial="own") for each in program.models if each.name in called)
+    return replace(program, models=models, inputs=inputs, optimizers=(), modes=(mode,))

@@ -1,0 +1,1 @@
+"""A run: the loop, its folder, its logs, and how it goes on."""

@@ -1,0 +1,107 @@
+"""One pass over a data set in a mode that does not train, and the figures it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from graphspec.evaluation import find_told
+from graphspec.graph import GraphSpec
+from graphspec.ops import MetricOp
+from runtime.data.arrays import Batch, dataset_of
+from runtime.train.logs import scalars
+
+
+class Judge(Protocol):
+    """What an evaluation needs of a compiled step."""
+
+    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
+        """Run one step and return its outputs."""
+        ...
+
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return an output as an array of the host."""
+        ...
+
+    def reset(self, mode: str = "eval") -> None:
+        """Start a mode anew: its random numbers and its running metrics."""
+        ...
+
+
+class Stopping(Protocol):
+    """Something that may ask for an end."""
+
+    @property
+    def requested(self) -> bool:
+        """Tell whether it does."""
+        ...
+
+
+class Passes(Protocol):
+    """A data set that can be read through from its start."""
+
+    def one_pass(self) -> Iterator[Batch]:
+        """Yield every batch once."""
+        ...
+
+    def rows(self, batch: Batch) -> int:
+        """Return how many samples a batch has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Evaluates a step on a data set: always on the same batches, with the same random numbers."""
+
+    step: Judge
+    feed: Passes
+    mode: str
+    metrics: frozenset[str]
+    """Outputs that are running values already: the last one is that of the whole pass."""
+    dataset: str | None = None
+    """Of which data set the batches are, where that is said of all."""
+
+    @classmethod
+    def of(cls, spec: GraphSpec, step: Judge, feed: Passes, mode: str) -> Evaluation:
+        """Return the evaluation of a spec's mode."""
+        running = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and op.reset != "step")
+        metrics = frozenset(running)
+        return cls(step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_told(spec))
+
+    def run(self, interrupt: Stopping | None = None) -> dict[str, float] | None:
+        """Return a figure for every output of one number: a metric's value, the mean over all samples of others.
+
+        None where an interrupt asked for an end before the last batch.
+        """
+        self.step.reset(self.mode)
+        means: dict[str, Mean] = {}
+        figures: dict[str, float] = {}
+        for batch in self.feed.one_pass():
+            if interrupt is not None and interrupt.requested:
+                return None
+            rows = self.feed.rows(batch)
+            dataset = dataset_of(batch) or self.dataset
+            told = {} if dataset is None else {"dataset": dataset}
+            outputs = self.step(batch, mode=self.mode, **told)
+            for name, value in scalars({name: self.step.numpy(each) for name, each in outputs.items()}).items():
+                mean = means.setdefault(name, Mean())
+                figures[name] = value if name in self.metrics else mean.add(value, rows)
+        return figures
+
+
+@dataclass(slots=True)
+class Mean:
+    """A mean over samples, of the means of batches."""
+
+    total: float = 0.0
+    rows: int = field(default=0)
+
+    def add(self, value: float, rows: int) -> float:
+        """Take in the mean over some rows; return the mean over all so far."""
+        self.total += value * rows
+        self.rows += rows
+        return self.total / self.rows if self.rows else value

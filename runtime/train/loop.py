@@ -1,0 +1,504 @@
+"""The training loop: a step on one batch after another, logged, evaluated, saved, and stopped when asked."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.timing.units import Pace
+from graphspec.diagnostics import SpecError
+from graphspec.durations import Duration
+from graphspec.graph import GraphSpec
+from runtime.data.arrays import Batch, dataset_of
+from runtime.interrupt import Interrupt
+from runtime.problems import problem
+from runtime.state import Plain
+from runtime.train.display import Display
+from runtime.train.evaluate import Evaluation
+from runtime.train.logs import Log, Row, not_finite, read_latest
+from runtime.train.plots import Gallery
+
+DEFAULT_STEPS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """How often something is done: at every multiple of so many steps, or at the end of every so many epochs."""
+
+    steps: int | None = None
+    epochs: int | None = None
+
+    def is_due(self, *, step: int) -> bool:
+        """Tell whether it is due after a step, counted from 1."""
+        return self.steps is not None and step % self.steps == 0
+
+    def is_due_at_end(self, *, epoch: int) -> bool:
+        """Tell whether it is due at the end of an epoch, counted from 1."""
+        return self.epochs is not None and epoch % self.epochs == 0
+
+
+NEVER = Interval()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agenda:
+    """The plan of a run: its length (in steps, or in epochs of unknown length), and what is done how often."""
+
+    steps: int | None
+    epochs: int | None = None
+    log_every: int
+    evaluate: Interval = NEVER
+    save: Interval = NEVER
+    show: Interval = NEVER
+
+
+def find_agenda(spec: GraphSpec, pace: Pace) -> Agenda:
+    """Return when a spec's run does what; ``pace.run`` is its length in steps, where that is known.
+
+    Raises SpecError (GS249) for a time in epochs, samples or shares of the run that cannot be counted here.
+    """
+    run = spec.run
+    every = {
+        "evaluate": None if run.eval is None else run.eval.every,
+        "save": None if run.checkpoint is None else run.checkpoint.every,
+        "show": None if run.images is None else run.images.every,
+    }
+    paths = {"evaluate": ("eval", "every"), "save": ("checkpoint", "every"), "show": ("images", "every")}
+    found = {name: _interval(each, pace, spec, paths[name]) for name, each in every.items() if each is not None}
+    return Agenda(steps=pace.run, epochs=None if pace.run is not None else run.epochs, log_every=run.log_every, **found)
+
+
+def find_length(spec: GraphSpec, epoch: int | None, wanted: int | None) -> int | None:
+    """Return how many steps a run makes: ``wanted``, or what the spec says; None for epochs of unknown length."""
+    if wanted is not None:
+        return wanted
+    if spec.run.steps is not None:
+        return spec.run.steps
+    if spec.run.epochs is not None:
+        return None if epoch is None else spec.run.epochs * epoch
+    return DEFAULT_STEPS
+
+
+def _interval(every: Duration, pace: Pace, spec: GraphSpec, path: tuple[str, ...]) -> Interval:
+    match every.unit:
+        case "steps" | "updates":
+            return Interval(steps=int(every.count))
+        case "epochs" if every.count.is_integer():
+            return Interval(epochs=int(every.count))
+        case "epochs" if pace.epoch is not None:
+            return Interval(steps=max(1, round(every.count * pace.epoch)))
+        case "samples" if pace.batch is not None:
+            return Interval(steps=max(1, math.ceil(every.count / pace.batch)))
+        case "run" if pace.run is not None:
+            return Interval(steps=max(1, round(every.count * pace.run)))
+        case _:
+            raise _not_countable(every, spec, path)
+
+
+def _not_countable(every: Duration, spec: GraphSpec, path: tuple[str, ...]) -> SpecError:
+    needed = "how long the run is" if every.unit == "run" else "how many batches an epoch has"
+    message = f"`run.{'.'.join(path)}` is {every}, and nobody knows here {needed}"
+    span = spec.span("run", *path)
+    return problem("GS249", message, span=span, help="write it in steps: `500 steps`", texts=spec.texts())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The best value a figure has had; ``waited`` judgements have passed since without a better one."""
+
+    metric: str
+    mode: Literal["min", "max"]
+    min_delta: float = 0.0
+    value: float | None = None
+    step: int | None = None
+    waited: int = 0
+
+    def judge(self, step: int, figures: Mapping[str, float]) -> Standing:
+        """Return the standing after the figures of a step; figures without the metric change nothing."""
+        if self.metric not in figures:
+            return self
+        found = figures[self.metric]
+        if self._is_better(found):
+            return replace(self, value=found, step=step, waited=0)
+        return replace(self, waited=self.waited + 1)
+
+    def _is_better(self, found: float) -> bool:
+        """Tell whether a value beats the best by more than ``min_delta``; one that is not a number never does."""
+        if self.value is None:
+            return found == found
+        gain = found - self.value if self.mode == "max" else self.value - found
+        return gain > self.min_delta
+
+    def to_plain(self) -> dict[str, Plain]:
+        """Return what a checkpoint keeps of it; infinities as text, which JSON has no number for."""
+        value = None if self.value is None else self.value.hex()
+        return {"metric": self.metric, "mode": self.mode, "value": value, "step": self.step, "waited": self.waited}
+
+    def restored(self, kept: Mapping[str, Plain]) -> Standing:
+        """Return the standing that a checkpoint kept; that of another metric or goal counts for nothing."""
+        if (kept.get("metric"), kept.get("mode")) != (self.metric, self.mode):
+            return self
+        match kept:
+            case {"value": str() as value, "step": int() as step, "waited": int() as waited}:
+                return replace(self, value=float.fromhex(value), step=step, waited=waited)
+            case {"waited": int() as waited}:
+                return replace(self, waited=waited)
+            case _:
+                return self
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """The steps made, the seconds they took, what is due, and the best so far."""
+
+    made: int = 0
+    seconds: float = 0.0
+    due: bool = False
+    """An evaluation is due: it was interrupted."""
+    evaluated: int = 0
+    """The step of the newest evaluation."""
+    best: Standing | None = None
+    stop: Standing | None = None
+    latest: dict[str, object] = field(default_factory=dict[str, object])
+    """The latest value of every output since the last logged row; numbers, or values on the device."""
+    rows: int | None = 0
+    """How many rows were logged; None in a checkpoint of an older version, which does not say."""
+    planned: tuple[int, ...] = ()
+    """The steps of the newest checkpoints that the run writes whether it is stopped on the way or not."""
+
+    def to_plain(self, latest: Mapping[str, float]) -> dict[str, Plain]:
+        """Return it as plain data, floats exactly; ``latest`` are the latest values as numbers."""
+        return {
+            "step": self.made,
+            "seconds": self.seconds,
+            "due": self.due,
+            "evaluated": self.evaluated,
+            "best": None if self.best is None else self.best.to_plain(),
+            "stop": None if self.stop is None else self.stop.to_plain(),
+            "latest": {name: value.hex() for name, value in latest.items()},
+            "rows": self.rows,
+            "planned": list(self.planned),
+        }
+
+    def restore(self, kept: Mapping[str, Plain]) -> None:
+        """Take over what :meth:`to_plain` gave. Raises KeyError, TypeError or ValueError for anything else."""
+        self.made = cast("int", kept["step"])
+        self.seconds = float(cast("float", kept["seconds"]))
+        self.due = kept["due"] is True
+        self.evaluated = cast("int", kept["evaluated"])
+        self.best = _restored(self.best, kept["best"])
+        self.stop = _restored(self.stop, kept["stop"])
+        latest = cast("Mapping[str, str]", kept["latest"])
+        self.latest = {name: float.fromhex(value) for name, value in latest.items()}
+        self.rows = cast("int | None", kept.get("rows"))
+        self.planned = tuple(cast("list[int]", kept.get("planned", ())))
+
+
+def _restored(standing: Standing | None, kept: Plain) -> Standing | None:
+    """Return a standing as a checkpoint kept it."""
+    return standing.restored(kept) if standing is not None and isinstance(kept, dict) else standing
+
+
+EVAL = "eval/"
+"""What stands before the figures of an evaluation."""
+
+
+class Trainable(Protocol):
+    """What the loop needs of a compiled step."""
+
+    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
+        """Run one step and return its outputs."""
+        ...
+
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return an output as an array of the host; this waits for the device."""
+        ...
+
+    def end_epoch(self, mode: str = "train") -> None:
+        """Say that a pass over the data has ended."""
+        ...
+
+
+class Feeding(Protocol):
+    """Endless batches, epoch after epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """Return how many epochs have ended."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Return how many batches were taken in the epoch under way."""
+        ...
+
+    def next(self) -> Batch | None:
+        """Return the next batch; None where an epoch has ended."""
+        ...
+
+
+class Saver(Protocol):
+    """Something that saves a run as it is now."""
+
+    def save(self, run: RunState, *, planned: bool) -> None:
+        """Write a checkpoint; one that is not planned makes room for the next."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run went: the rows that were logged, how far it came, the steps and seconds of this process, its end."""
+
+    rows: tuple[Row, ...]
+    state: RunState
+    steps: int
+    seconds: float
+    warmup: float
+    """The seconds of its first step."""
+    interrupted: str
+    """The signal that ended it; empty where none did."""
+    exhausted: bool
+    """It stopped because nothing got better for long enough."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    """A run under way."""
+
+    step: Trainable
+    feed: Feeding
+    agenda: Agenda
+    display: Display
+    state: RunState = field(default_factory=RunState)
+    sinks: Sequence[Log] = ()
+    gallery: Gallery | None = None
+    evaluation: Evaluation | None = None
+    saver: Saver | None = None
+    patience: int | None = None
+    rows: list[Row] = field(default_factory=list[Row])
+    warned: bool = False
+    dirty: bool = False
+    """Something has happened since the newest checkpoint."""
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    start: float = 0.0
+    """When this process would have begun, had it made every step itself."""
+    warmup: float = 0.0
+    """When its first step ended."""
+
+    def run(self) -> Outcome:
+        """Train; outputs are read from the device only in logged steps, so that no other step waits for it."""
+        before = self.state.made
+        begun = time.perf_counter()
+        self.start = begun - self.state.seconds
+        with self.display, self.interrupt:
+            try:
+                while not self._is_over():
+                    self._advance()
+                self._finish()
+            finally:
+                for sink in self.sinks:
+                    sink.close()
+        return Outcome(
+            rows=tuple(self.rows),
+            state=self.state,
+            steps=self.state.made - before,
+            seconds=time.perf_counter() - begun,
+            warmup=self.warmup - begun if self.warmup else 0.0,
+            interrupted=self.interrupt.name if self._is_cut_short() else "",
+            exhausted=self._is_exhausted(),
+        )
+
+    def _is_over(self) -> bool:
+        return self._is_complete() or self._is_exhausted() or self.interrupt.requested
+
+    def _is_complete(self) -> bool:
+        """Tell whether all steps, or all epochs, were made."""
+        if self.agenda.steps is not None:
+            return self.state.made >= self.agenda.steps
+        return self.agenda.epochs is not None and self.feed.epoch >= self.agenda.epochs
+
+    def _is_exhausted(self) -> bool:
+        stop = self.state.stop
+        return stop is not None and self.patience is not None and stop.waited >= self.patience
+
+    def _is_cut_short(self) -> bool:
+        return self.interrupt.requested and (not self._is_complete() or self.state.due)
+
+    def _advance(self) -> None:
+        """Do what is due next: an evaluation that was interrupted, the end of an epoch, or a step."""
+        if self.state.due:
+            self._evaluate()
+            self._save_where_due(at_end=self.feed.index == 0)
+            return
+        batch = self._take()
+        if batch is None:
+            self._end_epoch()
+        else:
+            self._train(batch)
+
+    def _take(self) -> Batch | None:
+        """Return the next batch."""
+        with self._saved():
+            return self.feed.next()
+
+    @contextmanager
+    def _saved(self) -> Generator[None]:
+        """Save what was trained so far where the data, or what it is judged by, fails."""
+        try:
+            yield
+        except SpecError:
+            if self.dirty:
+                self._save()
+            raise
+
+    def _train(self, batch: Batch) -> None:
+        dataset = dataset_of(batch)
+        outputs = self.step(batch) if dataset is None else self.step(batch, dataset=dataset)
+        state = self.state
+        state.made += 1
+        state.latest.update(outputs)
+        self.warmup = self.warmup or time.perf_counter()
+        self._show(lambda: self.display.advance(state.made))
+        if self.gallery is not None:
+            self.gallery.follow(state.made, batch, outputs)
+        self.dirty = True
+        if self._is_logged(state.made):
+            values = self._log()
+            if self.evaluation is None:
+                self._judge(values)
+        if self.agenda.evaluate.is_due(step=state.made):
+            self._evaluate()
+        self._save_where_due(at_end=False)
+
+    def _end_epoch(self) -> None:
+        epoch = self.feed.epoch
+        self.dirty = True
+        self.step.end_epoch()
+        if self.gallery is not None and self.agenda.show.is_due_at_end(epoch=epoch):
+            self.gallery.hang(self.state.made)
+        if self.agenda.evaluate.is_due_at_end(epoch=epoch) and self.state.evaluated != self.state.made:
+            self._evaluate()
+        self._save_where_due(at_end=True)
+
+    def _save_where_due(self, *, at_end: bool) -> None:
+        """Save after a step, or at the end of an epoch, where that is planned; not before an evaluation is complete."""
+        save = self.agenda.save
+        is_planned = save.is_due_at_end(epoch=self.feed.epoch) if at_end else save.is_due(step=self.state.made)
+        if is_planned and not self.state.due:
+            self._save(planned=True)
+
+    def _is_logged(self, number: int) -> bool:
+        """Tell whether a step is logged: the first, the last, and every ``log_every``-th."""
+        return number in (1, self.agenda.steps) or number % self.agenda.log_every == 0
+
+    def _log(self) -> Mapping[str, float]:
+        """Log the latest value of every output since the last row: one that did not fire now has an earlier value."""
+        values = read_latest(self.state.latest, self.step.numpy)
+        self.state.latest = {}
+        self._add(values)
+        return values
+
+    def _add(self, values: Mapping[str, float]) -> None:
+        """Add a row to every log, and show it."""
+        row = self._tell(values)
+        for sink in self.sinks:
+            sink.add(row)
+        self.state.rows = (self.state.rows or 0) + 1
+        self.dirty = True
+
+    def _tell(self, values: Mapping[str, float]) -> Row:
+        """Show a row, and return it."""
+        self.state.seconds = time.perf_counter() - self.start
+        row = Row(step=self.state.made, seconds=self.state.seconds, values=values)
+        self.rows.append(row)
+        self._show(lambda: self.display.measure(row))
+        names = not_finite(row)
+        if names and not self.warned:
+            self.warned = True
+            said = f"warning: not finite at step {row.step}: {', '.join(names)}; training goes on"
+            self._show(lambda: self.display.say(f"{said} (`--debug nan` finds where it comes from)"))
+        return row
+
+    def _show(self, show: Callable[[], None]) -> None:
+        """Show something; where nobody reads it any more, the run ends as by Ctrl-C."""
+        try:
+            show()
+        except BrokenPipeError:
+            self.interrupt.ask("SIGPIPE")
+
+    def _evaluate(self) -> None:
+        """Evaluate; an evaluation that a signal cuts short is made again when the run goes on."""
+        if self.evaluation is None:
+            return
+        self.state.due = self.dirty = True
+        with self._saved():
+            figures = self.evaluation.run(self.interrupt)
+            if figures is None:
+                return
+            self._require_watched(figures)
+        self.state.due = False
+        self.state.evaluated = self.state.made
+        self._add({f"{EVAL}{name}": value for name, value in figures.items()})
+        self._judge(figures)
+
+    def _require_watched(self, figures: Mapping[str, float]) -> None:
+        """Refuse to go by a figure that an evaluation does not give: an output of many numbers, or of none."""
+        for standing in (self.state.best, self.state.stop):
+            if standing is not None and standing.metric not in figures:
+                message = f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
+                raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
+
+    def _judge(self, figures: Mapping[str, float]) -> None:
+        """Compare figures with the best so far; a run that keeps its best is saved where it got better."""
+        state = self.state
+        if state.stop is not None:
+            state.stop = state.stop.judge(state.made, figures)
+        if state.best is not None:
+            state.best = state.best.judge(state.made, figures)
+            if state.best.step == state.made:
+                self._save(planned=True)
+
+    def _save(self, *, planned: bool = False) -> None:
+        """Save the run as it is."""
+        self.state.seconds = time.perf_counter() - self.start
+        if self.gallery is not None:
+            self.gallery.keep()
+        if self.saver is not None:
+            self.saver.save(self.state, planned=planned)
+        self.dirty = False
+
+    def _finish(self) -> None:
+        """End a run: show the latest values, evaluate what was not evaluated yet, and save.
+
+        Where it was interrupted, no row is logged: the run that goes on would not have had it.
+        """
+        state = self.state
+        is_news = bool(state.latest) and not self._is_told()
+        if self.interrupt.requested:
+            if is_news:
+                self._tell(read_latest(state.latest, self.step.numpy))
+            state.due = state.due or (self._is_complete() and self._lacks_evaluation())
+        else:
+            if is_news:
+                self._log()
+            if self._lacks_evaluation():
+                self._evaluate()
+        if self.gallery is not None:
+            self.gallery.finish()
+        if self.dirty:
+            self._save()
+
+    def _is_told(self) -> bool:
+        """Tell whether this step has a row already, as where a run goes on that is at its end."""
+        last = [name for row in self.rows[-2:] if row.step == self.state.made for name in row.values]
+        return any(not name.startswith(EVAL) for name in last)
+
+    def _lacks_evaluation(self) -> bool:
+        return self.evaluation is not None and self.state.evaluated != self.state.made

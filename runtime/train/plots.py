@@ -1,0 +1,289 @@
+"""``curves.png``: the logged values of a run against its steps, values of one scale in one panel."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.ir.instructions import Emit
+from compiler.ir.program import Mode, Program
+from graphspec.graph import GraphSpec
+from graphspec.suggestions import closest
+from runtime.checkpoints.disk import replace_file
+from runtime.data.arrays import Batch, dataset_of
+from runtime.folder import cannot_write
+from runtime.problems import problem
+from runtime.train.logs import Row
+
+Pixels = npt.NDArray[np.uint8]
+_TILES = 64
+_TILE_SIZE = 48
+"""Pixels that the longer side of an image should have at least, so that an 8 x 8 digit can be seen."""
+_GAP = 2
+_GROUND = 128
+"""Grey, on which white pages and black ones both stand out."""
+
+
+def is_picture(array: npt.NDArray[np.generic]) -> bool:
+    """Tell whether an array can be shown: [n, h, w] or [n, c, h, w] with 1 or 3 channels, and at least one image."""
+    channels = array.shape[1] if array.ndim == 4 else 1
+    return array.ndim in (3, 4) and channels in (1, 3) and array.size > 0 and array.dtype.kind in "biuf"
+
+
+def grid(images: npt.NDArray[np.generic]) -> Pixels:
+    """Return at most 64 images side by side as pixels [height, width, 3].
+
+    Values lie in [-1, 1] if any is negative, else in [0, 1], or, for whole numbers, in [0, 255]; what lies outside is
+    clipped, and what is not a number is drawn as the darkest value.
+    """
+    tiles = _enlarge(_to_bytes(_with_channels(images[:_TILES])))
+    count, height, width, _ = tiles.shape
+    columns = find_columns(count)
+    rows = math.ceil(count / columns)
+    shape = (rows * (height + _GAP) + _GAP, columns * (width + _GAP) + _GAP, 3)
+    page = np.full(shape, _GROUND, dtype=np.uint8)
+    for index, tile in enumerate(tiles):
+        top = _GAP + index // columns * (height + _GAP)
+        left = _GAP + index % columns * (width + _GAP)
+        page[top : top + height, left : left + width] = tile
+    return page
+
+
+def find_columns(count: int) -> int:
+    """Return how many images stand side by side: as in a square, or up to twice that where the rows come out even."""
+    square = math.ceil(math.sqrt(count))
+    even = (columns for columns in range(square, 2 * square - 1) if count % columns == 0)
+    return next(even, square)
+
+
+def _with_channels(images: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Return [n, h, w, 3]."""
+    last = images[..., np.newaxis] if images.ndim == 3 else np.moveaxis(images, 1, -1)
+    return np.broadcast_to(last, (*last.shape[:3], 3))
+
+
+def _to_bytes(images: npt.NDArray[np.generic]) -> Pixels:
+    if images.dtype.kind in "iu":
+        return np.clip(images, 0, 255).astype(np.uint8)
+    values = images.astype(np.float64)
+    values = (values + 1) / 2 if np.nanmin(values, initial=0.0) < 0 else values
+    return np.rint(np.nan_to_num(np.clip(values, 0, 1), nan=0.0) * 255).astype(np.uint8)
+
+
+def _enlarge(tiles: Pixels) -> Pixels:
+    """Repeat pixels until an image is large enough to be seen."""
+    factor = max(1, math.ceil(_TILE_SIZE / max(tiles.shape[1:3])))
+    return tiles.repeat(factor, axis=1).repeat(factor, axis=2)
+
+
+def write_png(path: Path, pixels: Pixels) -> None:
+    """Write pixels [height, width, 3] as a PNG file (W3C PNG specification: signature, IHDR, IDAT, IEND)."""
+    height, width, _ = pixels.shape
+    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * 3)], axis=1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+    try:
+        replace_file(path, content)  # a full disk leaves the picture that was there
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+_PER_PANEL = 6
+_SAME_SCALE = 10.0
+"""Values whose medians are within this factor share a panel."""
+_STEEP = 1000.0
+"""A panel whose values span more than this factor gets a logarithmic axis."""
+
+Points = Sequence[tuple[int, float]]
+
+
+def draw_curves(rows: Sequence[Row], path: Path, *, title: str) -> bool:
+    """Write the picture; return False, and write nothing, where fewer than two rows hold finite numbers."""
+    curves = find_curves(rows)
+    if max((len(points) for points in curves.values()), default=0) < 2:
+        return False
+    _draw(curves, find_panels(curves), path, title)
+    return True
+
+
+def find_curves(rows: Sequence[Row]) -> Mapping[str, Points]:
+    """Return the finite points of each value, in the order in which the values were first seen."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for row in rows:
+        for name, value in row.values.items():
+            if math.isfinite(value):
+                curves.setdefault(name, []).append((row.step, value))
+    return curves
+
+
+def find_panels(curves: Mapping[str, Points]) -> Sequence[Sequence[str]]:
+    """Return groups of names whose typical sizes are alike, at most six to a group."""
+    sizes = {name: statistics.median(abs(value) for _, value in points) for name, points in curves.items()}
+    panels: list[list[str]] = []
+    for name in curves:
+        near = (panel for panel in panels if len(panel) < _PER_PANEL and _is_alike(sizes[panel[0]], sizes[name]))
+        panel = next(near, None)
+        if panel is None:
+            panels.append([name])
+        else:
+            panel.append(name)
+    return panels
+
+
+def _is_alike(one: float, other: float) -> bool:
+    low, high = sorted((one, other))
+    return low == high or (low > 0 and high / low <= _SAME_SCALE)
+
+
+def _draw(curves: Mapping[str, Points], panels: Sequence[Sequence[str]], path: Path, title: str) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 1.2 + 2.6 * len(panels)), dpi=120, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, names in zip(every, panels, strict=True):
+        for name in names:
+            axes.plot(*zip(*curves[name], strict=True), label=name, linewidth=1.4)
+        values = [value for name in names for _, value in curves[name]]
+        if min(values) > 0 and max(values) / min(values) > _STEEP:
+            axes.set_yscale("log")
+        axes.set_ylabel(names[0] if len(names) == 1 else "value")
+        axes.grid(alpha=0.3)
+        axes.legend(loc="best", fontsize="small")
+    every[0].set_title(title)
+    every[-1].set_xlabel("step")
+    canvas.draw()
+    write_png(path, np.asarray(canvas.buffer_rgba(), dtype=np.uint8)[..., :3])
+
+
+class Showable(Protocol):
+    """What a gallery needs of a compiled step."""
+
+    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
+        """Run a step and return its outputs."""
+        ...
+
+    def numpy(self, value: object) -> npt.NDArray[np.generic]:
+        """Return an output as an array of the host."""
+        ...
+
+    def reset(self, mode: str = "eval") -> None:
+        """Start a mode anew, so that it draws the same random numbers again."""
+        ...
+
+
+def find_image_mode(spec: GraphSpec, program: Program) -> Mode:
+    """Return the mode whose outputs hold the value of ``run.images``; one that does not train comes first.
+
+    Raises SpecError (GS230) where no mode returns it.
+    """
+    value = "" if spec.run.images is None else spec.run.images.value
+    outputs = {mode.mode: find_outputs(program, mode.mode) for mode in program.modes}
+    for mode in ("eval", "test", "infer", "train"):
+        if value in outputs.get(mode, ()):
+            return mode
+    offered = sorted({name for names in outputs.values() for name in names})
+    near = closest(value, offered, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    message = f"`run.images` shows {value!r}, which the step does not return{meant}"
+    help = f"add {value!r} to `outputs`" if value in spec.ops else f"the outputs are: {', '.join(offered)}"
+    raise problem("GS230", message, span=spec.span("run", "images", "value"), help=help, texts=spec.texts())
+
+
+def find_outputs(program: Program, mode: Mode) -> tuple[str, ...]:
+    """Return the names that the step can return in a mode, in the order of the program."""
+    functions = program.mode(mode).functions
+    emits = (item for function in functions for item in function.instructions if isinstance(item, Emit))
+    return tuple(dict.fromkeys(name for emit in emits for name in emit.values))
+
+
+@dataclass(slots=True, kw_only=True)
+class Gallery:
+    """Writes ``<value>_<step>.png`` every so many steps, and ``<value>.png`` as the last one.
+
+    A value of a mode other than train is made each time from the first batch of the run and from the same random
+    numbers, so that pictures compare.
+    """
+
+    step: Showable
+    spec: GraphSpec
+    mode: Mode
+    folder: Path
+    every: int | None
+    batch: Batch | None = None
+    latest: object = None
+    seen: bool = False
+    fresh: bool = False
+    """Training has returned the value since the last picture was written."""
+
+    def follow(self, number: int, batch: Batch, outputs: Mapping[str, object]) -> None:
+        """Note what a step was given and returned, and write a picture where one is due."""
+        if self.batch is None:
+            self.batch = batch
+        if self.mode == "train" and self.value in outputs:
+            self.latest, self.fresh = outputs[self.value], True
+        if not self.seen:
+            self.seen = self._look() is not None  # a value that is no image is told at once, not at the end of the run
+        if self.every is not None and number % self.every == 0:
+            self.hang(number)
+
+    @property
+    def value(self) -> str:
+        """Return the name of the value that is shown."""
+        return "" if self.spec.run.images is None else self.spec.run.images.value
+
+    def hang(self, number: int) -> None:
+        """Write the picture of a step; raise SpecError (GS230) where the value cannot be shown as images."""
+        self._write(f"{self.value}_{number}.png")
+
+    def keep(self) -> None:
+        """Write what training returned last before a checkpoint: a run that goes on may not be returned it again."""
+        if self.mode == "train" and self.fresh:
+            self.finish()
+
+    def finish(self) -> Path | None:
+        """Write the last picture under the value's own name; return its path, or None where nothing is there yet."""
+        self.fresh = False
+        return self._write(f"{self.value}.png")
+
+    def _write(self, name: str) -> Path | None:
+        array = self._look()
+        if array is None:
+            return None
+        path = self.folder / name
+        write_png(path, grid(array))
+        return path
+
+    def _look(self) -> npt.NDArray[np.generic] | None:
+        """Return the images as they are now; None where the value was not returned yet."""
+        if self.mode != "train" and self.batch is not None:
+            self.step.reset(self.mode)
+            told = {} if dataset_of(self.batch) is None else {"dataset": dataset_of(self.batch)}
+            self.latest = self.step(self.batch, mode=self.mode, **told).get(self.value)
+        if self.latest is None:
+            return None
+        array = self.step.numpy(self.latest)
+        if not is_picture(array):
+            raise self._not_images(array.shape)
+        return array
+
+    def _not_images(self, shape: tuple[int, ...]) -> Exception:
+        message = f"{self.value!r} has the shape {list(shape)}, which is not a row of images"
+        help = "images are [n, height, width] or [n, channels, height, width] with 1 or 3 channels"
+        span = self.spec.span("run", "images", "value")
+        return problem("GS230", message, span=span, help=help, texts=self.spec.texts())

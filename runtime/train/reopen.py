@@ -1,0 +1,150 @@
+"""A run opened again after its end: its spec, and its step as one of its checkpoints left it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphspec.evaluation import find_role, find_told
+from graphspec.graph import GraphSpec
+from graphspec.load import load
+from runtime.api import build
+from runtime.checkpoints import Store, read_checkpoint
+from runtime.data import open_feed, replace_source
+from runtime.engine.imports import importable
+from runtime.folder import CHECKPOINTS
+from runtime.problems import problem
+from runtime.train.checkpointing import find_best, find_state
+from runtime.train.evaluate import Evaluation
+from runtime.train.run_folder import Record, name_spec, read_record
+
+if TYPE_CHECKING:
+    from compiler import Plan
+    from runtime.step import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopened:
+    """A run that has ended: its record, its spec, the checkpoint that was chosen, and the step restored from it."""
+
+    record: Record
+    spec: GraphSpec
+    path: Path
+    """The folder of the checkpoint."""
+    step: Step
+    directory: Path
+    """Where the run's spec lies, which relative paths start from."""
+
+
+def reopen(
+    folder: Path,
+    *,
+    choice: str = "best",
+    device: str = "auto",
+    allow: Sequence[str] = (),
+    jit_compile: bool = False,
+) -> Reopened:
+    """Return a run as one of its checkpoints left it.
+
+    ``choice`` is ``best`` (the newest where no best is kept), ``newest``, or the number of a step.
+    Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what building raises.
+    """
+    record = read_record(folder)
+    spec = load(record.spec, name=name_spec(folder))
+    path = _choose(Store(folder / CHECKPOINTS, 1), folder, choice)
+    checkpoint = read_checkpoint(path)
+    source = Path(os.path.normpath(folder / record.spec_path))
+    with importable(source.parent):
+        plan = _compile(spec, record)
+        step = build(plan, device=device, seed=record.seed, allow=allow, jit_compile=jit_compile, weights=False)
+    step.restore(find_state(checkpoint))
+    return Reopened(record=record, spec=spec, path=path, step=step, directory=source.parent)
+
+
+def _choose(store: Store, folder: Path, choice: str) -> Path:
+    """Return the folder of the chosen checkpoint."""
+    newest = store.newest()
+    if newest is None:
+        help = "run it to its end, or further with --resume"
+        raise problem("GS240", f"the run in {str(folder)!r} has no checkpoint yet", help=help)
+    if choice == "newest":
+        return newest
+    if choice == "best":
+        best = find_best(read_checkpoint(newest))
+        return newest if best is None else store.path(best)
+    return store.path(int(choice))
+
+
+def _compile(spec: GraphSpec, record: Record) -> Plan:
+    from compiler import compile_step
+
+    return compile_step(spec, backend=record.backend, order=record.order, pace=record.pace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is to be evaluated: a run, on which data (None: what the run evaluates on), at which checkpoint."""
+
+    folder: Path
+    data: str | None
+    choice: str
+    device: str
+    allow: tuple[str, ...]
+    jit_compile: bool = False
+    """Whether XLA compiles the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The figures of a checkpoint on a data set, by output."""
+
+    path: Path
+    data: str
+    figures: Mapping[str, float]
+
+
+def judge(question: Question) -> Answer:
+    """Return the figures of a run; they equal those that the run itself printed for this checkpoint and data.
+
+    Raises SpecError: GS240-GS243 the run or the checkpoint, GS219 the spec has no such mode, GS220 no such data, and
+    what opening the data or building the step raises.
+    """
+    run = reopen(
+        question.folder,
+        choice=question.choice,
+        device=question.device,
+        allow=question.allow,
+        jit_compile=question.jit_compile,
+    )
+    mode = "eval" if run.spec.run.eval is None else run.spec.run.eval.mode
+    spec, role = _find_data(run, question.data)
+    with importable(run.directory):
+        feed = open_feed(
+            spec,
+            role,
+            seed=run.record.seed,
+            allow=question.allow,
+            directory=run.directory,
+            dataset=_find_dataset(spec, role),
+        )
+        figures = Evaluation.of(spec, run.step, feed, mode).run()
+    if not figures:
+        help = f"add `metric` ops, or name values that mode {mode} computes in `outputs`"
+        raise problem("GS248", f"mode {mode} of the spec gives no figures", help=help)
+    return Answer(path=run.path, data=question.data or role, figures=figures)
+
+
+def _find_dataset(spec: GraphSpec, role: str) -> str | None:
+    """Return of which data set the batches are; those of several training sets say so themselves."""
+    return None if role == "train" else find_told(spec)
+
+
+def _find_data(run: Reopened, data: str | None) -> tuple[GraphSpec, str]:
+    """Return the spec and the role of the data: a role of the spec, or one whose file is replaced by another."""
+    role = find_role(run.spec)
+    if data is None or data in run.spec.data:
+        return run.spec, data or role
+    return replace_source(run.spec, role, Path(data).absolute()), role

@@ -1,0 +1,430 @@
+"""Going on with a run: which one, what has changed since, and from which checkpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path as FilePath
+from typing import Final, Literal, TypeAlias, cast
+
+from graphspec.builder import Path, Plain
+from graphspec.data import DataSource
+from graphspec.diagnostics import SpecError
+from graphspec.graph import GraphSpec
+from graphspec.layers import Layer
+from graphspec.load import load
+from graphspec.models import ModelSpec
+from graphspec.ops import MODES, ForwardOp, RandomOp
+from graphspec.rendering import to_plain
+from graphspec.rendering.scalars import spell_scalar
+from graphspec.words import spell_path
+from runtime.checkpoints import Checkpoint, Store, read_checkpoint
+from runtime.folder import RECORD, find_numbers, name_folder
+from runtime.problems import problem
+from runtime.train.run_folder import Record, name_spec, read_record
+
+Kind: TypeAlias = Literal["run", "hyper", "structure"]
+
+
+class Nothing(Enum):
+    """What stands where a spec says nothing."""
+
+    NOTHING = "nothing"
+
+
+NOTHING: Final = Nothing.NOTHING
+Found: TypeAlias = Plain | Literal[Nothing.NOTHING]
+
+_DATA = frozenset(("batch", "shuffle", "drop_last", "seed", "path", "args"))
+"""Fields of the training data that change batches; the others say that the data are other ones."""
+
+_LAYER_NUMBERS = frozenset(("dropout", "leaky_relu", "elu", "layer_norm", "eps", "momentum"))
+"""Options of layers, and layers of one option, that no tensor's size depends on."""
+
+_SLOTS = frozenset(("name", "class", "centered", "momentum_form", "initial_accumulator_value"))
+"""What decides which numbers an optimizer keeps and what they mean, or only how they begin."""
+
+_REMARKS = frozenset(("doc", "defer", "checkpoint"))
+"""Fields of ops that leave all numbers as they are."""
+
+_RATES = frozenset(("start", "until", "weight", "decay", "half_life", "tau", "interval_correction", "reset", "use"))
+"""Fields of ops that hold numbers that a step reads."""
+
+
+def judge(path: Path, before: Found, after: Found) -> Kind:
+    """Return what a change at a path of a document (as it is rendered) means; what is not known is structure."""
+    match path:
+        case ("run" | "name", *_):
+            return "run"
+        case ("seed",):
+            return "hyper"
+        case ("outputs",):
+            return _judge_outputs(before, after)
+        case ("data", "train", *rest):
+            return _hyper_if(_changes_batches(tuple(rest)))
+        case ("data", *_):
+            return "run"
+        case ("models", _, *rest):
+            return _judge_model(tuple(rest), before, after)
+        case ("ops", _, *rest):
+            return _judge_op(tuple(rest), before, after)
+        case _:
+            return "structure"
+
+
+def _changes_batches(rest: Path) -> bool:
+    """Return whether a field of the training data, or of one of several sets, changes batches and nothing else."""
+    match rest:
+        case ("mix", *_):
+            return True
+        case (str(field), *_) if field in _DATA:
+            return True
+        case (str(name), str(field), *_) if name not in DataSource.model_fields:
+            return field in _DATA
+        case _:
+            return False
+
+
+def _judge_outputs(before: Found, after: Found) -> Kind:
+    """Return ``run`` where more is returned: returning less may leave out a forward that writes buffers."""
+    is_more = isinstance(before, list) and isinstance(after, list) and all(name in after for name in before)
+    return "run" if is_more else "hyper"
+
+
+def _judge_model(rest: Path, before: Found, after: Found) -> Kind:
+    match rest:
+        case ("args", *_):
+            return "hyper"  # whether the tensors still fit is seen when they are restored
+        case ("optimizer", *option):
+            return _judge_optimizer(tuple(option), before, after)
+        case ("layers", *_) if rest[-1] in _LAYER_NUMBERS:
+            return _hyper_if(_is_number(before) and _is_number(after))
+        case _:
+            return "structure"
+
+
+def _judge_optimizer(option: Path, before: Found, after: Found) -> Kind:
+    match option:
+        case ("momentum",):
+            return _hyper_if(
+                _is_off(before) == _is_off(after)
+            )  # without momentum there is no running mean to go on from
+        case (name, *_):
+            return _hyper_if(name not in _SLOTS)
+        case _:
+            return "structure"
+
+
+def _judge_op(rest: Path, before: Found, after: Found) -> Kind:
+    match rest:
+        case (name, *_) if name in _REMARKS:
+            return "run"
+        case (name, *_) if name in _RATES:
+            return "hyper"
+        case ("mode",) if _trains(before) == _trains(after):
+            return "run"
+        case ("every",):
+            return _hyper_if(not _is_name(before) and not _is_name(after))
+        case ("clip", *_):
+            return _hyper_if(rest[-1] != "per")
+        case ("optimizer", *option):
+            return _judge_optimizer(tuple(option), before, after)
+        case ("inputs" | "grad_outputs" | "value", *_):
+            return _hyper_if(_is_number(before) and _is_number(after))
+        case ("args", *_):
+            return _hyper_if(_is_numeric(before) and _is_numeric(after))
+        case _:
+            return "structure"
+
+
+def _trains(modes: Found) -> bool:
+    """Return whether a list of modes names that of training."""
+    return isinstance(modes, list) and "train" in modes
+
+
+def _hyper_if(fits: bool) -> Kind:
+    return "hyper" if fits else "structure"
+
+
+def _is_name(value: Found) -> bool:
+    return isinstance(value, str) and value.isidentifier()
+
+
+def _is_number(value: Found) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_numeric(value: Found) -> bool:
+    """Return whether a value is a number, a list of them, a schedule, or left out."""
+    match value:
+        case list():
+            return all(_is_number(item) for item in value)
+        case dict():
+            return "schedule" in value
+        case _:
+            return value is NOTHING or _is_number(value)
+
+
+def _is_off(value: Found) -> bool:
+    return value is NOTHING or value == 0
+
+
+Difference: TypeAlias = tuple[Path, Found, Found]
+
+_LONGEST = 60
+_SHARE = re.compile(r"[0-9] run\b")
+"""A duration that is a share of the run."""
+
+_OPERANDS = ("inputs", "grad_outputs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A place at which two specs differ, what stands there in each, and what that means for a run (see resumption)."""
+
+    path: str
+    before: str
+    after: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        """Return it as `models.generator.optimizer.lr: 0.0002 -> 0.0001`."""
+        return f"{self.path}: {self.before} -> {self.after}"
+
+
+def compare_specs(old: GraphSpec, new: GraphSpec) -> tuple[Change, ...]:
+    """Return every change from one spec to another, in the order of the document.
+
+    What is compared is what the specs mean: a default that is written out, a variable, an interpolation, another order
+    of ops or a shorter spelling are no changes. The order among the forwards of a model that may have buffers is one.
+    """
+    plain = _normalise(new)
+    changes = [
+        Change(path=spell_path(path), before=_show(before), after=_show(after), kind=_judge(path, before, after, plain))
+        for path, before, after in _compare((), _normalise(old), plain)
+    ]
+    return (*changes, *_compare_orders(old, new))
+
+
+def refuse_changes(folder: FilePath, changes: Sequence[Change]) -> SpecError:
+    """Return the error (GS245) of a run that cannot go on because its structure has changed, all changes named."""
+    notes = tuple(str(change) for change in changes if change.kind == "structure")
+    message = f"the run in {str(folder)!r} cannot go on: its saved state is that of another step than the spec declares"
+    return problem("GS245", message, notes=notes, help="put that back, or start a new run in another folder")
+
+
+def _judge(path: Path, before: Found, after: Found, new: dict[str, Plain]) -> Kind:
+    """Return what a change means; the length of a run is a number of its steps where something lasts a share of it."""
+    is_length = path[:2] in (("run", "steps"), ("run", "epochs"))
+    is_shared = any(_SHARE.search(_write(new.get(section, NOTHING))) for section in ("models", "ops"))
+    return "hyper" if is_length and is_shared else judge(path, before, after)
+
+
+def _normalise(spec: GraphSpec) -> dict[str, Plain]:
+    """Return a spec as plain data that also says what its ops leave out because it holds anyway."""
+    plain = to_plain(spec)
+    ops, sources = _children(plain, "ops"), _children(plain, "data")
+    return {
+        **plain,
+        "ops": {name: {**_complete(op), "mode": _find_modes(spec, name)} for name, op in ops.items()},
+        "data": {role: _drop_seed(source, spec.seed) for role, source in sources.items()},
+    }
+
+
+def _children(plain: Mapping[str, Plain], key: str) -> dict[str, dict[str, Plain]]:
+    return cast("dict[str, dict[str, Plain]]", plain.get(key, {}))
+
+
+def _complete(op: dict[str, Plain]) -> dict[str, Plain]:
+    implied: dict[str, Plain] = {"mode": None, "every": 1, "after": []}
+    if next(iter(op)) == "loss":
+        implied["weight"] = 1.0
+        implied |= {"reduction": "mean"} if ":" not in str(op["loss"]) else {}
+    return {**op, **{key: value for key, value in implied.items() if key not in op}}
+
+
+def _find_modes(spec: GraphSpec, op: str) -> list[Plain]:
+    """Return the modes that an op may run in, however they are written."""
+    return [mode for mode in MODES if spec.ops[op].runs_in(mode)]
+
+
+def _drop_seed(source: dict[str, Plain], seed: int) -> dict[str, Plain]:
+    """Return a data source without a seed that is the document's: a change of that one is told once."""
+    return {key: value for key, value in source.items() if key != "seed" or value != seed}
+
+
+def _compare(path: Path, before: Found, after: Found) -> Iterator[Difference]:
+    """Yield the differences of two values, as deep in them as they are."""
+    match before, after:
+        case dict(), dict() if _head(path, before) == _head(path, after):
+            for key in dict.fromkeys((*before, *after)):
+                yield from _compare((*path, key), before.get(key, NOTHING), after.get(key, NOTHING))
+        case dict(), dict() if path[-1:] == ("optimizer",):
+            yield path, _head(path, before), _head(path, after)  # the options of two rules have nothing in common
+        case list(), list() if len(before) == len(after) and _is_taken_apart(path, before):
+            for index, pair in enumerate(zip(before, after, strict=True)):
+                yield from _compare((*path, index), *pair)
+        case _ if not _is_same(before, after, exactly=_is_exact(path)):
+            yield path, before, after
+        case _:
+            return
+
+
+def _head(path: Path, value: dict[str, Plain]) -> Plain:
+    """Return what makes a mapping another thing altogether: the kind of an op or model, the rule of an optimizer."""
+    match path:
+        case ("ops" | "models", _):
+            return next(iter(value))
+        case (*_, "optimizer"):
+            return value.get("name", value.get("class"))
+        case _:
+            return None
+
+
+def _is_taken_apart(path: Path, value: list[Plain]) -> bool:
+    """Return whether the items of a list are told one by one: operands, layers, parts."""
+    return path[-1] in _OPERANDS or any(isinstance(item, dict | list) for item in value)
+
+
+def _is_exact(path: Path) -> bool:
+    """Return whether 1 and 1.0 differ: they do for a user's class, and as operands for the type of a result."""
+    return path[2:3] == ("args",) if path[:1] == ("models",) else path[2:3] in (("inputs",), ("grad_outputs",))
+
+
+def _is_same(before: Found, after: Found, *, exactly: bool) -> bool:
+    match before, after:
+        case list(), list() if len(before) == len(after):
+            return all(_is_same(*pair, exactly=exactly) for pair in zip(before, after, strict=True))
+        case (bool(), _) | (_, bool()):
+            return before is after
+        case int() | float(), int() | float() if not exactly:
+            return before == after
+        case _:
+            return repr(before) == repr(after)
+
+
+def _compare_orders(old: GraphSpec, new: GraphSpec) -> Iterator[Change]:
+    """Yield the models whose forwards are listed in another order: buffers such as BatchNorm's see them in that one."""
+    shared = [name for name in new.models if name in old.models and _may_have_buffers(new, name)]
+    for model in shared:
+        before, after = _list_forwards(old, model), _list_forwards(new, model)
+        if set(before) == set(after) and before != after:
+            yield Change(
+                path=f"order of the forwards of {model}",
+                before=", ".join(before),
+                after=", ".join(after),
+                kind="structure",
+            )
+
+
+def _list_forwards(spec: GraphSpec, model: str) -> list[str]:
+    return [name for name, op in spec.ops.items() if isinstance(op, ForwardOp) and op.forward == model]
+
+
+def _may_have_buffers(spec: GraphSpec, name: str) -> bool:
+    model = spec.models[name]
+    if model.like is not None:
+        return _may_have_buffers(spec, model.like)
+    if model.class_ is not None:
+        return model.traits is None or model.traits.buffers is not False
+    return any(map(_has_buffers, model.layers or ()))
+
+
+def _has_buffers(layer: Layer) -> bool:
+    return layer.kind == "batch_norm" or any(map(_has_buffers, layer.layers))
+
+
+def _show(value: Found) -> str:
+    """Return a value as a document has it on one line, cut where it is long."""
+    text = _write(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _write(value: Found) -> str:
+    match value:
+        case Nothing.NOTHING:
+            return "nothing"
+        case dict():
+            return f"{{{', '.join(f'{key}: {_write(item)}' for key, item in value.items())}}}"
+        case list():
+            return f"[{', '.join(map(_write, value))}]"
+        case _:
+            return spell_scalar(value)
+
+
+def compare_backends(old: str, new: str | None, spec: GraphSpec) -> Iterator[Change]:
+    """Yield the change of framework of a run that goes on, where there is one; None is the framework it had.
+
+    Nothing that is saved is of one framework alone where models, optimizers and metrics are built in. Random numbers go
+    on as they were where the spec says `rng: portable`; those of `rng: native` are each framework's own, which is told.
+    """
+    if new is None or new == old:
+        return
+    others = " (its own random numbers from here on: `rng: native`)" if _draws(spec) else ""
+    yield Change(path="backend", before=old, after=f"{new}{others}", kind="hyper")
+
+
+def _draws(spec: GraphSpec) -> bool:
+    """Return whether a step may draw random numbers that are the framework's own."""
+    drawn = any(isinstance(op, RandomOp) for op in spec.ops.values())
+    return spec.rng == "native" and (drawn or any(map(_may_draw, spec.models.values())))
+
+
+def _may_draw(model: ModelSpec) -> bool:
+    """Return whether a model may draw: it has dropout, or nobody has looked at its class."""
+    return model.class_ is not None or any(map(_drops, model.layers or ()))
+
+
+def _drops(layer: Layer) -> bool:
+    """Return whether a layer is, or has inside, dropout."""
+    return layer.kind == "dropout" or any(map(_drops, layer.layers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A run that is to go on: its folder, what it was made with, and what the spec says differently now."""
+
+    folder: FilePath
+    record: Record
+    changes: tuple[Change, ...]
+
+
+def find_past(spec: GraphSpec, wanted: FilePath | None, backend: str | None = None) -> Past:
+    """Return the run in a folder, or without one the newest run of the spec's name under ``runs``.
+
+    ``backend`` is the framework that it shall go on under, None its own. Raises SpecError: GS243 its record is missing
+    or damaged, GS245 the spec has another structure now, GS246 no run.
+    """
+    folder = find_newest(spec.name) if wanted is None else wanted
+    if folder is None or not folder.is_dir():
+        raise _no_run(spec, wanted)
+    record = read_record(folder)
+    changes = compare_specs(load(record.spec, name=name_spec(folder)), spec)
+    if any(change.kind == "structure" for change in changes):
+        raise refuse_changes(folder, changes)
+    return Past(folder=folder, record=record, changes=(*compare_backends(record.backend, backend, spec), *changes))
+
+
+def find_newest(name: str) -> FilePath | None:
+    """Return the last of ``runs/<name>``, ``runs/<name>-2``, ... that holds a run of that name; None where none does.
+
+    Raises SpecError: GS243 the record of one is damaged, so that its name is not known.
+    """
+    folders = (name_folder(name, number) for number in reversed(find_numbers(name)))
+    runs = (folder for folder in folders if (folder / RECORD).exists())
+    return next((folder for folder in runs if read_record(folder).name == name), None)
+
+
+def find_checkpoint(store: Store) -> Checkpoint | None:
+    """Return the newest checkpoint, after removing what a kill left behind; None where the run had none yet."""
+    store.clean()
+    newest = store.newest()
+    return None if newest is None else read_checkpoint(newest)
+
+
+def _no_run(spec: GraphSpec, wanted: FilePath | None) -> Exception:
+    where = f"no run of {spec.name!r} under 'runs'" if wanted is None else f"no run in {str(wanted)!r}"
+    help = "leave --resume out to begin one, or name its folder with --out"
+    return problem("GS246", f"there is {where} to go on with", help=help)
