@@ -42,7 +42,7 @@ soak: $(DEV)/installed  ## compare more random specs with the oracle (SOAK_SECON
 	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.properties.soak --seconds $(SOAK_SECONDS)
 
 schemas: $(DEV)/installed  ## regenerate schemas/*.json
-	$(DEV)/bin/python -m graphspec.jsonschema schemas
+	$(DEV)/bin/python -m graphspec.write.jsonschema schemas
 	$(DEV)/bin/python -m compiler.plan.schema schemas
 
 clean:  ## remove the environments

@@ -61,12 +61,11 @@ from compiler.timing.resolve import apply_pace, check_modes
 from compiler.timing.units import Pace, complete_pace
 from compiler.types import TensorType
 from compiler.types.infer_types import Structure, find_structure, find_uncalled
-from graphspec.datasets import UNNAMED, find_datasets
-from graphspec.diagnostics import Diagnostic, sort_diagnostics
-from graphspec.gradient_sets import find_gradient_sets
-from graphspec.graph import GraphSpec
-from graphspec.misuse import require_kind
-from graphspec.modes import find_modes, find_reaches
+from graphspec.analysis.datasets import UNNAMED, find_datasets
+from graphspec.analysis.gradient_sets import find_gradient_sets
+from graphspec.analysis.modes import find_modes, find_reaches
+from graphspec.declare.graph import GraphSpec
+from graphspec.diagnostics import Diagnostic, require_kind, sort_diagnostics
 
 NO_AVERAGES: Mapping[str, str] = {}
 """No average stands in for its model."""

@@ -25,10 +25,10 @@ from compiler.lower.context import freeze_options
 from compiler.timing.curves import UNKNOWN, declare_schedule
 from compiler.timing.units import Pace, PaceProblem, Tempo
 from compiler.types.infer_types import Structure
-from graphspec.graph import GraphSpec
-from graphspec.models import ModelSpec, ParameterSpec
-from graphspec.optimizers import OptionValue
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.models import ModelSpec, ParameterSpec
+from graphspec.declare.optimizers import OptionValue
+from graphspec.declare.schedules import ScheduleSpec
 
 
 def declare_inputs(spec: GraphSpec) -> tuple[InputDecl, ...]:

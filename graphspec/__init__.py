@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError, render
-from graphspec.graph import GraphSpec
 from graphspec.load import load
-from graphspec.rendering import render as dump
+from graphspec.write.render import render as dump
 
 __all__ = ["Diagnostic", "GraphSpec", "SpecError", "dump", "load", "render"]

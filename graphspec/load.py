@@ -7,16 +7,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from graphspec.diagnostics import Diagnostic, SpecError, sort_diagnostics
-from graphspec.graph import GraphSpec
-from graphspec.interpolation import interpolate
+from graphspec.check.salvage import check_rest
+from graphspec.check.schema_errors import explain_validation
+from graphspec.check.validate import validate
+from graphspec.declare.graph import GraphSpec
+from graphspec.diagnostics import Diagnostic, SpecError, require_kind, sort_diagnostics
 from graphspec.limits import Limits
-from graphspec.misuse import require_kind
-from graphspec.overrides import override
-from graphspec.salvage import check_rest
-from graphspec.schema_errors import explain_validation
-from graphspec.source import Document, read_document
-from graphspec.validate import validate
+from graphspec.read.interpolation import interpolate
+from graphspec.read.overrides import override
+from graphspec.read.source import Document, read_document
 
 _DEFAULT_LIMITS = Limits()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _LONGEST = 40
 
@@ -41,3 +41,14 @@ def enumerate_words(words: Sequence[str], *, conjunction: str = "or") -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
+
+
+def enumerate_names(names: Iterable[str], *, last: str = "and") -> str:
+    """Return names as `a`, `b` and `c`."""
+    *most, final = [f"`{name}`" for name in names] or ["nothing"]
+    return f"{', '.join(most)} {last} {final}" if most else final
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s unless there is one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from compiler import Plan
-from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.misuse import require_kind, require_name
+from graphspec.diagnostics import Diagnostic, SpecError, require_kind, require_name
 from runtime.engine.backend import BuildRequest
 from runtime.registry import find_backend
 from runtime.step import Step

@@ -9,9 +9,9 @@ from typing import SupportsFloat, cast, final
 
 from compiler.ir.program import OptimizerDecl
 from compiler.ir.value import HyperParameter, ScheduleDecl
+from graphspec.declare.optimizers import OPTIMIZERS
+from graphspec.declare.options import Option, accepts, describe_option, find_option
 from graphspec.diagnostics import SpecError
-from graphspec.optimizers import OPTIMIZERS
-from graphspec.options import Option, accepts, describe_option, find_option
 from runtime.engine.backend import OptimizerAccess, Place, Value
 from runtime.problems import problem
 

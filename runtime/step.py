@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar, final
 from compiler import Plan
 from compiler.ir.instructions import Settle
 from compiler.ir.program import Function
-from graphspec.datasets import find_declared
+from graphspec.analysis.datasets import find_declared
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
 from runtime.engine.backend import Built

@@ -9,7 +9,7 @@ from enum import Enum
 
 from compiler.ir.value import Plain, Setting, Shape
 from compiler.types import TensorType
-from graphspec.options import BATCH
+from graphspec.declare.options import BATCH
 
 
 class Kind(Enum):

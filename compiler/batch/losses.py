@@ -12,10 +12,10 @@ from compiler.ir.program import Mode
 from compiler.ir.value import Shape
 from compiler.types import TensorType
 from compiler.types.dimension import is_multiple, multiply
-from graphspec.graph import GraphSpec
-from graphspec.modes import Reach, find_reaches
-from graphspec.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp, TransformOp, UpdateOp
-from graphspec.remembering import once_per_spec
+from graphspec.analysis.modes import Reach, find_reaches
+from graphspec.analysis.remembering import once_per_spec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp, TransformOp, UpdateOp
 
 Whole: TypeAlias = Collection[str] | None
 """Values that do not depend on the batch, where it matters that they do not."""

@@ -14,7 +14,7 @@ from compiler.ir.step_graph import Node
 from compiler.ir.value import Argument, Ref
 from compiler.passes.order import find_producers
 from compiler.types import UNKNOWN, TensorType
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 
 COUPLED_LOSSES = frozenset({"nt_xent"})
 

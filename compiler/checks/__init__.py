@@ -19,8 +19,8 @@ from compiler.checks.recomputed import check_recomputed
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
 from compiler.ir.mode_graph import Scene
 from compiler.ir.step_graph import StepGraph
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 
 __all__ = ["GRAPH_CHECKS", "OWNERSHIP_CHECKS", "SCENE_CHECKS", "check_recomputed"]
 

@@ -19,11 +19,11 @@ from compiler.timing.curves import check_scheduled, check_schedules
 from compiler.timing.phases import check_phases
 from compiler.timing.resolve import Timed, apply_pace, check_resets
 from compiler.timing.units import Pace, assume_pace
+from graphspec.declare.functions import FunctionName
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CallOp, CopyOp, EmaOp, LossOp, MetricOp, Op, TransformOp, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span
-from graphspec.functions import FunctionName
-from graphspec.graph import GraphSpec
-from graphspec.ops import CallOp, CopyOp, EmaOp, LossOp, MetricOp, Op, TransformOp, UpdateOp
-from graphspec.source import Path
+from graphspec.read.source import Path
 
 
 def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:

@@ -12,9 +12,9 @@ from compiler.ir.instructions import Evaluate, Gradient
 from compiler.ir.mode_graph import Scene
 from compiler.ir.step_graph import Derivative, GradientPath, Node, StepGraph
 from compiler.ir.value import Ref
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.ops import UpdateOp
 
 REGRESSIONS = frozenset({"mse", "l1", "huber"})
 """Losses whose second operand is a target."""

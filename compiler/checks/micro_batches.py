@@ -19,9 +19,9 @@ from compiler.batch.losses import (
 from compiler.facts.models import Observations
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import Scene
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import RandomOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.ops import RandomOp, UpdateOp
 
 
 def check_batch(scene: Scene) -> Iterator[Diagnostic]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from compiler.batch.losses import find_set_losses, find_terms
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import Scene
-from graphspec.datasets import find_datasets, find_places
+from graphspec.analysis.datasets import find_datasets, find_places
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import LossOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.ops import LossOp, UpdateOp
 
 
 def check_lazy(scene: Scene) -> Iterator[Diagnostic]:

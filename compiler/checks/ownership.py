@@ -10,8 +10,8 @@ from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Forward
 from compiler.ir.mode_graph import Scene
 from compiler.passes.eval_averages import Swap, find_all_swaps
+from graphspec.declare.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 
 
 def check_overlap(scene: Scene) -> Iterator[Diagnostic]:

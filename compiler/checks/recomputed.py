@@ -10,9 +10,9 @@ from compiler.ir.hazard_table import HazardTable
 from compiler.ir.instructions import Forward
 from compiler.ir.step_graph import Node, StepGraph
 from compiler.passes.flags import is_recomputed
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import ForwardOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.ops import ForwardOp
 
 
 def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> Iterator[Diagnostic]:

@@ -9,9 +9,9 @@ from compiler.ir.diagnose import span_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.schedule import find_chains
 from compiler.passes.versions import find_unordered
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.ops import UpdateOp
 
 
 def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:

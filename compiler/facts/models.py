@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from compiler.ir.cell import find_parameter_cells, parameters_of
 from compiler.types import TensorType
-from graphspec.constraints import ConstraintSpec
-from graphspec.graph import GraphSpec
-from graphspec.models import BufferPolicy, ModelSpec, Traits
-from graphspec.ops import UpdateOp
-from graphspec.precision import Compute
-from graphspec.regularizers import RegularizerSpec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.models import BufferPolicy, ModelSpec, Traits
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
+from graphspec.declare.precision import Compute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from fractions import Fraction
 from compiler.ir.cell import find_parameter_cells, parameters_of
 from compiler.timing.period import find_rhythm
 from compiler.timing.units import Pace, Tempo
-from graphspec.graph import GraphSpec
-from graphspec.ops import UpdateOp
-from graphspec.optimizers import OptimizerSpec
-from graphspec.remembering import once_per_spec
+from graphspec.analysis.remembering import once_per_spec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.optimizers import OptimizerSpec
 
 Cells = tuple[str, ...]
 

@@ -8,14 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.ir.program import ModelDecl
-from graphspec.constraints import ConstraintSpec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.parameters import ConstraintSpec, GroupSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.groups import GroupSpec
 from graphspec.matching import read_pattern
-from graphspec.ops import UpdateOp
-from graphspec.regularizers import RegularizerSpec
-from graphspec.source import Path
+from graphspec.read.source import Path
 from graphspec.suggestions import closest
 
 Names = Sequence[str]

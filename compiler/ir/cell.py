@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graphspec.graph import GraphSpec
-from graphspec.remembering import once_per_spec
+from graphspec.analysis.remembering import once_per_spec
+from graphspec.declare.graph import GraphSpec
 
 
 def buffers_of(model: str) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from compiler.ir.step_graph import Edge, Hazard, Node
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import ForwardOp, Op
 from graphspec.diagnostics import Diagnostic, Span, SpecError
-from graphspec.graph import GraphSpec
-from graphspec.ops import ForwardOp, Op
 
 PENDING = (Hazard.BACKWARD_WAR, Hazard.BUFFER_WAR)
 """Edges that exist because a gradient still reads what a forward used; clones for the forward remove them."""

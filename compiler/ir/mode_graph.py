@@ -12,7 +12,7 @@ from compiler.ir.step_graph import Derivative, Edge, GradientPath, Node
 from compiler.passes.order import close_ordering, find_producers
 from compiler.passes.paths import find_path
 from compiler.types import TensorType
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.value import HyperParameter, Plain, ScheduleDecl, Shape, find_decls
-from graphspec.precision import Compute
+from graphspec.declare.precision import Compute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from compiler.lower.terms import (
 from compiler.lower.transform import lower_transform, transform_node
 from compiler.lower.verdict import FILLED, bind, find_overflow, guard_of, verdict_of
 from compiler.passes.presence import find_open
-from graphspec.ops import CallOp, GradientOp, TransformOp, UpdateOp
+from graphspec.declare.ops import CallOp, GradientOp, TransformOp, UpdateOp
 
 Reduce = Literal["mean", "sum", "steps"]
 

@@ -12,9 +12,9 @@ from compiler.ir.value import Ref, Scheduled
 from compiler.lower.context import Lowering
 from compiler.lower.verdict import find_holdable
 from compiler.timing.curves import UNKNOWN
-from graphspec.graph import GraphSpec
-from graphspec.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
+from graphspec.declare.schedules import ScheduleSpec
 
 
 def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Node, ...]:

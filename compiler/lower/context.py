@@ -13,16 +13,16 @@ from compiler.ir.program import Mode
 from compiler.ir.step_graph import Node, Read, Use
 from compiler.ir.value import Argument, Constant, FunctionRef, Operand, Plain, Ref, Scheduled, Setting
 from compiler.timing.units import Pace
-from graphspec.functions import FunctionName
-from graphspec.gradient_sets import Sets
-from graphspec.graph import GraphSpec
-from graphspec.inputs import Inputs
-from graphspec.inputs import Operand as Written
-from graphspec.modes import Reach
-from graphspec.options import find_defaults
-from graphspec.schedules import ScheduleSpec
-from graphspec.signatures import find_options
-from graphspec.source import Plain as PlainValue
+from graphspec.analysis.gradient_sets import Sets
+from graphspec.analysis.modes import Reach
+from graphspec.analysis.signatures import find_options
+from graphspec.declare.functions import FunctionName
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.inputs import Inputs
+from graphspec.declare.inputs import Operand as Written
+from graphspec.declare.options import find_defaults
+from graphspec.declare.schedules import ScheduleSpec
+from graphspec.read.source import Plain as PlainValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from compiler.ir.value import Scheduled, Setting
 from compiler.lower.context import Lowering, lower_inputs, uses_of
 from compiler.lower.transform import transform_node
 from compiler.timing.resolve import find_reset
-from graphspec.functions import FunctionName
-from graphspec.inputs import Inputs
-from graphspec.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, ScheduleOp
+from graphspec.declare.functions import FunctionName
+from graphspec.declare.inputs import Inputs
+from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, ScheduleOp
 
 
 def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Node, ...]:

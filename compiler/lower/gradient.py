@@ -11,7 +11,7 @@ from compiler.lower.context import Lowering
 from compiler.lower.terms import Share, find_seeds, is_counted, lower_counted, lower_parts, rename
 from compiler.lower.transform import gradient_node, transform_node
 from compiler.passes.presence import find_open
-from graphspec.ops import GradientOp
+from graphspec.declare.ops import GradientOp
 
 
 def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Node, ...]:

@@ -15,9 +15,8 @@ from compiler.lower.context import Lowering
 from compiler.lower.transform import transform_node
 from compiler.passes.commits import assume, either
 from compiler.passes.presence import find_open
-from graphspec.constraints import ConstraintSpec
-from graphspec.ops import UpdateOp
-from graphspec.regularizers import RegularizerSpec
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 
 
 def regularize(

@@ -13,7 +13,7 @@ from compiler.lower.evaluate import lower_call, lower_forward, lower_loss, lower
 from compiler.lower.gradient import lower_gradient
 from compiler.lower.transform import lower_transform
 from compiler.lower.update import lower_update
-from graphspec.ops import (
+from graphspec.declare.ops import (
     AssignOp,
     CallOp,
     CopyOp,

@@ -14,7 +14,7 @@ from compiler.ir.value import Argument, FunctionRef, Operand, Ref
 from compiler.lower.context import Lowering, lower_operand, uses_of
 from compiler.lower.evaluate import count_of, lower_call, sum_of
 from compiler.lower.transform import gradient_node, transform_node
-from graphspec.ops import CallOp, GradientOp
+from graphspec.declare.ops import CallOp, GradientOp
 
 Missing: TypeAlias = Literal["error", "skip", "zero"]
 Made: TypeAlias = tuple[str | None, tuple[Node, ...]]

@@ -11,7 +11,7 @@ from compiler.ir.value import FunctionRef, Ref, Setting
 from compiler.ir.weight_terms import Penalty
 from compiler.lower.context import Lowering
 from compiler.timing.curves import find_scheduled
-from graphspec.ops import TransformOp
+from graphspec.declare.ops import TransformOp
 
 ON_WEIGHTS = frozenset({"clip_agc"})
 """Built-in transforms that look at the weights as well."""

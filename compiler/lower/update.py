@@ -25,8 +25,8 @@ from compiler.lower.verdict import (
     window_verdict_of,
 )
 from compiler.passes.presence import find_open
-from graphspec.ops import UpdateOp
-from graphspec.ops.update import ClipSpec
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.ops.update import ClipSpec
 
 
 def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]:

@@ -11,9 +11,9 @@ from compiler.ir.instructions import Collect, Gradient, Guard, Judge, Transform
 from compiler.ir.program import Mode
 from compiler.ir.step_graph import TOGETHER, Node, Overflow, Use
 from compiler.lower.context import Lowering
-from graphspec.graph import GraphSpec
-from graphspec.modes import Reach
-from graphspec.ops import CallOp, TransformOp, UpdateOp
+from graphspec.analysis.modes import Reach
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CallOp, TransformOp, UpdateOp
 
 Made: TypeAlias = Mapping[str | None, Transform | Gradient | Collect]
 """What makes the sets of an update that are no op's, by name."""

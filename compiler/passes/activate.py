@@ -16,10 +16,10 @@ from compiler.ir.step_graph import Node
 from compiler.passes.order import find_producers, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
+from graphspec.declare.durations import Duration
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import EmaOp, LossOp, MetricOp, Op, UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.durations import Duration
-from graphspec.graph import GraphSpec
-from graphspec.ops import EmaOp, LossOp, MetricOp, Op, UpdateOp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

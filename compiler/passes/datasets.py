@@ -13,11 +13,11 @@ from compiler.passes.activate import Outputs, find_holdable, find_live_gates, fi
 from compiler.timing.gates import sort_gates
 from compiler.timing.period import refuse_held
 from compiler.timing.units import Pace, PaceProblem, Tempo
-from graphspec.datasets import find_all_places, find_datasets, find_inputs, find_possible
+from graphspec.analysis.datasets import find_all_places, find_datasets, find_inputs, find_possible
+from graphspec.declare.durations import Duration
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.durations import Duration
-from graphspec.graph import GraphSpec
-from graphspec.ops import UpdateOp
 
 WORDS = {"flush": "applies", "drop": "forgets"}
 """What an update does with an open window at the end of an epoch."""

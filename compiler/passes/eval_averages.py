@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 
 from compiler.ir.program import Mode
+from graphspec.analysis.modes import find_reaches
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import EmaOp, ForwardOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.modes import find_reaches
-from graphspec.ops import EmaOp, ForwardOp
 
 MOST_FUNCTIONS = 256
 """How many functions a mode may have."""

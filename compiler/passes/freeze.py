@@ -16,11 +16,11 @@ from compiler.ir.step_graph import Derivative, Node
 from compiler.passes.presence import CLOSING
 from compiler.timing.period import find_rhythm, refuse_held
 from compiler.timing.units import Pace, PaceProblem, Tempo
+from graphspec.declare.durations import Duration
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.durations import Duration
-from graphspec.graph import GraphSpec
 from graphspec.matching import is_found
-from graphspec.ops import UpdateOp
 
 OWN = frozenset({*CLOSING, "regularize"})
 """Transforms that would give a gradient to a parameter that has none."""

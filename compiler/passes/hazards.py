@@ -11,7 +11,7 @@ from compiler.ir.digraph import find_cycles
 from compiler.ir.hazard_table import HazardTable
 from compiler.ir.step_graph import Access, Edge, Hazard, StepGraph
 from compiler.passes.order import find_producers
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 
 
 def find_hazards(graph: StepGraph, table: HazardTable) -> StepGraph:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from compiler.ir.diagnose import cycle_problem
 from compiler.ir.digraph import Causality, close, find_cycles
 from compiler.ir.step_graph import Edge, Hazard, Node
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import GradientOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.ops import GradientOp
 
 
 def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...]:

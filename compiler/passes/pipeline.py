@@ -15,7 +15,7 @@ from compiler.passes.paths import find_paths
 from compiler.passes.policies import Policy
 from compiler.passes.schedule import schedule
 from compiler.passes.versions import assign_versions
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

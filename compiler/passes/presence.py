@@ -8,9 +8,9 @@ from dataclasses import replace
 from compiler.ir.instructions import Collect, Drop, Evaluate, Gather, Gradient, Instruction, Judge, Restore, Transform
 from compiler.ir.step_graph import Node
 from compiler.ir.value import Argument, Ref
-from graphspec.gradient_sets import Sets
-from graphspec.graph import GraphSpec
-from graphspec.ops import CallOp, GradientOp, LossOp, Op
+from graphspec.analysis.gradient_sets import Sets
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CallOp, GradientOp, LossOp, Op
 
 
 def find_lazy(spec: GraphSpec) -> frozenset[str]:

@@ -14,7 +14,7 @@ from compiler.passes.activate import Outputs
 from compiler.passes.commits import commit_finder
 from compiler.passes.order import find_data_ordering, restrict_ordering
 from compiler.passes.presence import drop_absent
-from graphspec.modes import Reach
+from graphspec.analysis.modes import Reach
 
 
 def runs_in(mode: Mode, node: Node, reaches: Mapping[str, Reach]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
-from graphspec.excerpts import escape
+from graphspec.diagnostics import escape
 
 if TYPE_CHECKING:
     from compiler.plan.plan import Plan

@@ -11,7 +11,7 @@ from compiler.ir.step_graph import Edge, Hazard, Node, StepGraph
 from compiler.ir.value import CellVersion
 from compiler.passes.schedule import is_update
 from compiler.plan.text import cells_of
-from graphspec.excerpts import escape
+from graphspec.diagnostics import escape
 
 if TYPE_CHECKING:
     from compiler.plan.plan import Plan

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from compiler.checks.effects import find_idle
 from compiler.facts.models import ModelFacts, find_used_models, find_used_states
 from compiler.ir.instructions import Counted
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 
 
 def find_notes(spec: GraphSpec, models: Mapping[str, ModelFacts], counted: Mapping[str, Counted]) -> tuple[str, ...]:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from compiler.ir.program import Program
 from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Object
-from compiler.plan import diagram, explain, network
-from compiler.plan import json as plan_json
+from compiler.plan import diagram, explain, json, network
 from compiler.plan import text as printer
 from compiler.timing.units import Pace
 from compiler.types import TensorType
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 
 if TYPE_CHECKING:
     import networkx
@@ -50,7 +49,7 @@ class Plan:
 
     def to_json(self, mode: str = "train") -> Object:
         """Return the plan of a mode in the published JSON format; raise KeyError for an unknown mode."""
-        return plan_json.export_plan(self, self._known(mode))
+        return json.export_plan(self, self._known(mode))
 
     def mermaid(self, mode: str = "train") -> str:
         """Return the plan of a mode as a Mermaid flowchart; raise KeyError for an unknown mode."""

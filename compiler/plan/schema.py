@@ -11,8 +11,7 @@ from compiler.ir.instructions import KINDS, InstructionBase, Restore, Transform
 from compiler.ir.step_graph import Hazard
 from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, UNLESS, VERSIONS, Json, Object, listing, record
 from compiler.passes.policies import POLICIES
-from graphspec.curves import ScheduleKind
-from graphspec.schedules import Clock
+from graphspec.declare.schedules import Clock, ScheduleKind
 
 MODES: Object = {"enum": ["train", "eval", "test", "infer"]}
 KIND: Object = {"enum": [*get_args(ScheduleKind)]}

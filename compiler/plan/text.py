@@ -13,7 +13,7 @@ from compiler.ir.program import Function, GroupDecl, Program
 from compiler.ir.value import CellVersion, Ref, ScheduleDecl
 from compiler.passes.datasets import is_particular, tell_datasets
 from compiler.plan.timetable import find_schedules, tell_entry, tell_moments, tell_schedule
-from graphspec.excerpts import escape
+from graphspec.diagnostics import escape
 
 if TYPE_CHECKING:
     from compiler.plan.plan import Plan

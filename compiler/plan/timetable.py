@@ -12,7 +12,7 @@ from compiler.ir.value import Scheduled, ScheduleDecl
 from compiler.passes.datasets import WORDS
 from compiler.passes.freeze import find_last, find_thaws
 from compiler.timing.curves import UNKNOWN, find_scheduled
-from graphspec.ops import Op, UpdateOp
+from graphspec.declare.ops import Op, UpdateOp
 
 if TYPE_CHECKING:
     from compiler.plan.plan import Plan

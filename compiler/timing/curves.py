@@ -11,14 +11,13 @@ from typing import TypeAlias, cast
 from compiler.facts.optimizers import OptimizerCell, find_optimizers, find_tempo
 from compiler.ir.instructions import Instruction
 from compiler.ir.value import Scheduled, ScheduleDecl
+from compiler.timing.schedule_fields import find_schedules, find_term_schedules
 from compiler.timing.units import Pace, PaceProblem, Tempo, exact
-from graphspec.curves import LENGTHS, CurveSpec
+from graphspec.declare.durations import Duration, Length
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.schedules import LENGTHS, Clock, CurveSpec, PartSpec, ScheduleSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.durations import Duration, Length
-from graphspec.graph import GraphSpec
-from graphspec.ops import UpdateOp
-from graphspec.schedule_places import find_schedules, find_term_schedules
-from graphspec.schedules import Clock, PartSpec, ScheduleSpec
 
 Path = tuple[str | int, ...]
 UNKNOWN = ScheduleDecl(kind="constant", fields={"value": 0.0}, clock="steps")

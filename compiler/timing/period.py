@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from compiler.lower.verdict import find_holdable
 from compiler.timing.units import PaceProblem
-from graphspec.datasets import find_all_places, find_datasets
-from graphspec.graph import GraphSpec
-from graphspec.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
+from graphspec.analysis.datasets import find_all_places, find_datasets
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
 
 NONE: frozenset[str] = frozenset()
 

@@ -8,9 +8,9 @@ from compiler.facts.optimizers import OptimizerCell, find_optimizers
 from compiler.ir.program import Gate, Mode
 from compiler.ir.step_graph import Node
 from compiler.timing.units import Pace, PaceProblem, Tempo
+from graphspec.declare.durations import Duration
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.durations import Duration
-from graphspec.graph import GraphSpec
 
 
 def find_phase_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node], pace: Pace) -> tuple[Gate, ...]:

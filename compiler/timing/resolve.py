@@ -16,10 +16,10 @@ from compiler.timing.curves import check_schedules
 from compiler.timing.period import Rhythm, find_rhythm, find_source, find_writers, find_writes, refuse_held
 from compiler.timing.phases import has_phases
 from compiler.timing.units import Pace, PaceProblem, Tempo, complete_pace, exact
+from graphspec.declare.durations import Duration
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import EmaOp, MetricOp, Op, UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.durations import Duration
-from graphspec.graph import GraphSpec
-from graphspec.ops import EmaOp, MetricOp, Op, UpdateOp
 
 Reset: TypeAlias = Literal["epoch", "never", "step"] | int
 

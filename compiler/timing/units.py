@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
-from graphspec.data import TrainingSets
-from graphspec.durations import Duration, Unit
-from graphspec.graph import GraphSpec
+from graphspec.declare.data import TrainingSets
+from graphspec.declare.durations import Duration, Unit
+from graphspec.declare.graph import GraphSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

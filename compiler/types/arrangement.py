@@ -20,7 +20,7 @@ from compiler.types.dimension import (
     scale,
 )
 from compiler.types.dtype import agree, promote
-from graphspec.options import BATCH
+from graphspec.declare.options import BATCH
 
 
 def fill_reshape(source: Shape, target: Sequence[Dimension], place: Place) -> Shape:

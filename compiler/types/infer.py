@@ -10,8 +10,8 @@ from compiler.types import reduction as elementwise
 from compiler.types.call import FunctionUse, Options
 from compiler.types.dimension import ShapeProblem, TensorType
 from compiler.types.dtype import Argument
-from graphspec.library import CALLS, LOSSES, METRICS, Signature
-from graphspec.options import find_defaults
+from graphspec.declare.library import CALLS, LOSSES, METRICS, Signature
+from graphspec.declare.options import find_defaults
 
 RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "add": elementwise.arithmetic,

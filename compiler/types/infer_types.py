@@ -16,8 +16,8 @@ from compiler.types import UNKNOWN, ShapeProblem, infer_call, is_open
 from compiler.types.dimension import TensorType, format_shape
 from compiler.types.dtype import agree
 from compiler.types.layers import ResolvedLayers, resolve_layers
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, Span
-from graphspec.graph import GraphSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

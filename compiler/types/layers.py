@@ -13,8 +13,8 @@ from compiler.types.arrangement import fill_reshape, transposed_size, window_cou
 from compiler.types.call import Options
 from compiler.types.dimension import Place, ShapeProblem, format_shape, is_surely_unequal, multiply, scale
 from compiler.types.dtype import is_not_floating
-from graphspec.layers import LAYERS, Layer
-from graphspec.options import find_defaults
+from graphspec.declare.layers import LAYERS, Layer
+from graphspec.declare.options import find_defaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,7 +441,7 @@ RULES: Mapping[str, Callable[[LayerUse], LayerResult]] = {
     "softmax": softmax,
     "identity": identity,
 }
-"""The rule of every layer; a key of :data:`graphspec.layers.LAYERS` each."""
+"""The rule of every layer; a key of :data:`graphspec.declare.layers.LAYERS` each."""
 
 
 def _chain(layers: tuple[Layer, ...], inputs: Shape, dtype: str | None, place: Place, prefix: str) -> ResolvedLayers:

@@ -14,8 +14,8 @@ import typer
 
 from compiler.timing.resolve import needs_pace
 from compiler.timing.units import Pace, find_batch
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
 from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, SpecPath
 from runtime.folder import cannot_write
 from runtime.problems import problem
@@ -24,7 +24,7 @@ from runtime.terminal import complain, counted, say, show, show_error
 if TYPE_CHECKING:
     from compiler import Plan
     from compiler.ir.value import Json, Object
-    from graphspec.graph import GraphSpec
+    from graphspec.declare.graph import GraphSpec
 
 
 def make_plan(
@@ -196,14 +196,14 @@ def render(
 ) -> None:
     """Print a spec with its overrides, every default and every interpolation written out."""
     from graphspec.load import load
-    from graphspec.rendering import render as write
+    from graphspec.write.render import render as write
 
     loaded = load(spec, overrides or ())
     deliver(write(loaded) if form is RenderFormat.yaml else _to_json(loaded), output)
 
 
 def _to_json(spec: GraphSpec) -> str:
-    from graphspec.rendering import to_plain
+    from graphspec.write.render import to_plain
 
     try:
         return json.dumps(to_plain(spec), indent=2, ensure_ascii=False, allow_nan=False)

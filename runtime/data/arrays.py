@@ -8,12 +8,12 @@ from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from graphspec.data import Columns
-from graphspec.datasets import find_inputs
+from graphspec.analysis.datasets import find_inputs
+from graphspec.analysis.evaluation import find_role_modes
+from graphspec.declare.data import Columns
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.inputs import InputSpec
 from graphspec.diagnostics import SpecError
-from graphspec.evaluation import find_role_modes
-from graphspec.graph import GraphSpec
-from graphspec.inputs import InputSpec
 from graphspec.suggestions import closest
 from runtime.data.place import Place
 

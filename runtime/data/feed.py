@@ -9,9 +9,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from graphspec.data import TrainingSets
+from graphspec.declare.data import TrainingSets
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
 from runtime.data.arrays import Batch, SetBatch, count_rows, dataset_of
 from runtime.data.batches import Batches
 from runtime.data.inspect import Inspector

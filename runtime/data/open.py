@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy.lib.format as npy
 
-from graphspec.data import FILES, Columns, DataSource, TrainingSets
+from graphspec.declare.data import FILES, Columns, DataSource, TrainingSets
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.data.arrays import column_names
 from runtime.data.batches import Batches, Sampled, count_batches

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from graphspec.data import DataSource, TrainingSets
+from graphspec.declare.data import DataSource, TrainingSets
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
 from runtime.problems import problem
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeGuard, final
 
 from compiler.ir.program import InputDecl, Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.codegen.resources import find_inputs
 from runtime.engine.backend import Signature

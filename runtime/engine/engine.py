@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, final, runtime_checkable
 
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.codegen.resources import find_training_modes
 from runtime.engine.backend import Engine
 from runtime.engine.restore import align_counts

@@ -9,10 +9,10 @@ from types import FrameType
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from compiler.ir.instructions import Evaluate, Forward, Gather, Gradient, Transform
+from graphspec.analysis.gradient_sets import find_gradient_sets
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CallOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.gradient_sets import find_gradient_sets
-from graphspec.graph import GraphSpec
-from graphspec.ops import CallOp
 from runtime.engine.load import Loaded, find_arguments, find_frames, find_instructions, find_op, find_span, name_subject
 from runtime.problems import describe, raised_in
 from runtime.step import StepError

@@ -15,8 +15,8 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from compiler.ir.instructions import Evaluate, Forward, Instruction, Transform
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Span
-from graphspec.graph import GraphSpec
 from runtime.codegen.module import Emitted, unite
 from runtime.codegen.resources import find_functions, find_uses
 from runtime.codegen.scope import is_write

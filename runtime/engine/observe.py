@@ -13,8 +13,8 @@ from compiler.ir.instructions import Emit, Evaluate, Forward, Instruction, Rando
 from compiler.ir.program import Function, ModelDecl, Program
 from compiler.ir.value import Dimension
 from compiler.types import TensorType
+from graphspec.declare.models import Traits
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.models import Traits
 from runtime.codegen.resources import find_functions, find_uses
 from runtime.engine.load import find_instructions, find_span
 from runtime.engine.recomputed import find_redrawing

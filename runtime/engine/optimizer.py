@@ -9,11 +9,11 @@ from typing import SupportsFloat, SupportsIndex, cast, final
 from compiler.ir.program import OptimizerDecl
 from compiler.ir.value import HyperParameter, ScheduleDecl
 from compiler.plan.timetable import tell_schedule
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
-from graphspec.rendering import to_plain
-from graphspec.source import Path, Plain
+from graphspec.read.source import Path, Plain
 from graphspec.words import spell_path
+from graphspec.write.render import to_plain
 from runtime import state
 from runtime.engine.backend import OptimizerAccess, Slots
 from runtime.options import RATE, START, Options

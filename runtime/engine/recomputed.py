@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from compiler import Plan
 from compiler.ir.instructions import Forward, Gradient
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.engine.load import find_instructions, find_span
 
 REMEDIES = {

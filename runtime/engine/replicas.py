@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.graph import GraphSpec
 from runtime.engine.load import find_span
 
 NOT_BUILT = "replicas are declared under `parallel` in the spec, which this version does not execute yet"

@@ -9,7 +9,7 @@ from compiler import Plan
 from compiler.ir.cell import window_of
 from compiler.ir.instructions import Apply, Judge
 from compiler.ir.program import Function, Gate, ModeProgram
-from graphspec.ops import UpdateOp
+from graphspec.declare.ops import UpdateOp
 from runtime.codegen.resources import find_functions
 from runtime.engine.optimizer import Optimizer
 from runtime.overflow import NOTHING, Overflow

@@ -11,12 +11,12 @@ from typing import TypeVar
 from compiler.facts.parameters import check_patterns
 from compiler.ir.cell import buffers_of, find_parameter_cells
 from compiler.ir.program import InputDecl, Program
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.optimizers import OptimizerSpec
+from graphspec.declare.parameters import GroupSpec
 from graphspec.diagnostics import Diagnostic, Span, SpecError
-from graphspec.graph import GraphSpec
-from graphspec.groups import GroupSpec
 from graphspec.matching import is_found
-from graphspec.ops import UpdateOp
-from graphspec.optimizers import OptimizerSpec
 from graphspec.suggestions import closest
 from runtime.codegen.module import find_user_paths
 from runtime.engine.backend import BuildRequest

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from compiler.ir.program import ModelDecl, Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.graph import GraphSpec
 from runtime.codegen.build import WEIGHTS
 from runtime.codegen.module import is_constructed
 from runtime.engine.backend import BuildRequest

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from compiler import Plan
 from compiler.ir.program import ModeProgram, Program
 from compiler.passes.eval_averages import find_all_swaps
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from runtime.checkpoints.disk import replace_folder
 from runtime.engine.backend import Engine
 from runtime.export.files import LISTING, Exported, ExportedModel, ExportedProgram, find_listed

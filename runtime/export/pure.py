@@ -10,8 +10,8 @@ from compiler.ir.instructions import Emit, Evaluate, Forward, Gradient, Instruct
 from compiler.ir.program import Function, InputDecl, ModeProgram, Program
 from compiler.timing.curves import find_scheduled
 from compiler.types import UNKNOWN
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.codegen.resources import find_uses, is_running
 from runtime.problems import problem

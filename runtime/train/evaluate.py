@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from graphspec.evaluation import find_told
-from graphspec.graph import GraphSpec
-from graphspec.ops import MetricOp
+from graphspec.analysis.evaluation import find_told
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import MetricOp
 from runtime.data.arrays import Batch, dataset_of
 from runtime.train.logs import scalars
 

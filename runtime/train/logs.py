@@ -21,7 +21,7 @@ from typing import Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from graphspec.run import LogName
+from graphspec.declare.run import LogName
 from runtime.checkpoints.disk import append_file, replace_file
 from runtime.checkpoints.format import open_object
 from runtime.folder import cannot_write

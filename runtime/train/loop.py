@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.timing.units import Pace
+from graphspec.declare.durations import Duration
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.durations import Duration
-from graphspec.graph import GraphSpec
 from runtime.data.arrays import Batch, dataset_of
 from runtime.interrupt import Interrupt
 from runtime.problems import problem

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from compiler.ir.instructions import Emit
 from compiler.ir.program import Mode, Program
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from graphspec.suggestions import closest
 from runtime.checkpoints.disk import replace_file
 from runtime.data.arrays import Batch, dataset_of

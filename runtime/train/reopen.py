@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphspec.evaluation import find_role, find_told
-from graphspec.graph import GraphSpec
+from graphspec.analysis.evaluation import find_role, find_told
+from graphspec.declare.graph import GraphSpec
 from graphspec.load import load
 from runtime.api import build
 from runtime.checkpoints import Store, read_checkpoint

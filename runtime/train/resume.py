@@ -9,17 +9,17 @@ from enum import Enum
 from pathlib import Path as FilePath
 from typing import Final, Literal, TypeAlias, cast
 
-from graphspec.builder import Path, Plain
-from graphspec.data import DataSource
+from graphspec.declare.data import DataSource
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.layers import Layer
+from graphspec.declare.models import ModelSpec
+from graphspec.declare.ops import MODES, ForwardOp, RandomOp
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
-from graphspec.layers import Layer
 from graphspec.load import load
-from graphspec.models import ModelSpec
-from graphspec.ops import MODES, ForwardOp, RandomOp
-from graphspec.rendering import to_plain
-from graphspec.rendering.scalars import spell_scalar
+from graphspec.read.builder import Path, Plain
 from graphspec.words import spell_path
+from graphspec.write.layout import spell_scalar
+from graphspec.write.render import to_plain
 from runtime.checkpoints import Checkpoint, Store, read_checkpoint
 from runtime.folder import RECORD, find_numbers, name_folder
 from runtime.problems import problem

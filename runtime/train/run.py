@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 from compiler.timing.units import Pace, find_batch
-from graphspec.evaluation import find_goal, find_role, find_told
-from graphspec.graph import GraphSpec
-from graphspec.ops import CopyOp, EmaOp
-from graphspec.rendering import render
-from graphspec.run import BestSpec, StopSpec
+from graphspec.analysis.evaluation import find_goal, find_role, find_told
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CopyOp, EmaOp
+from graphspec.declare.run import BestSpec, StopSpec
+from graphspec.write.render import render
 from runtime import api
 from runtime.checkpoints import Store
 from runtime.checkpoints.disk import remove_hidden

@@ -45,7 +45,7 @@ class Record:
     steps: int
     """The steps that were asked for; 0 where the spec says how many."""
     spec: str
-    """The spec with every default and interpolation resolved, as `graphspec.rendering.render` writes it."""
+    """The spec with every default and interpolation resolved, as `graphspec.write.render.render` writes it."""
     overrides: tuple[str, ...]
     plan: str
     """What :func:`runtime.train.run_folder.fingerprint` says of the plan."""

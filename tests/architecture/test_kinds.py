@@ -24,9 +24,9 @@ from compiler.ir.instructions import KINDS, InstructionBase
 from compiler.ir.step_graph import Node, Use
 from compiler.ir.value import NAMES, Object
 from compiler.plan.schema import plan_schema
+from graphspec.declare.ops import KINDS as OPS
+from graphspec.declare.ops import OpBase, Reference
 from graphspec.load import load
-from graphspec.ops import KINDS as OPS
-from graphspec.ops import OpBase, Reference
 from runtime.api import build, emit
 from runtime.codegen import syntax
 from runtime.codegen.lower import LOWERINGS

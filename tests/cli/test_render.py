@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphspec import load
-from graphspec.rendering import render
+from graphspec.write.render import render
 from runtime.cli import execute
 
 SPEC = """graphspec: 1

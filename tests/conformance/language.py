@@ -8,16 +8,16 @@ from typing import Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from graphspec.graph import GraphSpec
-from graphspec.inputs import InputSpec
-from graphspec.layers import LAYERS, Layer
-from graphspec.library import FUNCTIONS
-from graphspec.models import ModelSpec, ParameterSpec, Traits
-from graphspec.ops import KINDS, MODES, ClipSpec, OpBase, Output
-from graphspec.ops.ema import UseSpec
-from graphspec.optimizers import OPTIMIZERS, OptimizerSpec
-from graphspec.options import Option
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.inputs import InputSpec
+from graphspec.declare.layers import LAYERS, Layer
+from graphspec.declare.library import FUNCTIONS
+from graphspec.declare.models import ModelSpec, ParameterSpec, Traits
+from graphspec.declare.ops import KINDS, MODES, ClipSpec, OpBase, Output
+from graphspec.declare.ops.ema import UseSpec
+from graphspec.declare.optimizers import OPTIMIZERS, OptimizerSpec
+from graphspec.declare.options import Option
+from graphspec.declare.schedules import ScheduleSpec
 
 DECLARED: tuple[type[BaseModel], ...] = (
     *KINDS.values(), ClipSpec, UseSpec, Output, InputSpec, ModelSpec, ParameterSpec, Traits, ScheduleSpec,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler import Pace, Plan, compile_step
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from graphspec.load import load
 from tests.conformance.names import Names
 

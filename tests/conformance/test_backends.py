@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from tests.conformance.distance import apart, distances, find_apart
 from tests.conformance.scenario import BACKENDS, Scenario
 from tests.conformance.scenarios import catalogue, examples, programs, specs

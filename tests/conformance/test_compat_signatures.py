@@ -10,11 +10,11 @@ import keras
 import pytest
 import torch
 
-from graphspec.compat import PROFILES, Compat, adapt_options, find_defaults
-from graphspec.layers import LAYERS
-from graphspec.library import LOSSES
-from graphspec.optimizers import OPTIMIZERS
-from graphspec.options import Option, OptionDefault
+from graphspec.declare.compat import PROFILES, Compat, adapt_options, find_defaults
+from graphspec.declare.layers import LAYERS
+from graphspec.declare.library import LOSSES
+from graphspec.declare.optimizers import OPTIMIZERS
+from graphspec.declare.options import Option, OptionDefault
 
 Values = Mapping[str, object]
 Row = tuple[str, str, type[Any], Mapping[str, Callable[[Values], object]]]

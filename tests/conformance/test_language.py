@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphspec.library import NOT_BUILT
+from graphspec.declare.library import NOT_BUILT
 from tests.conformance.language import find_all, find_said
 from tests.conformance.scenarios import specs
 

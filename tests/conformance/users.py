@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from tests.oracle.initial import initial_state
 
 

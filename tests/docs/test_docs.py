@@ -25,15 +25,15 @@ import pytest
 
 from compiler import compile_step
 from graphspec import GraphSpec, SpecError, load
-from graphspec.inputs import InputSpec
-from graphspec.interpolation import interpolate
-from graphspec.models import ModelSpec, ParameterSpec, Traits
-from graphspec.ops import KINDS, ClipSpec
-from graphspec.optimizers import OPTIMIZERS
-from graphspec.run import BestSpec, CheckpointSpec, EvalSpec, ImagesSpec, RunSpec, StopSpec
-from graphspec.scalars import resolve
-from graphspec.schedules import ScheduleSpec
-from graphspec.source import read_document
+from graphspec.declare.inputs import InputSpec
+from graphspec.declare.models import ModelSpec, ParameterSpec, Traits
+from graphspec.declare.ops import KINDS, ClipSpec
+from graphspec.declare.optimizers import OPTIMIZERS
+from graphspec.declare.run import BestSpec, CheckpointSpec, EvalSpec, ImagesSpec, RunSpec, StopSpec
+from graphspec.declare.schedules import ScheduleSpec
+from graphspec.read.interpolation import interpolate
+from graphspec.read.scalars import resolve
+from graphspec.read.source import read_document
 from runtime.cli import execute
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from examples.cyclegan.make_unpaired import blur, make
 from examples.td3 import pendulum
 from graphspec import load
 from graphspec.diagnostics import SpecError
-from graphspec.source import read_document
+from graphspec.read.source import read_document
 from runtime import build, emit
 from runtime.data import open_feed
 

@@ -8,7 +8,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec import load
-from graphspec.rendering import render
+from graphspec.write.render import render
 from tests.features.steps import build_step
 from tests.features.test_a5 import LAYER
 from tests.features.test_d1 import LONG, SHORT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphspec import SpecError
-from graphspec.states import StateSpec
+from graphspec.declare.inputs import StateSpec
 from runtime import Step, StepError, build
 from tests.features.steps import build_step, weights
 from tests.oracle.states import begin

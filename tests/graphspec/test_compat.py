@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from graphspec import SpecError, load
-from graphspec.compat import PROFILES
-from graphspec.graph import GraphSpec
-from graphspec.layers import LAYERS
-from graphspec.library import FUNCTIONS
-from graphspec.ops import ClipSpec
-from graphspec.optimizers import OPTIMIZERS
-from graphspec.options import accepts, find_option
-from graphspec.rendering import render
-from graphspec.scalars import resolve
-from graphspec.source import read_document
+from graphspec.declare.compat import PROFILES
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.layers import LAYERS
+from graphspec.declare.library import FUNCTIONS
+from graphspec.declare.ops import ClipSpec
+from graphspec.declare.optimizers import OPTIMIZERS
+from graphspec.declare.options import accepts, find_option
+from graphspec.read.scalars import resolve
+from graphspec.read.source import read_document
+from graphspec.write.render import render
 
 ROOT = Path(__file__).parents[2]
 HEAD = """graphspec: 1

@@ -9,10 +9,10 @@ import pytest
 
 import graphspec
 from graphspec.diagnostics import SpecError
-from graphspec.interpolation import interpolate
 from graphspec.load import check_document
-from graphspec.overrides import override
-from graphspec.source import read_document
+from graphspec.read.interpolation import interpolate
+from graphspec.read.overrides import override
+from graphspec.read.source import read_document
 
 MODULES = Path(graphspec.__file__).parent.glob("*.py")
 PAGES = {

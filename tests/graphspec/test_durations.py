@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
-from graphspec.durations import Duration, parse_duration
+from graphspec.declare.durations import Duration, parse_duration
 
 
 @pytest.mark.parametrize(

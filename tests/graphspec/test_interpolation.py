@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from graphspec.diagnostics import SpecError
-from graphspec.interpolation import interpolate
 from graphspec.limits import Limits
-from graphspec.source import read_document
+from graphspec.read.interpolation import interpolate
+from graphspec.read.source import read_document
 
 
 def fill(text, **options):

@@ -9,12 +9,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from graphspec.jsonschema import build_schema, write_schema
-from graphspec.layers import LAYERS
-from graphspec.library import FUNCTIONS
-from graphspec.ops import KINDS
-from graphspec.optimizers import OPTIMIZERS
-from graphspec.source import read_document
+from graphspec.declare.layers import LAYERS
+from graphspec.declare.library import FUNCTIONS
+from graphspec.declare.ops import KINDS
+from graphspec.declare.optimizers import OPTIMIZERS
+from graphspec.read.source import read_document
+from graphspec.write.jsonschema import build_schema, write_schema
 
 ROOT = Path(__file__).parents[2]
 NET = """

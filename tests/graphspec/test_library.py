@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from graphspec.layers import LAYERS
-from graphspec.library import FUNCTIONS, NOT_BUILT, ON_GRADIENTS
-from graphspec.optimizers import OPTIMIZERS
-from graphspec.options import accepts, describe_option
+from graphspec.declare.layers import LAYERS
+from graphspec.declare.library import FUNCTIONS, NOT_BUILT, ON_GRADIENTS
+from graphspec.declare.optimizers import OPTIMIZERS
+from graphspec.declare.options import accepts, describe_option
 
 OPTIONS = [
     (f"{owner}.{option.name}", option)

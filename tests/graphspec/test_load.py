@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from graphspec import GraphSpec, SpecError, load, render
+from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.load import check_document
-from graphspec.optimizers import OptimizerSpec
-from graphspec.source import read_document
+from graphspec.read.source import read_document
 
 ROOT = Path(__file__).parents[2]
 VARIED = """graphspec: 1

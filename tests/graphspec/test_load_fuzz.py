@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphspec import SpecError, load
-from graphspec.ops import KINDS
-from graphspec.source import read_document
+from graphspec.declare.ops import KINDS
+from graphspec.read.source import read_document
 
 ROOT = Path(__file__).parents[2]
 SPECS = [read_document(path).data for path in sorted((ROOT / "examples").rglob("*.yaml"))]

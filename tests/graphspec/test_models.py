@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from graphspec.layers import LAYERS, Layer
-from graphspec.models import ModelSpec
+from graphspec.declare.layers import LAYERS, Layer
+from graphspec.declare.models import ModelSpec
 
 
 @pytest.mark.parametrize(

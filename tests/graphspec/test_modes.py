@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphspec import load
-from graphspec.modes import find_reaches
+from graphspec.analysis.modes import find_reaches
 
 
 def _reach(small, ops, name):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphspec import load
-from graphspec.durations import Duration
-from graphspec.ops import KINDS
+from graphspec.declare.durations import Duration
+from graphspec.declare.ops import KINDS
 
 LINES = {
     "forward": "a: {forward: net, inputs: [x]}",

@@ -8,8 +8,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from graphspec.optimizers import OPTIMIZERS, OptimizerSpec
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.optimizers import OPTIMIZERS, OptimizerSpec
+from graphspec.declare.schedules import ScheduleSpec
 
 TORCH = {
     "sgd": torch.optim.SGD,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from graphspec.diagnostics import SpecError
-from graphspec.interpolation import interpolate
-from graphspec.overrides import override
-from graphspec.source import read_document
+from graphspec.read.interpolation import interpolate
+from graphspec.read.overrides import override
+from graphspec.read.source import read_document
 
 SPEC = """\
 vars: {latent: 32, lr: 2.0e-4}

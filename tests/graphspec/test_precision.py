@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphspec import dump, load
-from graphspec.graph import GraphSpec
-from graphspec.precision import LossScaleSpec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.precision import LossScaleSpec
 
 SMALL = """graphspec: 1
 name: small

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphspec import load
-from graphspec.evaluation import find_goal, find_returned, find_role, find_watched_mode
+from graphspec.analysis.evaluation import find_goal, find_returned, find_role, find_watched_mode
 
 OPS = """
 hits: {metric: accuracy, inputs: [out, y]}

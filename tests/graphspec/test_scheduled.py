@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compiler.timing.schedule_fields import find_schedules
 from graphspec import load
-from graphspec.rendering import render
-from graphspec.schedule_places import find_schedules
+from graphspec.write.render import render
 
 CURVE = "{schedule: linear, from: 1, to: 0.5, over: 9}"
 PLACES = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from graphspec.durations import Duration
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.durations import Duration
+from graphspec.declare.schedules import ScheduleSpec
 
 COSINE = {"schedule": "cosine", "from": 1, "over": 30}
 CONSTANT = {"schedule": "constant", "value": 1}

@@ -19,10 +19,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from graphspec.check.schema_errors import explain_validation
 from graphspec.diagnostics import render
-from graphspec.overrides import override
-from graphspec.schema_errors import explain_validation
-from graphspec.source import read_document
+from graphspec.read.overrides import override
+from graphspec.read.source import read_document
 
 
 class Strict(BaseModel):

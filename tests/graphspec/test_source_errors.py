@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphspec.diagnostics import SpecError
-from graphspec.source import read_document
+from graphspec.read.source import read_document
 
 
 def find_problems(text, name="g.yaml"):

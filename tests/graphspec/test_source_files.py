@@ -11,7 +11,7 @@ import pytest
 
 from graphspec.diagnostics import SpecError
 from graphspec.limits import Limits
-from graphspec.source import read_document
+from graphspec.read.source import read_document
 
 ROOT = Path(__file__).parents[2]
 READ = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphspec import load
-from graphspec.rendering import render
+from graphspec.write.render import render
 from tests.graphspec.conftest import write
 
 STATE = "state: {center: {shape: [4]}, seen: {shape: [], dtype: int64}}\n"

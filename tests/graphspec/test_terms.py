@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from graphspec.models import ModelSpec
+from graphspec.declare.models import ModelSpec
 
 
 def model(**fields):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from graphspec.jsonschema import build_schema
+from graphspec.write.jsonschema import build_schema
 
 SCHEMA = build_schema()
 KEY = "a_key"

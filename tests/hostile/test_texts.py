@@ -13,7 +13,7 @@ import pytest
 from compiler import compile_step
 from graphspec.diagnostics import SpecError, render
 from graphspec.load import load
-from graphspec.rendering.document import render as render_spec
+from graphspec.write.render import render as render_spec
 from runtime import emit
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.torch.emission.dialect import TORCH

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from graphspec.durations import Duration
-from graphspec.ops import CopyOp, EmaOp, Op, UpdateOp
+from graphspec.declare.durations import Duration
+from graphspec.declare.ops import CopyOp, EmaOp, Op, UpdateOp
 from tests.oracle.meaning import WRITERS, Meaning
 
 

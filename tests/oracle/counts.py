@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.graph import GraphSpec
-from graphspec.ops import CallOp, LossOp
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CallOp, LossOp
 from tests.oracle.functions import is_counted
 from tests.oracle.numbers import Array
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graphspec.ops import UpdateOp
+from graphspec.declare.ops import UpdateOp
 from tests.oracle.meaning import Meaning
 
 ALONE = ("own", "error")

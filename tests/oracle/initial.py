@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from tests.oracle.draws import draw, make_key
 from tests.oracle.layers import walk
 from tests.oracle.likeness import find_origin, find_root

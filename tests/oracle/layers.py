@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from graphspec.layers import Layer
+from graphspec.declare.layers import Layer
 from tests.oracle.functions import greatest, relu, sigmoid, softmax
 from tests.oracle.numbers import Array, Numbers
 

@@ -12,9 +12,9 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from random import Random
 
-from graphspec.datasets import find_datasets
-from graphspec.graph import GraphSpec
-from graphspec.ops import CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from graphspec.analysis.datasets import find_datasets
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
 from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Meaning, Versions, op_of, part_of

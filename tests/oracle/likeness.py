@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 
 
 def find_origin(spec: GraphSpec, model: str) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from graphspec.graph import GraphSpec
-from graphspec.ops import (
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import (
     AssignOp,
     CallOp,
     CopyOp,

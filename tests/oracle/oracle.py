@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from graphspec.graph import GraphSpec
-from graphspec.ops import EmaOp, MetricOp, UpdateOp
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import EmaOp, MetricOp, UpdateOp
 from tests.oracle.clocks import Clocks, Pace, last_step
 from tests.oracle.draws import Draws
 from tests.oracle.initial import Shapes, initial_state

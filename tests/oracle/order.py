@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, permutations
 
-from graphspec.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from graphspec.declare.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Versions, close
 from tests.oracle.paths import Paths

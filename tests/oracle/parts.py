@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, RandomOp, UpdateOp
+from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, RandomOp, UpdateOp
 from tests.oracle.counts import is_own
 from tests.oracle.functions import CALLS, nothing
 from tests.oracle.meaning import Meaning, Past, close

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container
 
-from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, TransformOp, UpdateOp
+from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, TransformOp, UpdateOp
 from tests.oracle.meaning import Meaning
 
 CONSTANT = ("stop", "argmax", "one_hot")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from tests.oracle.clocks import Pace, last_step
 from tests.oracle.layers import walk
 from tests.oracle.likeness import find_root

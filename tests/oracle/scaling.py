@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 
 
 class LossScale:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from graphspec.curves import CurveSpec
-from graphspec.durations import Duration, Length
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.durations import Duration, Length
+from graphspec.declare.schedules import CurveSpec, ScheduleSpec
 
 
 def read(schedule: CurveSpec, n: float) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 
-from graphspec.declaration import Declaration
-from graphspec.models import ModelSpec
-from graphspec.ops import ForwardOp
-from graphspec.optimizers import OptimizerSpec
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.base import Declaration
+from graphspec.declare.models import ModelSpec
+from graphspec.declare.ops import ForwardOp
+from graphspec.declare.optimizers import OptimizerSpec
+from graphspec.declare.schedules import ScheduleSpec
 from tests.oracle.clocks import Pace, last_step
 from tests.oracle.meaning import Meaning
 from tests.oracle.schedules import read

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphspec.graph import GraphSpec
-from graphspec.ops import UpdateOp
-from graphspec.optimizers import OptimizerSpec
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.optimizers import OptimizerSpec
+from graphspec.declare.schedules import ScheduleSpec
 from tests.oracle.optimizers import DEFAULTS, RULES
 from tests.oracle.schedules import read
 from tests.oracle.terms import options_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphspec.states import StateSpec
+from graphspec.declare.inputs import StateSpec
 from tests.oracle.draws import draw, make_key
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from graphspec.ops import (
+from graphspec.declare.ops import (
     CallOp,
     ClipSpec,
     CopyOp,
@@ -18,7 +18,7 @@ from graphspec.ops import (
     TransformOp,
     UpdateOp,
 )
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.schedules import ScheduleSpec
 from tests.oracle.clocks import decay_of
 from tests.oracle.draws import Draws
 from tests.oracle.gradients import differentiate, find_reached

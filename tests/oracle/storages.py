@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from tests.oracle.likeness import find_root
 from tests.oracle.users import INNER
 

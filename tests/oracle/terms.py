@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphspec.constraints import ConstraintSpec
-from graphspec.graph import GraphSpec
-from graphspec.groups import GroupSpec
-from graphspec.ops import UpdateOp
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
+from graphspec.declare.parameters import ConstraintSpec, GroupSpec
 from tests.oracle.optimizers import ROUNDING, DegenerateError
 from tests.oracle.settling import settle_updates
 from tests.oracle.storages import Storages

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from graphspec.layers import Layer
+from graphspec.declare.layers import Layer
 from tests.oracle.functions import CALLS, loss
 from tests.oracle.layers import Call
 from tests.oracle.numbers import Reals

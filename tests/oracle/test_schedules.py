@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from graphspec.schedules import ScheduleSpec
+from graphspec.declare.schedules import ScheduleSpec
 from tests.oracle.schedules import read
 
 CASES = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.ops import ClipSpec, TransformOp
+from graphspec.declare.ops import ClipSpec, TransformOp
 from tests.oracle.optimizers import DegenerateError, clip_norm, clip_value
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.ops import CopyOp, EmaOp, UpdateOp
+from graphspec.declare.ops import CopyOp, EmaOp, UpdateOp
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.graph import GraphSpec
-from graphspec.ops import CallOp, GradientOp, LossOp, TransformOp, UpdateOp
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import CallOp, GradientOp, LossOp, TransformOp, UpdateOp
 from tests.oracle.counts import find_pieces
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, ScheduleOp
+from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, ScheduleOp
 from tests.oracle.functions import CALLS, counted, is_counted, loss, nothing
 from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root

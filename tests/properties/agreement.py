@@ -13,11 +13,11 @@ from random import Random
 import numpy as np
 
 from compiler import Plan, compile_step
-from graphspec.datasets import find_datasets
+from graphspec.analysis.datasets import find_datasets
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import MetricOp
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
 from graphspec.load import load
-from graphspec.ops import MetricOp
 from tests.oracle.optimizers import DegenerateError
 from tests.oracle.oracle import Oracle
 from tests.properties import micro_batches, sequences

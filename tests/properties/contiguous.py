@@ -25,8 +25,8 @@ from compiler import Plan
 from compiler.ir.instructions import Apply, Emit, Forward, Gradient, Instruction, Release, Transform
 from compiler.ir.program import Function, Program
 from compiler.ir.step_graph import Hazard, StepGraph
+from graphspec.declare.ops import CopyOp, EmaOp, UpdateOp
 from graphspec.diagnostics import SpecError
-from graphspec.ops import CopyOp, EmaOp, UpdateOp
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import find_difference, hangs_on_rounding, modes_of, run, run_oracle
 from tests.properties.execution import Execution

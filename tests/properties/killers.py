@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from random import Random
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from graphspec.load import load
 from tests.oracle.legality import find_circle
 from tests.oracle.meaning import Meaning, Versions

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from compiler.ir.program import Gate
 from compiler.ir.step_graph import Node
-from graphspec.datasets import UNNAMED, find_datasets
-from graphspec.graph import GraphSpec
+from graphspec.analysis.datasets import UNNAMED, find_datasets
+from graphspec.declare.graph import GraphSpec
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 

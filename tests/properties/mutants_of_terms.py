@@ -10,7 +10,7 @@ from compiler.ir.instructions import Gather, Instruction
 from compiler.ir.program import Gate
 from compiler.ir.step_graph import Node
 from compiler.lower.accumulate import Windows
-from graphspec.ops import LossOp, TransformOp
+from graphspec.declare.ops import LossOp, TransformOp
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 

@@ -8,8 +8,8 @@ from zlib import crc32
 
 import numpy as np
 
-from graphspec.graph import GraphSpec
-from graphspec.ops import UpdateOp
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import UpdateOp
 
 Kind = Literal["fuse", "late"]
 """A fuse blows every now and then, in one row, or in the steps that it names: `fuse_at_2`; what is late blows only in

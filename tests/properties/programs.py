@@ -10,7 +10,7 @@ from compiler import Plan
 from compiler.ir.instructions import Apply, Commit, Gradient, Instruction, Judge
 from compiler.ir.program import Function, Mode, Program
 from compiler.ir.step_graph import Because, Decision, StepGraph
-from graphspec.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
+from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.codegen.module import emit_module
 from tests.oracle.layers import walk

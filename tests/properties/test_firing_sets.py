@@ -16,7 +16,7 @@ from compiler import Pace, Plan, compile_step
 from compiler.ir.instructions import Gather, Settle
 from compiler.ir.program import Function
 from compiler.timing.gates import find_breaks, find_period
-from graphspec.datasets import find_datasets
+from graphspec.analysis.datasets import find_datasets
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.engine.restore import align_counts

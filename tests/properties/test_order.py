@@ -11,8 +11,8 @@ import pytest
 from compiler import Plan
 from compiler.ir.instructions import Collect, Evaluate, Gather, Gradient, Instruction
 from compiler.ir.program import Function
+from graphspec.declare.ops import CopyOp, EmaOp
 from graphspec.diagnostics import SpecError
-from graphspec.ops import CopyOp, EmaOp
 from tests.oracle.meaning import WRITERS, Meaning, Versions
 from tests.oracle.order import Order
 from tests.properties.plans import find_cloned, find_sequence, plan_of

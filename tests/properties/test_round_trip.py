@@ -13,7 +13,7 @@ import pytest
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from graphspec.rendering import render
+from graphspec.write.render import render
 from schemas import __file__ as schemas
 from tests.properties.plans import PACE, plan_of
 from tests.properties.specs import random_spec

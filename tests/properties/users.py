@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from tests.oracle.initial import initial_state
 
 

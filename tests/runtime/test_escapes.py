@@ -110,8 +110,8 @@ def test_no_node_is_made_with_what_is_no_identifier(make):
 @pytest.mark.parametrize("dialect", [TORCH, TENSORFLOW], ids=["torch", "tensorflow"])
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_code_in_a_name_is_stopped_by_each_barrier_alone(monkeypatch, spec, dialect):
-    monkeypatch.setattr("graphspec.fields.is_name", lambda text: True)
-    monkeypatch.setattr("graphspec.ops.forward.is_name", lambda text: True)
+    monkeypatch.setattr("graphspec.declare.fields.is_name", lambda text: True)
+    monkeypatch.setattr("graphspec.declare.ops.forward.is_name", lambda text: True)
     program = compile_step(load(spec), backend=dialect.framework.lower().replace("pytorch", "torch")).program
     if dialect is TENSORFLOW and "method:" in spec:
         assert (

@@ -14,7 +14,7 @@ from compiler.ir.instructions.base import (
     tell_set,
 )
 from compiler.ir.value import FLAG, INPUTS, NAMES, TEXT, Argument, Object
-from graphspec.precision import Compute
+from graphspec.declare.precision import Compute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

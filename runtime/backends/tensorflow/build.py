@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from compiler import Plan
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.compat import is_supported
 from runtime.backends.tensorflow.devices import choose_device
 from runtime.backends.tensorflow.dryrun import run_dry

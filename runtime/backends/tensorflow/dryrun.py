@@ -10,8 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from compiler.ir.instructions import Evaluate
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.apart import keep_apart
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.execution import Loaded, diagnose

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from compiler.ir.program import InputDecl, Program
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from runtime.backends.tensorflow import tensors
 from runtime.backends.tensorflow.execution import Loaded, diagnose
 from runtime.backends.tensorflow.exporting import ProgramPacker, pack_model

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.messages import clean, find_defined, interpret
 from runtime.backends.tensorflow.naming import parameters as parameters_of
 from runtime.codegen.module import Emitted

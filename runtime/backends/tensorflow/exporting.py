@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.compat import quiet
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.tensorflow.execution import Loaded, load_module

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasLayer
 from runtime.backends.tensorflow.naming import Naming, buffers, parameters

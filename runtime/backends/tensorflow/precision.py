@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import tensorflow as tf
 
 from compiler.ir.program import Program
-from graphspec.precision import Compute
+from graphspec.declare.precision import Compute
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasModel
 from runtime.backends.tensorflow.tensors import DTYPES

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.tensorflow.execution import diagnose, load_module
 from runtime.backends.tensorflow.library.modules import call_model, made_in

@@ -10,10 +10,9 @@ import tensorflow as tf
 
 from compiler import NO_TERMS, OwnTerms
 from compiler.ir.program import Program
-from graphspec.constraints import ConstraintSpec
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
-from graphspec.regularizers import RegularizerSpec
 from runtime.backends.tensorflow.compat import added_losses
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasVariable, Named, walk

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.naming import buffers, parameters
 from runtime.engine.load import find_span

@@ -13,8 +13,8 @@ from torch import nn
 
 from compiler.ir.instructions import Collect, Forward
 from compiler.ir.program import Function, Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import FakeTensorMode, copying, is_alias, quiet
 from runtime.backends.torch.execution import Loaded, diagnose, load_module
 from runtime.backends.torch.messages import explain_unfakeable

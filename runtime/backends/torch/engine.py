@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from compiler.ir.program import InputDecl, Program
-from graphspec.graph import GraphSpec
+from graphspec.declare.graph import GraphSpec
 from runtime.backends.torch import tensors
 from runtime.backends.torch.execution import Loaded, diagnose
 from runtime.backends.torch.exporting import ProgramPacker, pack_model

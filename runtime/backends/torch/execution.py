@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import torch
 
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.torch.messages import find_unused, interpret
 from runtime.codegen.module import Emitted
 from runtime.engine import errors, load

@@ -17,8 +17,8 @@ from torch import nn
 
 from compiler.ir.instructions import Forward
 from compiler.ir.program import InputDecl, Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import quiet
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded, load_module

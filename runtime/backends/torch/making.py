@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.torch.library.modules import parameter_types
 from runtime.backends.torch.reducers import find_modules
 from runtime.engine import user_models

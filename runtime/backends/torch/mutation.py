@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from compiler.ir.instructions import Evaluate, Forward, Transform
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import TorchDispatchMode, find_written, is_alias
 from runtime.backends.torch.execution import Loaded
 from runtime.engine.load import Call, find_arguments, find_caller, find_span

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from compiler.ir.program import Program
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import quiet
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import diagnose, load_module

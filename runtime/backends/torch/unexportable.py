@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import torch
 
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.graph import GraphSpec
 from runtime.backends.torch.compat import is_draw
 from runtime.backends.torch.execution import Loaded
 from runtime.backends.torch.messages import clean, explain_unfakeable

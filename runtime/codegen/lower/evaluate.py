@@ -11,7 +11,7 @@ from compiler.ir.instructions import Evaluate, Gather, Random
 from compiler.ir.program import Function, InputDecl, LayerDecl
 from compiler.ir.value import Dimension, Ref, Scheduled, Setting
 from compiler.types.loss import OF_CLASSES
-from graphspec.options import BATCH
+from graphspec.declare.options import BATCH
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect
 from runtime.codegen.flow import carries

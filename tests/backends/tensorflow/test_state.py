@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from compiler import Plan, compile_step
 from graphspec import SpecError, load
-from graphspec.optimizers import OptimizerName
+from graphspec.declare.optimizers import OptimizerName
 from runtime import Step, build
 from runtime.backends.torch.emission.dialect import TORCH
 from runtime.engine.contents import BY_TREE

@@ -9,7 +9,7 @@ import pytest
 from compiler import compile_step
 from compiler.plan.diff import compare_plans, export_difference, find_moves, tell_difference
 from graphspec import load
-from graphspec.rendering import render
+from graphspec.write.render import render
 from tests.compiler.conftest import compiled_document
 from tests.compiler.random_steps import clocked_step, random_step, shuffled
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from compiler.types.layers import resolve_layers
-from graphspec.layers import LAYERS, Layer
+from graphspec.declare.layers import LAYERS, Layer
 
 BATCH = 3
 IMAGE = ("batch", 4, 9, 8)

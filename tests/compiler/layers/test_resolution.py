@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from compiler.types.dimension import ShapeProblem
 from compiler.types.layers import RULES, LayerTraits, resolve_layers
-from graphspec.layers import LAYERS, Layer
+from graphspec.declare.layers import LAYERS, Layer
 
 IMAGE = ("batch", 4, 9, 8)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphspec.layers import LAYERS
-from graphspec.library import CALLS, LOSSES, METRICS, RANDOMS, TRANSFORMS
+from graphspec.declare.layers import LAYERS
+from graphspec.declare.library import CALLS, LOSSES, METRICS, RANDOMS, TRANSFORMS
 
 DOCS = Path(__file__).parents[3] / "docs"
 FAMILIES = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "transform": TRANSFORMS, "distribution": RANDOMS}

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from compiler.ir.value import Constant
 from compiler.types import UNKNOWN, ShapeProblem, TensorType, infer_call
 from compiler.types.infer import RULES
-from graphspec.library import CALLS, LOSSES, METRICS
+from graphspec.declare.library import CALLS, LOSSES, METRICS
 
 SCALAR = TensorType((), "float32")
 ELEMENTWISE = ("mse", "l1", "huber", "bce", "bce_with_logits", "hinge")

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from graphspec.states import StateSpec
+from graphspec.declare.inputs import StateSpec
 from tests.conformance.examples.example import Example, HandLoop, Tensors
 from tests.oracle.states import begin
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from graphspec import SpecError, load
-from graphspec.library import FUNCTIONS
-from graphspec.rendering import render
+from graphspec.declare.library import FUNCTIONS
+from graphspec.write.render import render
 
 SPEC = """
 graphspec: 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphspec import load
-from graphspec.rendering import render
+from graphspec.write.render import render
 from runtime.train.resume import compare_specs, refuse_changes
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

@@ -9,7 +9,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec import load
-from graphspec.rendering import render
+from graphspec.write.render import render
 from runtime.train.run_folder import fingerprint
 
 GAN = Path(__file__).resolve().parents[3] / "examples" / "gan-digits" / "gan-digits.yaml"

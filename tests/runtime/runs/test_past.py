@@ -9,7 +9,7 @@ import pytest
 
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from graphspec.rendering import render
+from graphspec.write.render import render
 from runtime.checkpoints import Store
 from runtime.train.resume import find_checkpoint, find_newest, find_past
 from runtime.train.run_folder import write_record

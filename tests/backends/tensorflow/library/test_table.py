@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from compiler.types.layers import resolve_layers
-from graphspec.layers import LAYERS, Layer
-from graphspec.library import CALLS, LOSSES, METRICS
+from graphspec.declare.layers import LAYERS, Layer
+from graphspec.declare.library import CALLS, LOSSES, METRICS
 from runtime.backends.tensorflow.library import table
 
 LIBRARY = Path(table.__file__).parent

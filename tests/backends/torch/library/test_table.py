@@ -15,8 +15,8 @@ from torch import nn
 from torch.nn import functional
 
 from compiler.types.layers import resolve_layers
-from graphspec.layers import LAYERS, Layer
-from graphspec.library import CALLS, LOSSES, METRICS, NOT_BUILT
+from graphspec.declare.layers import LAYERS, Layer
+from graphspec.declare.library import CALLS, LOSSES, METRICS, NOT_BUILT
 from runtime.backends.torch.library import functions, layers, losses, metrics, table
 
 OPERATORS = {"add", "sub", "mul", "div", "matmul", "neg", "stop"}

@@ -1,0 +1,1 @@
+"""What follows from the declarations of a spec: names, modes, data sets."""

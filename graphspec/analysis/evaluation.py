@@ -1,0 +1,80 @@
+"""Evaluation: on which data and in which mode a run evaluates, and what the figures it goes by mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphspec.analysis.modes import find_reaches
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import MODES, LossOp, MetricOp, ModeName, Op
+from graphspec.declare.run import BestSpec, Goal, StopSpec
+
+ROLES = ("test", "eval")
+"""The sets that `run.eval` takes where it names none, the first of them that `data` has."""
+
+GOALS: Mapping[str, Goal] = {"accuracy": "max"}
+"""What is better of a metric of the library, where that is the same in every use."""
+
+
+def find_role(spec: GraphSpec) -> str:
+    """Return the name under `data` of the set that a run evaluates on, whether `data` has it or not."""
+    written = None if spec.run.eval is None else spec.run.eval.data
+    return written or next((role for role in ROLES if role in spec.data), ROLES[0])
+
+
+def find_told(spec: GraphSpec) -> str | None:
+    """Return of which data set the batches of an evaluation are said to be; None where nobody says."""
+    return None if spec.run.eval is None else spec.run.eval.dataset
+
+
+def find_role_modes(spec: GraphSpec, role: str) -> frozenset[ModeName]:
+    """Return the modes whose steps take the batches of a set of data.
+
+    Steps of training take those of `train`, and so does the mode in which the value of `run.images` is made. All other
+    sets are for evaluations.
+    """
+    if role != "train":
+        evaluated: ModeName = "eval" if spec.run.eval is None else spec.run.eval.mode
+        return frozenset[ModeName]((evaluated,))
+    if spec.run.images is None:
+        return frozenset[ModeName](("train",))
+    modes: set[ModeName] = {"train"}
+    for mode in MODES:
+        if mode not in modes and spec.run.images.value in find_returned(spec, mode):
+            return frozenset[ModeName]((*modes, mode))
+    return frozenset(modes)
+
+
+def find_watched_mode(spec: GraphSpec) -> ModeName:
+    """Return the mode whose outputs `run.best` and `run.stop` go by: that of `run.eval`, else train."""
+    return "train" if spec.run.eval is None else spec.run.eval.mode
+
+
+def find_returned(spec: GraphSpec, mode: ModeName) -> tuple[str, ...]:
+    """Return the values that a step of a mode returns: `outputs`, or metrics and, in train mode, losses."""
+    reaches = find_reaches(spec.ops)
+    computed = {name: op for name, op in spec.ops.items() if mode in reaches[name].modes}
+    if spec.outputs is not None:
+        values = {value for name, op in computed.items() for value in op.defines(name)}
+        return tuple(value for value in spec.outputs if value in values)
+    shown = (MetricOp, LossOp) if mode == "train" else (MetricOp,)
+    return tuple(value for name, op in computed.items() if isinstance(op, shown) for value in op.defines(name))
+
+
+def find_goal(spec: GraphSpec, watch: BestSpec | StopSpec) -> Goal | None:
+    """Return whether less or more of a watched figure is better; None where neither the spec nor its op says so."""
+    return watch.mode or _find_natural_goal(_find_op(spec, watch.metric))
+
+
+def _find_natural_goal(op: Op | None) -> Goal | None:
+    match op:
+        case LossOp():
+            return "min"
+        case MetricOp() if op.metric.is_builtin:
+            return GOALS.get(op.metric.name("torch"))
+        case _:
+            return None
+
+
+def _find_op(spec: GraphSpec, value: str) -> Op | None:
+    return next((op for name, op in spec.ops.items() if value in op.defines(name)), None)

@@ -1,0 +1,69 @@
+"""Modes: where an op can run, given where the values it reads are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphspec.declare.ops import MODES, ModeName, Op
+from graphspec.declare.run import EvalSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The modes an op can run in; for every other mode it was meant for, the op whose `mode` excludes it."""
+
+    modes: frozenset[ModeName]
+    blockers: Mapping[ModeName, str]
+
+
+def is_bound(op: Op) -> bool:
+    """Return whether an op says its modes, by a `mode` field or by writing a model; others run where they can."""
+    return op.mode is not None or op.default_modes != MODES
+
+
+def find_modes(ops: Mapping[str, Op], evaluation: EvalSpec | None) -> tuple[ModeName, ...]:
+    """Return train, eval, and every other mode that an op or the evaluation of a run names; `"!eval"` names all."""
+    words = {word for op in ops.values() for word in op.mode or ()}
+    named: set[str] = {*MODES} if any(word.startswith("!") for word in words) else {*words}
+    named |= {"train", "eval"} if evaluation is None else {"train", "eval", evaluation.mode}
+    return tuple(mode for mode in MODES if mode in named)
+
+
+def find_reaches(ops: Mapping[str, Op]) -> Mapping[str, Reach]:
+    """Return where every op can run: an op that does not say its modes runs where all its inputs are computed."""
+    producers = find_producers(ops)
+    consumers: dict[str, list[str]] = {name: [] for name in ops}
+    for name, sources in producers.items():
+        for source in sources:
+            consumers[source].append(name)
+    blocked = {name: _block(name, op) for name, op in ops.items()}
+    waiting = [name for name in ops if blocked[name]]
+    while waiting:
+        source = waiting.pop()
+        for name in consumers[source]:
+            fresh: dict[ModeName, str] = {
+                mode: who for mode, who in blocked[source].items() if mode not in blocked[name]
+            }
+            if fresh and not is_bound(ops[name]):
+                blocked[name] |= fresh
+                waiting.append(name)
+    return {name: _reach(blocked[name]) for name in ops}
+
+
+def _block(name: str, op: Op) -> dict[ModeName, str]:
+    """Return the modes that an op excludes itself."""
+    return {mode: name for mode in MODES if not op.runs_in(mode)}
+
+
+def _reach(blocked: Mapping[ModeName, str]) -> Reach:
+    return Reach(modes=frozenset(mode for mode in MODES if mode not in blocked), blockers=blocked)
+
+
+def find_producers(ops: Mapping[str, Op]) -> Mapping[str, tuple[str, ...]]:
+    """Return the ops whose values every op reads."""
+    owners = {value: name for name, op in ops.items() for value in op.defines(name)}
+    return {
+        name: tuple(dict.fromkeys(owners[ref.name] for ref in op.operands() if ref.name in owners))
+        for name, op in ops.items()
+    }

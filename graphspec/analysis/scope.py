@@ -1,0 +1,165 @@
+"""The scope: every name of a spec, what it names and where it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from graphspec.analysis.gradient_sets import Sets, find_gradient_sets
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import EmaOp, Op, UpdateOp
+from graphspec.diagnostics import Diagnostic, Span
+from graphspec.read.source import Path
+from graphspec.suggestions import closest
+
+Facet: TypeAlias = Literal["input", "state", "model", "average", "op", "update", "value"]
+"""What a name can be; the name of an op is often its value's too, and that of an update an op's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One declaration of a name: what it is, the path of its declaration, and the op that makes it."""
+
+    name: str
+    facets: tuple[Facet, ...]
+    path: Path
+    is_key: bool = True
+    op: str | None = None
+
+    @property
+    def role(self) -> str:
+        """Return what is declared, as a noun phrase."""
+        return "an op" if "op" in self.facets else self.title
+
+    @property
+    def title(self) -> str:
+        """Return what the name is, as a noun phrase."""
+        match self.facets:
+            case ("input",):
+                return "an input"
+            case ("state",):
+                return "a state"
+            case ("model",):
+                return "a model"
+            case ("value",):
+                return f"a value of op '{self.op}'"
+            case ("op", *rest):
+                return _OPS.get(tuple(rest), "an op")
+            case _:
+                return "a name"
+
+
+_OPS: Mapping[tuple[str, ...], str] = {
+    ("update",): "an update, which has no value",
+    ("average",): "the average kept by an ema",
+    ("value",): "the value of an op",
+    (): "an op whose values have names of their own",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """A spec with its names; nothing is held against ``broken`` ones, nor, if ``blind``, against any unknown one."""
+
+    spec: GraphSpec
+    entries: Mapping[str, tuple[Entry, ...]]
+    sets: Sets
+    kinds: Mapping[str, str]
+    """What every model and average is made of, through likenesses: class, layers or parameter."""
+    broken: frozenset[str] = frozenset()
+    blind: bool = False
+
+    def find(self, name: str) -> Entry | None:
+        """Return the first declaration of a name."""
+        found = self.entries.get(name, ())
+        return found[0] if found else None
+
+    def sound_ops(self) -> Iterator[tuple[str, Op]]:
+        """Yield every op that could be read as it is written, with its name."""
+        return ((name, op) for name, op in self.spec.ops.items() if name not in self.broken)
+
+    def names(self, facets: Iterable[Facet]) -> Iterator[str]:
+        """Yield every name that has one of the facets, in the order of the document."""
+        wanted = frozenset(facets)
+        return (name for name, entries in self.entries.items() if not wanted.isdisjoint(entries[0].facets))
+
+    def place(self, entry: Entry) -> str:
+        """Return where a name is declared, in words for the end of a sentence."""
+        span = self.spec.span(*entry.path, key=entry.is_key)
+        return "" if span is None else f" (line {span.line})"
+
+    def suggest(self, name: str, candidates: Iterable[str]) -> str:
+        """Return the label that names what was probably meant, or nothing."""
+        near = closest(name, candidates, 1)
+        entry = self.find(near[0]) if near else None
+        if not near:
+            return ""
+        return f"did you mean '{near[0]}'{self.place(entry) if entry is not None else ''}?"
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        path: Path,
+        *,
+        key: bool = False,
+        label: str = "",
+        notes: tuple[str, ...] = (),
+        help: str = "",
+    ) -> Diagnostic:
+        """Return an error at a part of the spec, or at its key."""
+        span: Span | None = self.spec.span(*path, key=key)
+        return Diagnostic(code=code, message=message, span=span, label=label, notes=notes, help=help)
+
+
+def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> Scope:
+    """Return the scope of a spec."""
+    listed: dict[str, list[Entry]] = {}
+    for entry in _find_entries(spec):
+        listed.setdefault(entry.name, []).append(entry)
+    entries = {name: tuple(each) for name, each in listed.items()}
+    sets = find_gradient_sets(spec.ops, spec.models)
+    kinds = {name: kind for name, kind in _find_kinds(spec).items() if kind is not None and name not in broken}
+    return Scope(spec=spec, entries=entries, sets=sets, kinds=kinds, broken=broken, blind=blind)
+
+
+def _find_kinds(spec: GraphSpec) -> Mapping[str, str | None]:
+    """Return the kind of every model and average; None where likenesses go round in a circle or lead nowhere."""
+    following = {name: model.like for name, model in spec.models.items()}
+    following |= {name: op.ema for name, op in spec.shadows().items() if name not in following}
+    kinds: dict[str, str | None] = {name: model.kind for name, model in spec.models.items() if model.like is None}
+    for start in following:
+        way: dict[str, None] = {}
+        name: str | None = start
+        while name is not None and name not in kinds and name not in way:
+            way[name] = None
+            name = following.get(name)
+        kinds |= dict.fromkeys(way, kinds.get(name) if name is not None else None)
+    return kinds
+
+
+def _find_entries(spec: GraphSpec) -> Iterator[Entry]:
+    for name in spec.inputs:
+        yield Entry(name=name, facets=("input",), path=("inputs", name))
+    for name in spec.state:
+        yield Entry(name=name, facets=("state",), path=("state", name))
+    for name in spec.models:
+        yield Entry(name=name, facets=("model",), path=("models", name))
+    for name, op in spec.ops.items():
+        yield Entry(name=name, facets=_find_facets(name, op), path=("ops", name), op=name)
+        for index, value in enumerate(op.defines(name)):
+            if value != name:
+                yield Entry(name=value, facets=("value",), path=("ops", name, "outputs", index), is_key=False, op=name)
+
+
+def _find_facets(name: str, op: Op) -> tuple[Facet, ...]:
+    match op:
+        case UpdateOp():
+            return "op", "update"
+        case EmaOp() if op.into is None:
+            return "op", "average"
+        case _ if name in op.defines(name):
+            return "op", "value"
+        case _:
+            return ("op",)

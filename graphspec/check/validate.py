@@ -1,0 +1,57 @@
+"""Validation: the rules a spec keeps beyond the types of its fields, as one tuple."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from graphspec.analysis.scope import Scope, build_scope
+from graphspec.check.data import check_datasets, check_dimensions, check_meetings
+from graphspec.check.functions import check_functions, check_models, check_outputs
+from graphspec.check.gradients import check_coverage, check_losses, check_sets
+from graphspec.check.models import check_likeness, check_optimizers, check_ties
+from graphspec.check.names import check_clashes, check_document, check_ops, check_repeats, check_spelling
+from graphspec.check.options import check_layers, check_optimizer_options
+from graphspec.check.timing import check_evaluation, check_modes, check_watched, check_windows
+from graphspec.declare.graph import GraphSpec
+from graphspec.diagnostics import Diagnostic, sort_diagnostics
+from graphspec.limits import MOST_PROBLEMS
+
+Rule = Callable[[Scope], Iterable[Diagnostic]]
+
+RULES: tuple[Rule, ...] = (
+    check_spelling,
+    check_clashes,
+    check_ops,
+    check_document,
+    check_likeness,
+    check_ties,
+    check_optimizers,
+    check_layers,
+    check_optimizer_options,
+    check_functions,
+    check_outputs,
+    check_models,
+    check_losses,
+    check_sets,
+    check_coverage,
+    check_repeats,
+    check_windows,
+    check_modes,
+    check_datasets,
+    check_meetings,
+    check_dimensions,
+    check_evaluation,
+    check_watched,
+)
+"""Every rule; each reports all it finds, and none relies on another having passed."""
+
+
+def validate(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> tuple[Diagnostic, ...]:
+    """Return the problems of a spec, sorted by place: every one, or of each rule as many as are told at most, and one.
+
+    ``broken`` names what is declared but could not be read, and ``blind`` says that whole sections could not:
+    nothing is held against a reference to those.
+    """
+    scope = build_scope(spec, broken, blind=blind)
+    return sort_diagnostics(each for rule in RULES for each in islice(rule(scope), MOST_PROBLEMS + 1))

@@ -1,0 +1,1 @@
+"""The declarations of a spec: frozen, validated by pydantic, one topic per file."""

@@ -1,0 +1,205 @@
+"""Data sources: where `stepgraph run` takes its batches from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, TypeAlias, cast
+
+from pydantic import AfterValidator, Discriminator, PlainValidator, Tag, WithJsonSchema, model_validator
+
+from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.fields import Count, Keyword, NumberFromZero, Value, at_least_one
+from graphspec.declare.names import is_path
+from graphspec.suggestions import closest
+from graphspec.words import describe
+
+SOURCES = ("digits", "npz", "csv")
+FILES = ("npz", "csv")
+"""The sources that read the file at `path`."""
+CLASS = "class:"
+"""What stands before the path of a user's class in a source."""
+
+
+def _read_path(value: object) -> str:
+    """Return the path of a user's class, which stands beside `class`."""
+    if isinstance(value, str) and is_path(value):
+        return value
+    message = f"expected the path of a class, found {describe(value)}"
+    raise below(("class",), problem("GS054", message, help="write `class: pkg.mod:Name`"))
+
+
+def _check_source(source: str) -> str:
+    """Refuse a source that is neither built in nor a class."""
+    if source in SOURCES or (source.startswith(CLASS) and is_path(source.removeprefix(CLASS))):
+        return source
+    near = closest(source, SOURCES, 1)
+    label = f"did you mean '{near[0]}'?" if near else ""
+    help = f"write {', '.join(SOURCES)}, or `class: pkg.mod:Name` in its place"
+    raise problem("GS043", f"no data source is named '{source}'", label=label, help=help)
+
+
+def _read_column(value: object) -> str | tuple[str, ...]:
+    """Return a name, or several; a position in a tuple is the name of what stands there."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return str(value)
+    names = _list_texts(value)
+    if not names:
+        message = f"expected the name of a column, or a list of names, found {describe(value)}"
+        help = "write `x: height`, `x: [height, width]`, or `x: 0` for the first of a tuple"
+        raise problem("GS044", message, help=help)
+    return names
+
+
+def _list_texts(value: object) -> tuple[str, ...]:
+    """Return a list of texts; nothing for any other value."""
+    entries = cast("list[object]", value) if isinstance(value, list | tuple) else []
+    texts = tuple(entry for entry in entries if isinstance(entry, str))
+    return texts if len(texts) == len(entries) else ()
+
+
+Columns: TypeAlias = str | tuple[str, ...]
+_ColumnField = Annotated[
+    Columns,
+    PlainValidator(_read_column),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "integer", "minimum": 0},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]
+        }
+    ),
+]
+
+
+class DataSource(Declaration):
+    """A set of samples and how batches are made of it."""
+
+    source: Annotated[str, AfterValidator(_check_source)]
+    """`digits` (bundled), `npz` (a file of arrays), `csv` (a table), or a user's class: `class: pkg.mod:Name`."""
+    batch: Count
+    """How many samples a batch has."""
+    shuffle: bool = False
+    """Whether the samples are put in a new random order in every epoch."""
+    drop_last: bool | None = None
+    """Whether a last batch that is not full is left out (default: yes for `train`, no for others)."""
+    split: str | None = None
+    """Which part of the set is used, such as `train` or `test`."""
+    columns: dict[str, _ColumnField] = {}
+    """The set's name for each input, where it is not the input's own, or its position in the tuples of a class:
+    `{x: 0}`; several of a file become one: `{x: [a, b]}`."""
+    path: str | None = None
+    """The file, relative to the spec."""
+    args: dict[Keyword, Value] = {}
+    """Keyword arguments of the source."""
+    seed: int | None = None
+    """Seed of the shuffling (default: the document's)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_source(cls, value: object) -> object:
+        """Read `class: pkg.mod:Name` as the source `class:pkg.mod:Name`."""
+        if not isinstance(value, dict):
+            return value
+        written = cast("dict[str, object]", value)
+        if "class" not in written:
+            return written
+        if "source" in written:
+            raise below(("class",), problem("GS053", "a data source has a `source` or a `class`, found both", at="key"))
+        rest = {key: item for key, item in written.items() if key != "class"}
+        return {**rest, "source": f"{CLASS}{_read_path(written['class'])}"}
+
+    @model_validator(mode="after")
+    def _check(self) -> DataSource:
+        if self.source in FILES and self.path is None:
+            message, help = f"the source `{self.source}` needs a `path`", f"write `path: data.{self.source}`"
+            raise problem("GS053", message, help=help, at="key")
+        return self
+
+    @property
+    def class_path(self) -> str | None:
+        """Return the import path of a user's source, or None for a built-in one."""
+        return self.source.removeprefix(CLASS) if self.source.startswith(CLASS) else None
+
+    def drops_last(self, role: str) -> bool:
+        """Return whether a last batch that is not full is left out, for the source under that name in `data`."""
+        return role == "train" if self.drop_last is None else self.drop_last
+
+
+MIX = "mix"
+"""The key beside the names of training sets that says how often each has its turn."""
+
+
+class TrainingSets(Declaration):
+    """Several training sets: they take turns batch by batch, or each batch is drawn from them by `mix`."""
+
+    sets: Annotated[dict[str, DataSource], at_least_one("training set")]
+    """The sets by name."""
+    mix: dict[str, NumberFromZero] | None = None
+    """How often each set is drawn, against the others: `{ds1: 0.7, ds2: 0.3}`, or a list in their order."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, value: object) -> object:
+        """Put the sets apart from `mix`, and the numbers of a list beside their names."""
+        if not isinstance(value, dict):
+            return value
+        written = cast("dict[str, object]", value)
+        sets = {name: item for name, item in written.items() if name != MIX}
+        mix = written.get(MIX)
+        if isinstance(mix, list | tuple):
+            numbers = cast("list[object]", mix)
+            if len(numbers) != len(sets):
+                message = f"`mix` has {len(numbers)} numbers for {len(sets)} training sets"
+                raise below((MIX,), problem("GS044", message, help="write one for each, in their order"))
+            mix = dict(zip(sets, numbers, strict=True))
+        return {"sets": sets, **({MIX: mix} if MIX in written else {})}
+
+    @model_validator(mode="after")
+    def _check(self) -> TrainingSets:
+        if self.mix is None:
+            return self
+        if self.mix.keys() != self.sets.keys():
+            others = sorted(self.mix.keys() ^ self.sets.keys())
+            message = f"`mix` must have one number for each of {', '.join(self.sets)}; look at {', '.join(others)}"
+            raise below((MIX,), problem("GS044", message, help="0 leaves a set out"))
+        if not sum(self.mix.values()) > 0:
+            message = "`mix` draws no set: all its numbers are 0"
+            raise below((MIX,), problem("GS044", message, help="write how often each set is drawn"))
+        return self
+
+
+def _tag(value: object) -> str:
+    """Return the tag of what stands in `data`: one source, or several."""
+    if isinstance(value, TrainingSets):
+        return "<sets>"
+    return "<sets>" if isinstance(value, dict) and _is_several(cast("dict[str, object]", value)) else "<source>"
+
+
+def _is_several(written: Mapping[str, object]) -> bool:
+    """Return whether a mapping holds sources by name rather than the fields of one."""
+    own = (*DataSource.model_fields, "class")
+    named = (isinstance(item, dict) for key, item in written.items() if key not in (*own, MIX))
+    return any(named) and not any(key in written for key in ("source", "class", "batch"))
+
+
+def _only_training(data: dict[str, DataSource | TrainingSets]) -> dict[str, DataSource | TrainingSets]:
+    """Refuse several sets that no training takes turns between."""
+    for role, item in data.items():
+        if isinstance(item, TrainingSets) and role != "train":
+            help = "give each a name of its own in `data`, and name the one meant: `run: {eval: {data: ...}}`"
+            raise below((role,), problem("GS056", "only `train` may have several sets", help=help, at="key"))
+    return data
+
+
+DataField = Annotated[
+    dict[
+        str,
+        Annotated[Annotated[DataSource, Tag("<source>")] | Annotated[TrainingSets, Tag("<sets>")], Discriminator(_tag)],
+    ],
+    AfterValidator(_only_training),
+]
+"""The section `data`: a source by role, of training also several."""

@@ -1,0 +1,135 @@
+"""Durations: ``100 steps``, ``3 epochs``, ``500 updates``, ``1M samples``, ``0.1 run``, and Composer's ``10ba``."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import GetPydanticSchema, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError, core_schema
+
+from graphspec.declare.base import problem
+from graphspec.suggestions import closest
+from graphspec.words import describe
+
+Unit: TypeAlias = Literal["steps", "updates", "samples", "epochs", "run"]
+
+FORMS = "`100 steps`, `3 epochs`, `500 updates`, `1M samples`, `0.1 run`, `10ba`, `3ep`, `0.1dur` or a whole number"
+PATTERN = r"^\s*([0-9]+(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*([kKM]?)\s*([A-Za-z]+)\s*$"
+
+_PATTERN = re.compile(PATTERN)
+_SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
+_UNITS: dict[str, Unit] = {
+    "step": "steps",
+    "steps": "steps",
+    "ba": "steps",
+    "update": "updates",
+    "updates": "updates",
+    "sample": "samples",
+    "samples": "samples",
+    "sp": "samples",
+    "epoch": "epochs",
+    "epochs": "epochs",
+    "ep": "epochs",
+    "run": "run",
+    "dur": "run",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """A length of training: ``count`` of a ``unit``; steps, updates and samples are whole, ``run`` is a share of it."""
+
+    count: float
+    unit: Unit
+
+    def __str__(self) -> str:
+        """Return the canonical spelling, which :func:`parse_duration` reads back."""
+        whole = float(self.count).is_integer()
+        return f"{int(self.count) if whole else format(Decimal(repr(self.count)), 'f')} {self.unit}"
+
+
+def parse_duration(value: object, *, bare: Unit = "steps") -> Duration:
+    """Return the duration a document's scalar spells; a whole number alone counts ``bare`` units.
+
+    Raises a validation error with code GS050 for anything else.
+    """
+    if isinstance(value, Duration):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _checked(Duration(count=value, unit=bare), str(value))
+    matched = _PATTERN.match(value) if isinstance(value, str) else None
+    unit = _UNITS.get(matched.group(3)) if matched is not None else None
+    if matched is None:
+        raise problem("GS050", f"expected a duration, found {describe(value)}", help=f"write {FORMS}")
+    if unit is None:
+        raise _unknown_unit(matched.group(3))
+    count = float(matched.group(1)) * _SCALES[matched.group(2)]
+    return _checked(Duration(count=count, unit=unit), matched.group(0).strip())
+
+
+def _unknown_unit(word: str) -> PydanticCustomError:
+    near = closest(word, ("steps", "updates", "samples", "epochs", "run"), 1)
+    label = f"did you mean '{near[0]}'?" if near else ""
+    return problem("GS050", f"no duration is counted in '{word}'", label=label, help=f"write {FORMS}")
+
+
+def _checked(duration: Duration, text: str) -> Duration:
+    """Refuse counts that no clock reaches."""
+    if duration.count <= 0:
+        raise problem("GS050", f"a duration is more than 0, found {text!r}", help="steps are counted from 1")
+    if duration.unit == "run" and duration.count > 1:
+        raise problem("GS050", f"a share of the run is at most 1, found {text!r}", help="`0.1 run` is its first tenth")
+    if duration.unit not in ("run", "epochs") and not float(duration.count).is_integer():
+        raise problem("GS050", f"{duration.unit} are counted in whole numbers, found {text!r}", help=f"write {FORMS}")
+    return duration
+
+
+def _schema(bare: Unit) -> GetPydanticSchema:
+    """Validate through :func:`parse_duration`."""
+
+    def _parse(value: object) -> Duration:
+        return parse_duration(value, bare=bare)
+
+    return GetPydanticSchema(lambda _source, _handler: core_schema.no_info_plain_validator_function(_parse))
+
+
+_TEXTS = ({"type": "string", "pattern": PATTERN}, {"type": "string", "pattern": r"\$\{"})
+_REMARK = f"A duration: {FORMS}."
+_JSON = {"anyOf": [{"type": "integer", "minimum": 1}, *_TEXTS], "description": _REMARK}
+
+DurationField = Annotated[Duration, _schema("steps"), PlainSerializer(str), WithJsonSchema(_JSON)]
+"""A duration; a whole number counts steps."""
+
+UpdatesField = Annotated[Duration, _schema("updates"), PlainSerializer(str), WithJsonSchema(_JSON)]
+"""A duration; a whole number counts applied updates."""
+
+Length: TypeAlias = float | Duration
+"""A part of a schedule's way: a number counts what its clock counts."""
+
+
+def _length(value: object) -> Length:
+    """Read a number of ticks, or a duration."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return parse_duration(value)
+    if not math.isfinite(value) or value <= 0:
+        raise problem("GS044", f"expected a number greater than 0, or a duration, found {describe(value)}")
+    return value
+
+
+def _spell(length: Length) -> object:
+    return str(length) if isinstance(length, Duration) else length
+
+
+_NUMBER = {"type": "number", "exclusiveMinimum": 0}
+
+LengthField = Annotated[
+    float | Duration,
+    PlainValidator(_length),
+    PlainSerializer(_spell),
+    WithJsonSchema({"anyOf": [_NUMBER, *_TEXTS], "description": _REMARK}),
+]
+"""A length of a schedule: a number of ticks of its clock, or a duration."""

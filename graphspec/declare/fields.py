@@ -1,0 +1,138 @@
+"""The types that fields of several declarations share: numbers, names in lists, shapes, plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+
+from annotated_types import Ge, Gt, Le
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BeforeValidator,
+    PlainValidator,
+    Strict,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from graphspec.declare.base import problem
+from graphspec.declare.names import KEYWORDS, NAME_PATTERN, is_name
+from graphspec.words import quote
+
+if TYPE_CHECKING:
+    from graphspec.read.source import Plain
+
+    Value: TypeAlias = Plain
+else:
+    Value = object  # a document's reader makes plain values only; checking them again would cost time and say nothing
+
+
+T = TypeVar("T", bound=Sized)
+
+
+def listed(value: object) -> object:
+    """Make one name a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+def is_schedule(value: object) -> bool:
+    """Return whether a plain value is a mapping with a `schedule`."""
+    return isinstance(value, dict) and "schedule" in value
+
+
+_READ_ONCE = "a schedule stands where a plain value is read once, before the first step"
+
+
+def _unscheduled(value: object) -> object:
+    if is_schedule(value):
+        raise problem("GS044", _READ_ONCE, help="write a number")
+    return value
+
+
+_Finite = Annotated[float, Strict(), AllowInfNan(False)]
+
+
+def _unscheduled_arg(value: object) -> object:
+    if is_schedule(value):
+        raise problem("GS044", _READ_ONCE, help="write a plain value")
+    return value
+
+
+def _refuse_keyword(name: str) -> PydanticCustomError:
+    what = "is a word of Python" if name in KEYWORDS else "is not a name"
+    help = "an argument is passed by its name: letters, digits and `_`, not a digit first, and no word of Python"
+    return problem("GS058", f"expected the name of an argument, and {quote(name)} {what}", help=help, at="key")
+
+
+def _check_keyword(name: str) -> str:
+    if is_name(name):
+        return name
+    raise _refuse_keyword(name)
+
+
+def check_keywords(keys: Iterable[str]) -> None:
+    """Raise a validation error with code GS058 where keys that become names of arguments are no names."""
+    wrong = [InitErrorDetails(type=_refuse_keyword(key), loc=(key,), input=key) for key in keys if not is_name(key)]
+    if wrong:
+        raise ValidationError.from_exception_data("spec", wrong)
+
+
+Keyword = Annotated[str, AfterValidator(_check_keyword), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
+"""A key that is passed on as the name of an argument, so that it stands in the generated source as it is."""
+
+Args = dict[Keyword, Annotated[Value, BeforeValidator(_unscheduled_arg)]]
+"""Keyword arguments that are read once: plain values."""
+
+Number = Annotated[_Finite, BeforeValidator(_unscheduled)]
+"""A finite number."""
+
+NumberFromZero = Annotated[_Finite, Ge(0), BeforeValidator(_unscheduled)]
+"""A finite number that is not negative."""
+
+PositiveNumber = Annotated[_Finite, Gt(0), BeforeValidator(_unscheduled)]
+"""A finite number greater than 0."""
+
+Share = Annotated[_Finite, Ge(0), Le(1), BeforeValidator(_unscheduled)]
+"""A number from 0 to 1."""
+
+Count = Annotated[int, Strict(), Ge(1)]
+"""A whole number from 1 up."""
+
+
+def at_least_one(noun: str, *, help: str = "add one, or leave the key out") -> AfterValidator:
+    """Return a validator that refuses an empty list, or mapping, of what the noun says."""
+
+    def _check(value: T) -> T:
+        if not value:
+            raise problem("GS044", f"expected at least one {noun}, found none", help=help)
+        return value
+
+    return AfterValidator(_check)
+
+
+_Listed = BeforeValidator(listed, json_schema_input_type=str | list[str])
+
+Names = Annotated[tuple[str, ...], Strict(False), at_least_one("name"), _Listed]
+"""One name, or a list of at least one."""
+
+NamesOrNone = Annotated[tuple[str, ...], Strict(False), _Listed]
+"""One name, or a list that may be empty."""
+
+
+def _size(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    if isinstance(value, str) and is_name(value):
+        return value
+    raise problem(
+        "GS044", f"expected a size, found {value!r}", help="a whole number from 1 up, or a name such as `batch`"
+    )
+
+
+_SIZES = [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": NAME_PATTERN}]
+
+Size = Annotated[int | str, PlainValidator(_size), WithJsonSchema({"anyOf": _SIZES})]
+Shape = Annotated[tuple[Size, ...], Strict(False)]
+"""Sizes: whole numbers, and names of free dimensions such as ``batch``."""

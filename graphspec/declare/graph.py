@@ -1,0 +1,212 @@
+"""The document: a training step, and how to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
+
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag, model_validator
+
+from graphspec.declare.base import Declaration, NotBuilt, below, not_built, problem
+from graphspec.declare.compat import Compat, fill_model, fill_op
+from graphspec.declare.data import DataField, DataSource, TrainingSets
+from graphspec.declare.fields import NamesOrNone, Value, at_least_one
+from graphspec.declare.inputs import InputSpec, StateSpec
+from graphspec.declare.models import ModelSpec
+from graphspec.declare.ops import KINDS, EmaOp, Op, OpBase
+from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
+from graphspec.declare.run import RunSpec
+from graphspec.suggestions import closest
+from graphspec.words import enumerate_names
+
+NOT_BUILT = ("adapt", "repeat", "choose", "sometimes")
+"""Kinds that the language has and this version does not execute."""
+
+SECOND = ("loss", "copy")
+"""Keys that are kinds only where no other kind key is present."""
+
+
+def _tag(value: object) -> str | None:
+    """Return the tag of an op's class: its kind in angle brackets, which no key of a document is."""
+    if isinstance(value, OpBase):
+        return f"<{value.kind}>"
+    return f"<{find_kinds(cast('dict[str, object]', value))[0]}>"
+
+
+def find_kinds(op: Mapping[str, object]) -> tuple[str, ...]:
+    """Return every kind key of an op as written; `loss` and `copy` count only where there is no other."""
+    first = tuple(key for key in op if key in (*KINDS, *NOT_BUILT) and key not in SECOND)
+    return first or tuple(key for key in op if key in SECOND)
+
+
+def _find_strays(op: Mapping[str, object]) -> tuple[str, ...]:
+    """Return `loss` and `copy` beside kinds that have no such field: a further kind was meant."""
+    kinds = find_kinds(op)
+    if not kinds or any(kind in SECOND or kind not in KINDS for kind in kinds):
+        return ()
+    fields = {field for kind in kinds for field in KINDS[kind].model_fields}
+    return tuple(key for key in SECOND if key in op and key not in fields)
+
+
+def _check(value: object) -> object:
+    """Refuse what is not an op of exactly one kind that is built."""
+    if isinstance(value, OpBase):
+        return value
+    if not isinstance(value, dict):
+        raise problem("GS051", "expected an op: a mapping with one kind key", help=_forms())
+    op = cast("dict[str, object]", value)
+    match (*find_kinds(op), *_find_strays(op)):
+        case ():
+            raise _kindless(op)
+        case (kind,):
+            if kind in NOT_BUILT:
+                raise below((kind,), not_built(f"the op kind `{kind}`", help=_forms()))
+            return op
+        case found:
+            message = f"an op has one kind, found {enumerate_names(found)}"
+            help = "split it into several ops, or remove what is too much"
+            raise below((found[-1],), problem("GS052", message, help=help, at="key"))
+
+
+def _kindless(op: Mapping[str, object]) -> Exception:
+    for key in op:
+        for near in closest(key, KINDS, 1):
+            label = f"did you mean '{near}'?"
+            message = f"no kind of op is named '{key}'"
+            return below((key,), problem("GS051", message, label=label, help=_forms(), at="key"))
+    return problem("GS051", "this op has no kind", help=_forms(), at="key")
+
+
+def _forms() -> str:
+    return f"an op has exactly one of the keys {', '.join(sorted(KINDS))}"
+
+
+if TYPE_CHECKING:
+    OpField: TypeAlias = Op
+else:
+    OpField = Annotated[
+        reduce(lambda one, other: one | other, (Annotated[op, Tag(f"<{kind}>")] for kind, op in KINDS.items())),
+        Discriminator(_tag),
+        BeforeValidator(_check),
+    ]
+    """An op as a field of the document: the kind picks the class."""
+
+
+if TYPE_CHECKING:
+    from graphspec.diagnostics import Span
+    from graphspec.read.source import Document
+
+    Ops = dict[str, Op]
+else:
+    Ops = Annotated[dict[str, OpField], at_least_one("op", help="add one, as in `y: {forward: net, inputs: x}`")]
+
+MOST_MICRO_BATCHES = 64
+"""Every part is written out in the code of a step."""
+
+
+class GraphSpec(Declaration):
+    """A graph spec: one training step, declared, and optionally how to run it."""
+
+    graphspec: Literal[1]
+    """The version of the language."""
+    name: str
+    """The name of the spec, used in titles and file names."""
+    vars: dict[str, Value] = {}
+    """Constants, used elsewhere as `${name}`."""
+    inputs: dict[str, InputSpec] = {}
+    """The tensors of a batch."""
+    state: dict[str, StateSpec] = {}
+    """Tensors that outlive the step and that no optimizer trains; ops read them by name, `assign` writes them."""
+    models: dict[str, ModelSpec] = {}
+    """The models of the step."""
+    ops: Ops
+    """What happens in the step; the key names the op and its value, and order has no meaning."""
+    outputs: NamesOrNone | None = None
+    """What the step returns (default: metrics and, in train mode, losses that are computed anyway)."""
+    data: DataField = {}
+    """Where `stepgraph run` takes batches from: `train`, and others."""
+    run: RunSpec = RunSpec()
+    """How `stepgraph run` trains."""
+    seed: int = 0
+    """The seed of initial weights and of every random number."""
+    rng: Literal["native", "portable"] = "native"
+    """Whose random numbers: the backend's own, or the same on every backend."""
+    precision: PrecisionSpec | None = None
+    """In which type models compute, and how losses are scaled (default: float32, not scaled)."""
+    parallel: NotBuilt = None
+    micro_batches: Annotated[int, Strict(), Field(ge=1, le=MOST_MICRO_BATCHES)] = 1
+    """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""
+    phases: NotBuilt = None
+    compat: Compat | None = None
+    """Whose defaults options have that the spec leaves out, where they are not the language's own."""
+
+    _document: Document | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _fill(self) -> GraphSpec:
+        """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither."""
+        models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
+        ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
+        # Frozen for everybody else; the constructor would lose a copy.
+        object.__setattr__(self, "models", models)
+        object.__setattr__(self, "ops", ops)
+        return self
+
+    @classmethod
+    def read(cls, document: Document) -> GraphSpec:
+        """Return the spec that a document declares; raise pydantic's ValidationError where it declares none."""
+        spec = cls.model_validate(document.data)
+        spec._document = document
+        return spec
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is declared, not where it is written."""
+        return isinstance(other, GraphSpec) and self.__dict__ == other.__dict__
+
+    def span(self, *path: str | int, key: bool = False) -> Span | None:
+        """Return where a part of the spec is written, or its key; None for specs built in Python."""
+        if self._document is None:
+            return None
+        return self._document.key_span(path) if key else self._document.value_span(path)
+
+    def texts(self) -> Mapping[str, str]:
+        """Return the source texts by file name, as `render` takes them."""
+        return {} if self._document is None else self._document.texts
+
+    def compute(self, model: str) -> Compute:
+        """Return the type in which a model computes: its own, else that of what it follows, else the document's."""
+        following: str | None = model
+        while following is not None:
+            declared, shadow = self.models.get(following), self.ops.get(following)
+            if declared is None:
+                following = shadow.ema if isinstance(shadow, EmaOp) and shadow.into is None else None
+            elif declared.precision is not None:
+                return declared.precision
+            else:
+                following = declared.like
+        return "float32" if self.precision is None else self.precision.compute
+
+    @property
+    def loss_scale(self) -> LossScaleSpec | None:
+        """Return how losses are scaled, None where they are not: dynamically where a model computes in float16."""
+        declared = None if self.precision is None else self.precision.loss_scale
+        if declared is None and self._names_float16() and any(self.compute(name) == "float16" for name in self.models):
+            return LossScaleSpec()
+        return None if declared is None or declared.kind == "none" else declared
+
+    def _names_float16(self) -> bool:
+        """Return whether float16 is written for the document or for a model."""
+        own = None if self.precision is None else self.precision.compute
+        return "float16" in (own, *(model.precision for model in self.models.values()))
+
+    def source(self, role: str, dataset: str | None = None) -> DataSource | None:
+        """Return what `data` says of a role, or of one of its several sets: without a name of the first."""
+        found = self.data.get(role)
+        if isinstance(found, TrainingSets):
+            return found.sets[dataset] if dataset is not None else next(iter(found.sets.values()))
+        return found
+
+    def shadows(self) -> Mapping[str, EmaOp]:
+        """Return the averages without `into`: hidden models by the names of their ops."""
+        return {name: op for name, op in self.ops.items() if isinstance(op, EmaOp) and op.into is None}

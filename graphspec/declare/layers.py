@@ -1,0 +1,136 @@
+"""Layers: the building blocks of ``layers:`` models, known exactly and the same on every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from pydantic import Field, model_validator
+
+from graphspec.declare.base import Declaration, problem
+from graphspec.declare.fields import Value
+from graphspec.declare.options import Option
+
+
+def _whole(name: str, meaning: str, *, default: int | None = None, minimum: int = 1) -> Option:
+    return Option(
+        name=name, kind="int", meaning=meaning, default=default, required=default is None, minimum=float(minimum)
+    )
+
+
+def _pair(name: str, meaning: str, *, default: int | None = None, minimum: int = 1, required: bool = False) -> Option:
+    return Option(name=name, kind="pair", meaning=meaning, default=default, required=required, minimum=float(minimum))
+
+
+def _positive(name: str, meaning: str, default: float) -> Option:
+    return Option(name=name, kind="number", meaning=meaning, default=default, above=0.0)
+
+
+OUT = _whole("out", "how many features or channels come out")
+KERNEL = _pair("kernel", "size of the window: a number, or [height, width]", required=True)
+STRIDE = _pair("stride", "step of the window: a number, or [height, width]", default=1)
+PADDING = _pair("padding", "zeros added on every side: a number, or [height, width]", default=0, minimum=0)
+BIAS = Option(name="bias", kind="bool", default=True, meaning="whether a learned offset is added")
+EPS = _positive("eps", "added to the variance", 1e-5)
+POOL = (KERNEL, _pair("stride", "step of the window (default: the kernel)"), PADDING)
+
+LAYERS: Mapping[str, tuple[Option, ...]] = {
+    "linear": (OUT, BIAS),
+    "conv2d": (
+        OUT,
+        KERNEL,
+        STRIDE,
+        PADDING,
+        _pair("dilation", "distance between the window's taps", default=1),
+        _whole("groups", "how many groups of channels are kept apart", default=1),
+        BIAS,
+    ),
+    "conv_transpose2d": (
+        OUT,
+        KERNEL,
+        STRIDE,
+        PADDING,
+        _pair("output_padding", "rows and columns added at one end", default=0, minimum=0),
+        BIAS,
+    ),
+    "batch_norm": (
+        EPS,
+        Option(
+            name="momentum",
+            kind="number",
+            default=0.1,
+            minimum=0.0,
+            maximum=1.0,
+            meaning="share of the new batch in the running statistics",
+        ),
+        Option(name="affine", kind="bool", default=True, meaning="whether scale and offset are learned"),
+    ),
+    "layer_norm": (EPS,),
+    "group_norm": (_whole("groups", "how many groups of channels are normalised together"), EPS),
+    "embedding": (_whole("count", "how many different indices"), _whole("size", "length of each vector")),
+    "dropout": (
+        Option(name="p", kind="number", default=0.5, minimum=0.0, below=1.0, meaning="share of elements dropped"),
+    ),
+    "flatten": (),
+    "reshape": (Option(name="shape", kind="sizes", required=True, meaning="sizes without the batch; one may be -1"),),
+    "avg_pool": POOL,
+    "max_pool": POOL,
+    "global_avg_pool": (),
+    "upsample": (
+        _whole("factor", "how many times larger height and width become"),
+        Option(
+            name="mode",
+            kind="choice",
+            choices=("nearest", "bilinear"),
+            default="nearest",
+            meaning="how new pixels are made",
+        ),
+    ),
+    "residual": (),
+    "relu": (),
+    "leaky_relu": (Option(name="slope", kind="number", default=0.01, minimum=0.0, meaning="slope below 0"),),
+    "gelu": (),
+    "silu": (),
+    "elu": (_positive("alpha", "the limit below 0", 1.0),),
+    "tanh": (),
+    "sigmoid": (),
+    "softmax": (Option(name="axis", kind="int", default=-1, meaning="the axis whose elements sum to 1"),),
+    "identity": (),
+}
+"""The options of every layer; a bare value stands for the first: ``{linear: 64}`` is ``{linear: {out: 64}}``."""
+
+
+class Layer(Declaration):
+    """One layer: `relu`, `{linear: 64}`, `{conv2d: {out: 32, kernel: 3}}` or `{residual: [...]}`."""
+
+    kind: str
+    """Its kind, a key of :data:`LAYERS` once the spec is checked."""
+    options: dict[str, Value] = {}
+    """What is written, with a bare value under the name of the first option; no defaults."""
+    layers: tuple[Layer, ...] = Field((), alias="residual")
+    """The inner layers of a `residual`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"kind": value}
+        if isinstance(value, dict) and len(cast("dict[str, object]", value)) == 1:
+            kind, given = next(iter(cast("dict[str, object]", value).items()))
+            return {"kind": kind, **_read_options(kind, given)}
+        if isinstance(value, Layer):
+            return value
+        help = "write `relu`, `{linear: 64}` or `{conv2d: {out: 32, kernel: 3}}`; each layer is its own list item"
+        raise problem("GS055", "expected a layer: its name, or a mapping with one key, its name", help=help)
+
+
+def _read_options(kind: str, given: object) -> dict[str, object]:
+    """Return the fields of a layer from what stands beside its kind."""
+    if isinstance(given, list) and kind == "residual":
+        return {"residual": tuple(cast("list[object]", given))}
+    if isinstance(given, dict):
+        return {"options": given}
+    first = LAYERS.get(kind, ())[:1]
+    if given is None or not first:
+        return {"options": {} if given is None else {"": given}}
+    return {"options": {first[0].name: given}}

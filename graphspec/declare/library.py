@@ -1,0 +1,304 @@
+"""The library: names, operands and options of the built-in losses, calls, metrics, transforms and distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from graphspec.declare.options import Option
+
+Family: TypeAlias = Literal["loss", "call", "metric", "transform", "random"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a built-in function takes: its operands in order, its options, and what it means in one line."""
+
+    meaning: str
+    operands: tuple[str, ...] = ()
+    """Names of the operands, for messages; the last may be repeated where ``repeats``."""
+    repeats: bool = False
+    options: tuple[Option, ...] = ()
+
+    @property
+    def fewest(self) -> int:
+        """Return the least number of operands."""
+        return len(self.operands)
+
+    @property
+    def most(self) -> int | None:
+        """Return the greatest number of operands, or None where there is no limit."""
+        return None if self.repeats else len(self.operands)
+
+
+def _axis(default: int | None, meaning: str = "the axis it goes along") -> Option:
+    kind = "axes" if default is None else "int"
+    return Option(name="axis", kind=kind, default=default, meaning=meaning)
+
+
+def _positive(name: str, default: float, meaning: str) -> Option:
+    return Option(name=name, kind="number", default=default, above=0.0, meaning=meaning)
+
+
+def _number(name: str, default: float | None, meaning: str, *, required: bool = False) -> Option:
+    return Option(name=name, kind="number", default=default, required=required, meaning=meaning)
+
+
+def _unary(meaning: str, *options: Option) -> Signature:
+    return Signature(meaning=meaning, operands=("x",), options=options)
+
+
+def _loss(meaning: str, operands: tuple[str, ...], *options: Option) -> Signature:
+    return Signature(meaning=meaning, operands=operands, options=options)
+
+
+ALL_AXES = "the axis or axes it goes over (default: all)"
+REDUCTION = (_axis(None, ALL_AXES), Option(name="keepdims", kind="bool", default=False, meaning="keep axes of size 1"))
+PREDICTION = ("prediction", "target")
+IGNORE_INDEX = Option(
+    name="ignore_index", kind="int", default=None, meaning="a class number that is left out of sum and count"
+)
+
+LOSSES: Mapping[str, Signature] = {
+    "cross_entropy": _loss(
+        "-log softmax(logits) at the target class, or against target probabilities",
+        ("logits", "target"),
+        _axis(1, "the axis of the classes"),
+        Option(
+            name="label_smoothing",
+            kind="number",
+            default=0.0,
+            minimum=0.0,
+            maximum=1.0,
+            meaning="share spread evenly over all classes",
+        ),
+        IGNORE_INDEX,
+    ),
+    "nll": _loss("minus the log-probability of the target class", ("log_probabilities", "target"), IGNORE_INDEX),
+    "bce": _loss("binary cross-entropy of probabilities", ("probabilities", "target")),
+    "bce_with_logits": _loss("binary cross-entropy of logits", ("logits", "target")),
+    "mse": _loss("squared difference", PREDICTION),
+    "l1": _loss("absolute difference", PREDICTION),
+    "huber": _loss(
+        "half the squared difference up to delta, linear beyond",
+        PREDICTION,
+        _positive("delta", 1.0, "where the square becomes a line"),
+    ),
+    "kl_div": _loss(
+        "KL(teacher || student) of two sets of logits, mean over the batch",
+        ("student", "teacher"),
+        _positive("temperature", 1.0, "what both logits are divided by"),
+    ),
+    "hinge": _loss("max(0, 1 - target * score) with targets -1 and 1", ("score", "target")),
+    "cosine": _loss("1 - cosine similarity of rows", ("a", "b")),
+    "nt_xent": _loss(
+        "SimCLR's contrastive loss of two views",
+        ("a", "b"),
+        _positive("temperature", 0.5, "what similarities are divided by"),
+    ),
+    "wasserstein": _loss("sign times the mean score", ("score",), _number("sign", 1.0, "1 or -1")),
+    "super_loss": _loss(
+        "losses of samples, weighted by how sure they are",
+        ("losses",),
+        _number("threshold", None, "what a loss is compared with (default: the mean of the batch)"),
+        _positive("regularization", 1.0, "how slowly the weights change"),
+    ),
+}
+
+CALLS: Mapping[str, Signature] = {
+    "add": Signature(meaning="a + b + ...", operands=("a", "b"), repeats=True),
+    "sub": Signature(meaning="a - b", operands=("a", "b")),
+    "mul": Signature(meaning="a * b * ...", operands=("a", "b"), repeats=True),
+    "div": Signature(meaning="a / b", operands=("a", "b")),
+    "neg": _unary("-x"),
+    "matmul": Signature(meaning="matrix product a @ b", operands=("a", "b")),
+    "mean": _unary("mean over axes", *REDUCTION),
+    "sum": _unary("sum over axes", *REDUCTION),
+    "max": _unary("greatest over axes", *REDUCTION),
+    "min": _unary("least over axes", *REDUCTION),
+    "sqrt": _unary("square root"),
+    "square": _unary("x * x"),
+    "exp": _unary("e to the power x"),
+    "log": _unary("natural logarithm"),
+    "abs": _unary("absolute value"),
+    "sign": _unary("-1, 0 or 1"),
+    "clip": _unary(
+        "x kept between min and max",
+        _number("min", None, "the least value (default: no limit)"),
+        _number("max", None, "the greatest value (default: no limit)"),
+    ),
+    "norm": _unary("Euclidean length over axes", _axis(None, ALL_AXES)),
+    "normalize": _unary("x divided by its Euclidean length", _axis(-1)),
+    "softmax": _unary("exp(x) divided by its sum", _axis(-1)),
+    "sigmoid": _unary("1 / (1 + exp(-x))"),
+    "tanh": _unary("hyperbolic tangent"),
+    "relu": _unary("max(0, x)"),
+    "concat": Signature(meaning="join along an axis", operands=("x",), repeats=True, options=(_axis(1),)),
+    "stack": Signature(meaning="join along a new axis", operands=("x",), repeats=True, options=(_axis(0),)),
+    "split": _unary(
+        "cut into several values along an axis",
+        Option(name="sections", kind="sizes", required=True, meaning="a number of equal parts, or their sizes"),
+        _axis(1),
+    ),
+    "slice": _unary(
+        "elements from start to stop along an axis",
+        Option(name="start", kind="int", default=0, meaning="the first index"),
+        Option(name="stop", kind="index", default=None, meaning="the index after the last (default: the end)"),
+        _axis(1),
+    ),
+    "gather": Signature(
+        meaning="elements at the indices along an axis", operands=("x", "indices"), options=(_axis(1),)
+    ),
+    "reshape": _unary(
+        "the same elements in another shape",
+        Option(name="shape", kind="shape", required=True, meaning="all sizes, the batch included; one may be -1"),
+    ),
+    "permute": _unary(
+        "axes in another order",
+        Option(name="dims", kind="sizes", required=True, meaning="for every new axis, the old one"),
+    ),
+    "one_hot": _unary(
+        "1 at the class, 0 elsewhere, along a new last axis",
+        Option(name="classes", kind="int", required=True, minimum=1.0, meaning="how many classes"),
+    ),
+    "argmax": _unary("index of the greatest element", _axis(1)),
+    "where": Signature(meaning="a where the condition holds, else b", operands=("condition", "a", "b")),
+    "lerp": Signature(meaning="a + weight * (b - a)", operands=("a", "b", "weight")),
+    "stop": _unary("x, as a constant for every gradient"),
+}
+
+METRICS: Mapping[str, Signature] = {
+    "accuracy": Signature(
+        meaning="share of samples whose greatest score is at the target", operands=("scores", "target")
+    ),
+    "mean": _unary("mean of all elements"),
+}
+
+GRADIENTS = ("gradients",)
+PER = Option(
+    name="per",
+    kind="choice",
+    default="global",
+    choices=("global", "parameter"),
+    meaning="over what the length is taken: the whole set, or the gradient of one parameter",
+)
+UNITS = Option(
+    name="axis",
+    kind="int",
+    default=0,
+    minimum=-1.0,
+    maximum=0.0,
+    meaning="the axis of the units: 0, or -1 for the last",
+)
+
+TRANSFORMS: Mapping[str, Signature] = {
+    "clip_norm": Signature(
+        meaning="g * min(1, norm / (||g|| + eps))",
+        operands=GRADIENTS,
+        options=(
+            Option(name="norm", kind="number", required=True, above=0.0, meaning="the longest a set may be"),
+            Option(name="eps", kind="number", default=0.0, minimum=0.0, meaning="added to the length; torch's is 1e-6"),
+            PER,
+        ),
+    ),
+    "clip_value": Signature(
+        meaning="every element kept between -value and value",
+        operands=GRADIENTS,
+        options=(Option(name="value", kind="number", required=True, above=0.0, meaning="the greatest absolute value"),),
+    ),
+    "clip_agc": Signature(
+        meaning="every unit's gradient at most clipping * max(||weights||, eps) long",
+        operands=GRADIENTS,
+        options=(
+            _positive("clipping", 0.01, "the longest a gradient may be, as a multiple of the weights"),
+            Option(name="eps", kind="number", default=0.001, minimum=0.0, meaning="the least that weights count"),
+            UNITS,
+        ),
+    ),
+    "scale": Signature(
+        meaning="factor * g", operands=GRADIENTS, options=(_number("factor", None, "the factor", required=True),)
+    ),
+    "noise": Signature(
+        meaning="g plus normally distributed numbers",
+        operands=GRADIENTS,
+        options=(Option(name="std", kind="number", required=True, minimum=0.0, meaning="their standard deviation"),),
+    ),
+    "centralize": Signature(
+        meaning="g minus its mean over every unit, for tensors with more than one axis",
+        operands=GRADIENTS,
+        options=(UNITS,),
+    ),
+    "normalize": Signature(meaning="g divided by its length", operands=GRADIENTS, options=(PER,)),
+    "project": Signature(meaning="a - min(0, a.b) / b.b * b over the whole set", operands=("a", "b")),
+    "pcgrad": Signature(
+        meaning="the sum of all sets, each projected against the others where their inner product is negative",
+        operands=("a", "b"),
+        repeats=True,
+        options=(
+            Option(
+                name="order",
+                kind="choice",
+                default="random",
+                choices=("random", "listed"),
+                meaning="in which order a set is projected against the others",
+            ),
+        ),
+    ),
+}
+
+RANDOMS: Mapping[str, Signature] = {
+    "normal": Signature(
+        meaning="the normal distribution",
+        options=(
+            _number("mean", 0.0, "its mean"),
+            Option(name="std", kind="number", default=1.0, minimum=0.0, meaning="its standard deviation"),
+        ),
+    ),
+    "uniform": Signature(
+        meaning="evenly between low and high",
+        options=(_number("low", 0.0, "the least value"), _number("high", 1.0, "the limit above")),
+    ),
+    "bernoulli": Signature(
+        meaning="1 with probability p, else 0",
+        options=(Option(name="p", kind="number", default=0.5, minimum=0.0, maximum=1.0, meaning="probability of 1"),),
+    ),
+    "permutation": Signature(meaning="the numbers from 0 to n - 1 in random order; its shape is [n]"),
+    "randint": Signature(
+        meaning="whole numbers from low to high - 1",
+        options=(
+            Option(name="low", kind="int", default=0, meaning="the least value"),
+            Option(name="high", kind="int", required=True, meaning="the limit above"),
+        ),
+    ),
+}
+
+FUNCTIONS: Mapping[Family, Mapping[str, Signature]] = {
+    "loss": LOSSES,
+    "call": CALLS,
+    "metric": METRICS,
+    "transform": TRANSFORMS,
+    "random": RANDOMS,
+}
+
+OTHER_NAMES: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims"}
+"""What PyTorch calls options of calls and losses; `render` and the docs use the names of the tables."""
+
+
+def find_other_names(signature: Signature) -> Mapping[str, str]:
+    """Return the other names of the options of a function, with the names that they stand for."""
+    names = {option.name for option in signature.options}
+    return {other: name for other, name in OTHER_NAMES.items() if name in names}
+
+
+NOT_BUILT: Mapping[Family, tuple[str, ...]] = {
+    "loss": (),
+    "call": ("all_gather", "all_mean"),
+    "metric": (),
+    "transform": (),
+    "random": (),
+}
+"""Names that the language has and this version does not execute."""
+
+ON_GRADIENTS = ("add", "sub", "mul", "lerp")
+"""Calls that also work on gradient sets over the same models."""

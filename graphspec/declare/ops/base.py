@@ -1,0 +1,146 @@
+"""What every op has: when it runs, what it waits for, what it refers to and which values it defines."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import BeforeValidator, PlainValidator, Strict, ValidationInfo, WithJsonSchema
+
+from graphspec.declare.base import Declaration, not_built, problem
+from graphspec.declare.durations import DurationField, parse_duration
+from graphspec.declare.fields import NamesOrNone, at_least_one, listed
+from graphspec.declare.names import NAME_PATTERN, is_name
+from graphspec.words import describe
+
+ModeName: TypeAlias = Literal["train", "eval", "test", "infer"]
+ModeWord: TypeAlias = Literal["train", "eval", "test", "infer", "!train", "!eval", "!test", "!infer"]
+MODES: tuple[ModeName, ...] = ("train", "eval", "test", "infer")
+
+Role: TypeAlias = Literal["model", "source", "value", "loss", "gradients", "target", "state", "update", "op"]
+"""What a reference must name: a declared model; a model or the average of an `ema`; a value, an input or a state; the
+value of a loss or call; a gradient set; a model or a value; a state; an update; any op."""
+
+Path: TypeAlias = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A name that an op mentions, the path of the mention below the op, and what it must be the name of."""
+
+    path: Path
+    name: str
+    role: Role
+
+
+def _read_every(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise problem(
+            "GS057", "`every` takes a whole number of steps, or the name of an update", help="write `every: 5`"
+        )
+    if isinstance(value, int) and value < 1:
+        raise problem("GS057", f"`every` is at least 1, found {value}", help="1 is every step")
+    if isinstance(value, str) and not value.isidentifier():
+        raise problem(
+            "GS057",
+            f"`every` takes a whole number of steps, or the name of an update, found {value!r}",
+            help="write `every: 5`",
+        )
+    return value
+
+
+def _read_moment(value: object, info: ValidationInfo) -> object:
+    """Read when an op starts or ends; epochs are counted from 1, so no op starts in the middle of one before that."""
+    if isinstance(value, dict):
+        raise not_built(f"a mapping for `{info.field_name}`", help="write a moment, as in `1000 steps` or `3 epochs`")
+    duration = parse_duration(value)
+    if info.field_name == "start" and duration.unit == "epochs" and duration.count < 1:
+        message = f"`start` counts epochs from 1, found {describe(value)}"
+        raise problem("GS050", message, help="`start: 1 epochs` is the first step; for a part of it write steps")
+    return duration
+
+
+def _read_dataset(value: object) -> str:
+    """Read the name of a data set, or `!` and a name for all but that one."""
+    if isinstance(value, str) and is_name(value.removeprefix("!")):
+        return value
+    help = 'write `dataset: ds1`, or `dataset: "!ds1"` for all others'
+    raise problem("GS044", f"expected the name of a data set, found {describe(value)}", help=help)
+
+
+DatasetWord = Annotated[
+    str,
+    PlainValidator(_read_dataset),
+    WithJsonSchema({"type": "string", "pattern": f"^!?{NAME_PATTERN.removeprefix('^')}"}),
+]
+Moment = Annotated[DurationField, BeforeValidator(_read_moment)]
+Every = Annotated[int | str, BeforeValidator(_read_every)]
+ModeWords = Annotated[
+    tuple[ModeWord, ...],
+    Strict(False),
+    at_least_one("mode"),
+    BeforeValidator(listed, json_schema_input_type=ModeWord | list[ModeWord]),
+]
+
+DatasetWords = Annotated[
+    tuple[DatasetWord, ...],
+    Strict(False),
+    at_least_one("data set"),
+    BeforeValidator(listed, json_schema_input_type=DatasetWord | list[DatasetWord]),
+]
+
+
+class OpBase(Declaration):
+    """Fields common to all ops."""
+
+    default_modes: ClassVar[tuple[ModeName, ...]] = MODES
+
+    mode: ModeWords | None = None
+    """Modes it runs in: one, a list, or `"!eval"` for all but one. Default: every mode (writers of models: train)."""
+    after: NamesOrNone | None = None
+    """Ops that must have happened; the op then sees what they wrote. `[]` says that none is meant."""
+    every: Every | None = None
+    """Run at every n-th step, or exactly in the steps in which the named update was applied."""
+    start: Moment | None = None
+    """When it runs for the first time, counted from 1: `100 steps`; `3 epochs` is the first step of epoch 3."""
+    until: Moment | None = None
+    """When it runs for the last time: `100 steps`; `1 epochs` is the last step of epoch 1."""
+    doc: str = ""
+    """A remark, kept for readers."""
+    dataset: DatasetWords | None = None
+    """Data sets it runs for: one, a list, or `"!ds1"` for all but one. Default: every one whose values it can read."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Return the key that makes this op what it is."""
+
+    def runs_in(self, mode: str) -> bool:
+        """Return whether the op may run in a mode."""
+        words = self.mode if self.mode is not None else self.default_modes
+        wanted = [word for word in words if not word.startswith("!")]
+        return f"!{mode}" not in words and (mode in wanted or not wanted)
+
+    def runs_on(self, dataset: str) -> bool:
+        """Return whether the op may run on a batch of a data set; an empty name is none of those that specs name."""
+        words = self.dataset or ()
+        wanted = [word for word in words if not word.startswith("!")]
+        return f"!{dataset}" not in words and (dataset in wanted or not wanted)
+
+    def defines(self, name: str) -> tuple[str, ...]:
+        """Return the values that the op of this name defines."""
+        return (name,)
+
+    def references(self) -> Iterator[Reference]:
+        """Yield every name the op mentions, those of the common fields last."""
+        yield from self.operands()
+        for index, name in enumerate(self.after or ()):
+            yield Reference(path=("after", index), name=name, role="op")
+        if isinstance(self.every, str):
+            yield Reference(path=("every",), name=self.every, role="update")
+
+    @abstractmethod
+    def operands(self) -> Iterator[Reference]:
+        """Yield the names that the fields of this kind mention."""

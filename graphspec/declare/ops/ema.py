@@ -1,0 +1,110 @@
+"""``ema``: a running average of a model's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, model_validator
+
+from graphspec.declare.base import Declaration, NotBuilt, below, not_built, problem
+from graphspec.declare.durations import UpdatesField
+from graphspec.declare.fields import is_schedule
+from graphspec.declare.models import BufferPolicy
+from graphspec.declare.ops.base import ModeName, OpBase, Reference
+from graphspec.declare.scheduled import ScheduledShare
+from graphspec.declare.schedules import ScheduleSpec
+
+
+def _plain_decay(value: object) -> object:
+    if not is_schedule(value) and isinstance(value, dict):
+        help = "write a number, a schedule, or `half_life: 500 updates`"
+        raise not_built("a decay by `kind`", help=help)
+    return value
+
+
+def _only_initial(value: object) -> object:
+    if value in ("first_update", "zeros"):
+        raise not_built(f"`init: {value}`", help="the average starts as the target's initial weights")
+    return value
+
+
+class UseSpec(Declaration):
+    """Where the average stands in for the model."""
+
+    eval: Literal["swap", "separate"] = "separate"
+    """In modes other than train: the model's forwards run with the average once there is one (swap), or do not."""
+    write_back: NotBuilt = None
+
+
+class EmaOp(OpBase):
+    """Average a model's weights into another model, or into a hidden one named after the op."""
+
+    default_modes: ClassVar[tuple[ModeName, ...]] = ("train",)
+
+    ema: str
+    """The model that is averaged."""
+    into: str | None = None
+    """The model that holds the average (default: a hidden one with the op's name)."""
+    decay: Annotated[ScheduledShare | None, BeforeValidator(_plain_decay)] = None
+    """The share of the old average that is kept."""
+    half_life: UpdatesField | None = None
+    """After how long half of the old average is gone: updates of the source, or time in any other unit."""
+    tau: ScheduledShare | None = None
+    """The share of the new weights that is taken: 1 - decay."""
+    interval_correction: Literal["compound", "none"] | None = None
+    """Whether `every: k` raises the decay to the power k (default: compound for half_life, none for decay and tau)."""
+    buffers: BufferPolicy | None = None
+    """What happens to buffers such as BatchNorm's statistics."""
+    init: Annotated[Literal["initial"], BeforeValidator(_only_initial)] = "initial"
+    """How the average starts: as the target's initial weights."""
+    use: UseSpec = UseSpec()
+    """Where the average stands in for the model: `{eval: swap}` evaluates it in the model's place."""
+    dtype: NotBuilt = None
+    rounding: NotBuilt = None
+    match: NotBuilt = None
+    exclude: NotBuilt = None
+    float_buffers: NotBuilt = None
+    int_buffers: NotBuilt = None
+
+    @model_validator(mode="after")
+    def _check(self) -> EmaOp:
+        rates = {"decay": self.decay, "half_life": self.half_life, "tau": self.tau}
+        given = [name for name, value in rates.items() if value is not None]
+        if len(given) != 1:
+            found = " and ".join(f"`{name}`" for name in given) or "none of them"
+            help = "`decay: 0.999`, `half_life: 500 updates` or `tau: 0.005`"
+            raise problem("GS053", f"an ema has exactly one of {', '.join(rates)}; found {found}", help=help, at="key")
+        self._check_correction()
+        return self
+
+    def _check_correction(self) -> None:
+        """Refuse to raise a decay to a power that is another at every firing."""
+        if self.interval_correction == "compound" and isinstance(self.decay or self.tau, ScheduleSpec):
+            message = "`interval_correction: compound` goes with a decay that does not change, found a schedule"
+            help = "let the schedule give the decay of each firing, and leave `interval_correction` out"
+            raise below(("interval_correction",), problem("GS053", message, help=help))
+
+    @property
+    def kind(self) -> Literal["ema"]:
+        """Return the key of this kind."""
+        return "ema"
+
+    @property
+    def correction(self) -> Literal["compound", "none"]:
+        """Return the interval correction with its default resolved."""
+        return self.interval_correction or ("none" if self.half_life is None else "compound")
+
+    def target(self, name: str) -> str:
+        """Return the model that the op of this name writes."""
+        return name if self.into is None else self.into
+
+    def defines(self, name: str) -> tuple[str, ...]:
+        """Return nothing: an average is a model, not a value."""
+        return ()
+
+    def operands(self) -> Iterator[Reference]:
+        """Yield the two models."""
+        yield Reference(path=("ema",), name=self.ema, role="source")
+        if self.into is not None:
+            yield Reference(path=("into",), name=self.into, role="model")

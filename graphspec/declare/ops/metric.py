@@ -1,0 +1,70 @@
+"""``metric``: a figure to watch, running over the batches since its reset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, TypeAlias, get_args
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from graphspec.declare.base import problem
+from graphspec.declare.durations import PATTERN, Duration, parse_duration
+from graphspec.declare.fields import Args
+from graphspec.declare.functions import FunctionName
+from graphspec.declare.inputs import Inputs
+from graphspec.declare.ops.base import OpBase, Reference
+from graphspec.suggestions import closest
+
+Moment: TypeAlias = Literal["epoch", "never", "step"]
+WORDS: tuple[Moment, ...] = get_args(Moment)
+HELP = "write `epoch`, `never`, `step` or a duration such as `100 steps` or `2 epochs`"
+
+
+def _read(value: object) -> Moment | Duration:
+    """Read when a metric starts anew."""
+    for word in WORDS:
+        if value == word:
+            return word
+    if isinstance(value, str) and value.isidentifier():
+        near = closest(value, WORDS)
+        label = f"did you mean '{near[0]}'?" if near else ""
+        raise problem("GS050", f"a metric is not reset at {value!r}", label=label, help=HELP)
+    return parse_duration(value)
+
+
+def _spell(reset: Moment | Duration) -> str:
+    return reset if isinstance(reset, str) else str(reset)
+
+
+_JSON = {
+    "anyOf": [
+        {"enum": [*WORDS]},
+        {"type": "integer", "minimum": 1},
+        {"type": "string", "pattern": PATTERN},
+        {"type": "string", "pattern": r"\$\{"},
+    ]
+}
+Reset = Annotated[Moment | Duration, PlainValidator(_read), PlainSerializer(_spell), WithJsonSchema(_JSON)]
+
+
+class MetricOp(OpBase):
+    """Evaluate a metric of values: one of the library, or a user's."""
+
+    metric: FunctionName
+    """The metric: a name of the library, `pkg.mod:path` of a function or class of your own, or one path per backend."""
+    inputs: Inputs = Inputs()
+    """What it is given, predictions before targets."""
+    args: Args = {}
+    """Constants that a function takes by keyword with every batch, and a class when it is made."""
+    reset: Reset = "epoch"
+    """When its running value starts anew: with each `epoch` or `step`, `never`, or after `100 steps` or `2 epochs`."""
+
+    @property
+    def kind(self) -> Literal["metric"]:
+        """Return the key of this kind."""
+        return "metric"
+
+    def operands(self) -> Iterator[Reference]:
+        """Yield the inputs."""
+        for key, name in self.inputs.references():
+            yield Reference(path=("inputs", key), name=name, role="value")

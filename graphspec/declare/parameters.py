@@ -1,0 +1,213 @@
+"""Groups of parameters: what is different for some of a model's parameters when it is updated."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
+
+from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.durations import Duration, DurationField
+from graphspec.declare.fields import at_least_one
+from graphspec.declare.functions import FunctionName
+from graphspec.declare.names import is_path
+from graphspec.declare.scheduled import OwnFromZero, OwnNumber, OwnPositive
+from graphspec.declare.schedules import ScheduleSpec
+from graphspec.matching import UnmatchableError, read_pattern
+from graphspec.suggestions import closest
+from graphspec.words import quote
+
+
+def _check(pattern: str) -> str:
+    try:
+        read_pattern(pattern)
+    except UnmatchableError as error:
+        help = "write a shorter one, or several groups: lists of names, `.*`, and what is not ahead, as in `^(?!head)`"
+        raise problem("GS060", f"the pattern {quote(pattern)} is not taken: {error}", help=help) from error
+    except re.error as error:
+        help = "write a regular expression of Python, as in `weight$`; a name as it is will do"
+        message = (
+            f"expected a regular expression, found {quote(pattern)}: {error.msg} at character {(error.pos or 0) + 1}"
+        )
+        raise problem("GS044", message, help=help) from error
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_check)]
+"""A regular expression of Python, searched in the names of a model's parameters."""
+
+
+class FrozenSpec(Declaration):
+    """How long parameters are frozen: `{until: 1 epochs}`."""
+
+    until: DurationField
+    """The last moment: the last step, the end of an epoch; they are stepped from then on."""
+
+
+class GroupSpec(Declaration):
+    """Parameters of a model by a pattern of their names, and what is different for them."""
+
+    match: Pattern
+    """A regular expression, searched in the names of the parameters: `bias$`, `^0[.]`."""
+    lr_scale: OwnFromZero | None = None
+    """What the learning rate is multiplied with."""
+    weight_decay: OwnFromZero | None = None
+    """The weight decay, in place of the optimizer's."""
+    frozen: bool | FrozenSpec = False
+    """Whether they are never stepped: no gradient is taken for them, and the optimizer keeps nothing for them.
+
+    Or until when: `{until: 1 epochs}`. No gradient is taken for them until then; the optimizer keeps its slots.
+    """
+
+    @property
+    def is_frozen(self) -> bool:
+        """Return whether they are never stepped."""
+        return self.frozen is True
+
+    @property
+    def until(self) -> Duration | None:
+        """Return until when they are frozen; None where that does not end, or they never are."""
+        return self.frozen.until if isinstance(self.frozen, FrozenSpec) else None
+
+    @model_validator(mode="after")
+    def _check(self) -> GroupSpec:
+        changes = [name for name in ("lr_scale", "weight_decay") if name in self.model_fields_set]
+        if not changes and not self.frozen:
+            help = "write `lr_scale`, `weight_decay` or `frozen: true`"
+            raise problem("GS053", "a group says nothing of its parameters", help=help, at="key")
+        if changes and self.is_frozen:
+            help = "remove it, or `frozen: true`"
+            raise below((changes[0],), problem("GS056", "nothing steps frozen parameters", help=help, at="key"))
+        return self
+
+
+ConstraintKind: TypeAlias = Literal["clip", "non_negative", "unit_norm", "max_norm", "function"]
+KINDS: tuple[ConstraintKind, ...] = ("clip", "non_negative", "unit_norm", "max_norm", "function")
+NORMS = ("unit_norm", "max_norm")
+MAX_NORM = 2.0
+"""What `max_norm` means without a number, as in Keras."""
+Axis = Annotated[int, Strict()]
+
+
+def _read_word(word: str) -> dict[str, object]:
+    """Return the mapping that a short form stands for: `non_negative`, `unit_norm`, `max_norm`, `pkg.mod:fn`."""
+    if word in ("non_negative", "unit_norm"):
+        return {word: True}
+    if word == "max_norm":
+        return {word: MAX_NORM}
+    if is_path(word):
+        return {"function": word}
+    near = closest(word, KINDS)
+    label = f"did you mean '{near[0]}'?" if near else ""
+    help = "write `non_negative`, `unit_norm`, `{max_norm: 2}`, `{clip: [-1, 1]}` or `pkg.mod:fn`"
+    raise problem("GS110", f"no constraint is named '{word}'", label=label, help=help)
+
+
+class ConstraintSpec(Declaration):
+    """A projection of parameters: `{clip: [-1, 1]}`, `non_negative`, `unit_norm`, `{max_norm: 2}` or `pkg.mod:fn`."""
+
+    clip: Annotated[tuple[OwnNumber, OwnNumber], Strict(False)] | None = None
+    """The least and the greatest value of an element; where schedules cross, the greatest holds."""
+    non_negative: Literal[True] | None = None
+    """Elements below 0 become 0."""
+    unit_norm: Literal[True] | None = None
+    """Every norm becomes 1."""
+    max_norm: OwnPositive | None = None
+    """Norms above this become this."""
+    function: FunctionName | None = None
+    """A user's function from a tensor to a tensor of the same shape."""
+    axis: Axis | Annotated[tuple[Axis, ...], Strict(False), Field(min_length=1)] | None = None
+    """The axes over which a norm is taken; all but the first where none is written, the only one of a vector."""
+    match: Pattern | None = None
+    """Which parameters, by their names; all that are stepped where it is not written."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        return _read_word(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check(self) -> ConstraintSpec:
+        given = self._find_given()
+        if len(given) != 1:
+            found = " and ".join(f"`{kind}`" for kind in given) or "none of them"
+            help = "write several constraints as a list"
+            raise problem("GS053", f"a constraint has exactly one of {', '.join(KINDS)}; found {found}", help=help)
+        if self.axis is not None and given[0] not in NORMS:
+            message = f"`axis` goes with `unit_norm` or `max_norm`, found `{given[0]}`"
+            raise below(("axis",), problem("GS056", message, help="remove it", at="key"))
+        low, high = self.clip or (0.0, 0.0)
+        if not (isinstance(low, ScheduleSpec) or isinstance(high, ScheduleSpec)) and low > high:
+            message = f"expected the least value before the greatest, found {low:g} and {high:g}"
+            raise below(("clip",), problem("GS044", message, help="write `clip: [low, high]`"))
+        if self.function is not None and self.function.is_builtin:
+            raise below(("function",), problem("GS054", "expected the path of a function", help="write `pkg.mod:fn`"))
+        return self
+
+    @property
+    def kind(self) -> ConstraintKind:
+        """Return which of the ways it is."""
+        return self._find_given()[0]
+
+    def _find_given(self) -> list[ConstraintKind]:
+        values = (self.clip, self.non_negative, self.unit_norm, self.max_norm, self.function)
+        return [kind for kind, value in zip(KINDS, values, strict=True) if value is not None]
+
+
+def _listed(value: object) -> object:
+    """Make one constraint or regularizer a list of one."""
+    alone: list[object] = [value]
+    return alone if isinstance(value, str | dict) else value
+
+
+Constraints = Annotated[
+    tuple[ConstraintSpec, ...],
+    Strict(False),
+    at_least_one("constraint"),
+    BeforeValidator(_listed, json_schema_input_type=ConstraintSpec | list[ConstraintSpec]),
+]
+"""One constraint, or several that are applied one after another."""
+
+
+class RegularizerSpec(Declaration):
+    """A term over parameters: `{l1: 0.01}`, `{l2: 0.5}`, both, or `pkg.mod:fn` from a tensor to a number."""
+
+    l1: OwnFromZero | None = None
+    """What the sum of the absolute values is multiplied with."""
+    l2: OwnFromZero | None = None
+    """What the sum of the squares is multiplied with."""
+    function: FunctionName | None = None
+    """A user's function from a tensor to a number; the numbers of all parameters are added."""
+    match: Pattern | None = None
+    """Which parameters, by their names; all that are stepped where it is not written."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if is_path(value):
+            return {"function": value}
+        help = "write `{l1: 0.01}`, `{l2: 0.01}`, both in one mapping, or `pkg.mod:fn`"
+        raise problem("GS110", f"no regularizer is named '{value}'", help=help)
+
+    @model_validator(mode="after")
+    def _check(self) -> RegularizerSpec:
+        has_norms = self.l1 is not None or self.l2 is not None
+        if has_norms == (self.function is not None):
+            found = "both" if has_norms else "neither"
+            help = "write several regularizers as a list"
+            raise problem("GS053", f"a regularizer has `l1`, `l2` or a `function`, found {found}", help=help)
+        if self.function is not None and self.function.is_builtin:
+            raise below(("function",), problem("GS054", "expected the path of a function", help="write `pkg.mod:fn`"))
+        return self
+
+
+Regularizers = Annotated[
+    tuple[RegularizerSpec, ...],
+    Strict(False),
+    at_least_one("regularizer"),
+    BeforeValidator(_listed, json_schema_input_type=RegularizerSpec | list[RegularizerSpec]),
+]
+"""One regularizer, or several that are added."""

@@ -1,0 +1,311 @@
+"""Schedules: a number that changes while training, and the clock it is read by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, Self, TypeAlias, cast
+
+from annotated_types import Ge, Gt
+from pydantic import AfterValidator, AllowInfNan, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
+
+from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.durations import Duration, Length, LengthField, parse_duration
+from graphspec.declare.fields import at_least_one
+
+ScheduleKind: TypeAlias = Literal[
+    "constant", "linear", "cosine", "polynomial", "exponential", "step", "warmup", "piecewise", "join"
+]
+
+FIELDS: Mapping[ScheduleKind, Mapping[str, float | None]] = {
+    "constant": {"value": None},
+    "linear": {"from": None, "to": 0.0, "over": None},
+    "cosine": {"from": None, "to": 0.0, "over": None},
+    "polynomial": {"from": None, "to": 0.0, "over": None, "power": 1.0},
+    "exponential": {"from": None, "rate": None, "per": 1},
+    "step": {"from": None, "factor": None, "every": None},
+    "warmup": {"from": 0.0, "to": None, "over": None},
+    "piecewise": {"at": None},
+    "join": {"parts": None},
+}
+"""The fields of every kind with their defaults; None where the field must be written."""
+
+OPEN: Mapping[ScheduleKind, Literal["from", "to", "value"]] = {
+    "constant": "value",
+    "linear": "from",
+    "cosine": "from",
+    "polynomial": "from",
+    "exponential": "from",
+    "step": "from",
+    "warmup": "to",
+}
+"""The field of a kind that may be left out where something else says the number: see :func:`close`."""
+
+LENGTHS = ("over", "per", "every")
+"""The fields that say how long something is; the others are values."""
+
+Finite = Annotated[float, Strict(), AllowInfNan(False)]
+
+_ZERO = re.compile(r"0(\s*[A-Za-z]+)?")
+
+
+def parse_moment(key: str) -> Length:
+    """Return a moment that a key spells: a number of ticks, a duration, or 0 in any unit.
+
+    Raises a validation error with code GS050 for anything else.
+    """
+    if _ZERO.fullmatch(key.strip()):
+        return 0
+    return int(key) if key.isdecimal() else parse_duration(key)
+
+
+def _check_moments(at: dict[str, float]) -> dict[str, float]:
+    """Refuse moments that are none, that do not begin with 0, or that stand in no order."""
+    before: Length | None = None
+    for key in at:
+        moment = _read_moment(key)
+        if before is None and moment != 0:
+            message = f"a piecewise schedule begins at 0, found `{key}` first"
+            raise below((key,), problem("GS053", message, help="say what holds from the start: `0: 0.1`", at="key"))
+        if before is not None and _is_late(before, moment):
+            message = f"the moments of a piecewise schedule rise, found `{key}` behind one that is not earlier"
+            raise below((key,), problem("GS053", message, help="put the earlier moment first", at="key"))
+        before = moment
+    if before is None:
+        raise problem("GS053", "a piecewise schedule has at least one value", help="write `at: {0: 0.1, 1000: 0.01}`")
+    return at
+
+
+def _read_moment(key: str) -> Length:
+    """Read a key; its problem points to it."""
+    try:
+        return parse_moment(key)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        help, label = str(context.get("help", "")), str(context.get("label", ""))
+        raise below((key,), problem("GS050", error.message(), help=help, label=label, at="key")) from error
+
+
+def _is_late(before: Length, moment: Length) -> bool:
+    """Return whether a moment is not behind the one before it, where their units tell."""
+    if isinstance(before, Duration) and isinstance(moment, Duration):
+        return before.unit == moment.unit and before.count >= moment.count
+    return not isinstance(before, Duration) and not isinstance(moment, Duration) and before >= moment
+
+
+def _attribute(name: str) -> str:
+    """Return what a field of the language is called in Python."""
+    return "from_" if name == "from" else name
+
+
+class CurveSpec(Declaration):
+    """One curve: a number that changes with n, which is 0 at the first use."""
+
+    schedule: ScheduleKind
+    """The shape of the curve."""
+    value: Finite | None = None
+    """constant: the value."""
+    from_: Finite | None = Field(None, alias="from")
+    """The value at n = 0."""
+    to: Finite | None = None
+    """The value after `over`, kept from then on."""
+    over: LengthField | None = None
+    """How long the way from `from` to `to` is."""
+    power: Annotated[Finite, Gt(0)] | None = None
+    """polynomial: the exponent of the remaining share (default 1)."""
+    rate: Annotated[Finite, Gt(0)] | None = None
+    """exponential: the factor gained within every `per`."""
+    per: LengthField | None = None
+    """exponential: how long one `rate` takes (default 1)."""
+    factor: Annotated[Finite, Ge(0)] | None = None
+    """step: the factor gained at every `every`."""
+    every: LengthField | None = None
+    """step: how long it is from one drop to the next."""
+    at: Annotated[dict[str, Finite], AfterValidator(_check_moments)] | None = None
+    """piecewise: the values, each by the moment from which on it holds: `{0: 0.1, 30 epochs: 0.01}`."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> CurveSpec:
+        """Refuse fields of other kinds, and a kind without its fields."""
+        kind, allowed, given = self.schedule, FIELDS[self.schedule], self.written()
+        for name in given:
+            if name not in allowed:
+                raise problem("GS053", f"a {kind} schedule has no `{name}`", help=self._takes())
+        missing = [name for name, default in allowed.items() if default is None and name not in given]
+        if set(missing) - {OPEN.get(kind)}:
+            raise self._needs(missing)
+        return self
+
+    def _needs(self, missing: Sequence[str]) -> PydanticCustomError:
+        """Return the problem of a curve without some of its fields."""
+        return problem("GS053", f"a {self.schedule} schedule needs `{'`, `'.join(missing)}`", help=self._takes())
+
+    def _takes(self) -> str:
+        return f"`{self.schedule}` takes {', '.join(FIELDS[self.schedule])}"
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a value is left out that has no default."""
+        return self.schedule in OPEN and OPEN[self.schedule] not in self.written()
+
+    def close(self, value: float | None) -> Self:
+        """Return the curve with the value that it leaves out; it still does not count as written.
+
+        Raises a validation error with code GS053 where a value is left out and there is none.
+        """
+        if not self.is_open:
+            return self
+        name = OPEN[self.schedule]
+        if value is None:
+            raise self._needs([name])
+        closed = self.model_copy(update={_attribute(name): float(value)})
+        closed.model_fields_set.discard(_attribute(name))
+        return closed
+
+    def written(self) -> Mapping[str, object]:
+        """Return the fields of the curve that are written, by their names in the language."""
+        names: dict[str, object] = {"from": self.from_, "to": self.to, "value": self.value, "over": self.over}
+        names |= {"power": self.power, "rate": self.rate, "per": self.per, "factor": self.factor}
+        names |= {"every": self.every, "at": self.at}
+        return {name: value for name, value in names.items() if value is not None}
+
+    @property
+    def fields(self) -> Mapping[str, Length]:
+        """Return every number of this kind with defaults resolved, by its name in the language; none of piecewise."""
+        given = self.written()
+        found = {name: given.get(name, default) for name, default in FIELDS[self.schedule].items()}
+        return {name: value for name, value in found.items() if isinstance(value, int | float | Duration)}
+
+    @property
+    def values(self) -> Mapping[tuple[str, ...], float]:
+        """Return the values that the curve begins with, ends with or takes, by the keys that give them.
+
+        That of a default is there too, by the key that is left out, but not what :meth:`close` has filled in.
+        """
+        given = self.fields
+        named: Mapping[str, object] = {name: given.get(name) for name in ("value", "from", "to")}
+        closed = OPEN.get(self.schedule)
+        if closed is not None and _attribute(closed) not in self.model_fields_set:
+            named = {name: value for name, value in named.items() if name != closed}
+        found = {(name,): value for name, value in named.items() if isinstance(value, int | float)}
+        found |= {("at", key): value for key, value in (self.at or {}).items()}
+        return found | ({("factor",): 0.0} if self.factor == 0 else {})
+
+    @property
+    def moments(self) -> tuple[tuple[Length, float], ...]:
+        """Return the values of a piecewise schedule with their moments, the first at 0."""
+        return tuple((parse_moment(key), value) for key, value in (self.at or {}).items())
+
+
+Clock: TypeAlias = Literal["updates", "steps", "samples", "epochs"]
+
+
+def _as_mapping(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+class PartSpec(CurveSpec):
+    """One part of a join: a curve that lasts for a while."""
+
+    for_: LengthField | None = Field(None, alias="for")
+    """join: how long the part lasts (default: its `over`); the last part lasts for ever."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_whole(cls, value: object) -> object:
+        """Refuse what only a whole schedule has."""
+        written = _as_mapping(value)
+        if written.get("schedule") == "join":
+            help = "list its parts among those of the outer join"
+            raise problem("GS053", "a join has no join among its parts", help=help)
+        if "clock" in written:
+            help = "write `clock` beside `parts`"
+            raise below(("clock",), problem("GS053", "all parts of a join have one clock", help=help, at="key"))
+        return value
+
+    @property
+    def length(self) -> Length | None:
+        """Return how long the part lasts before another follows; None where it does not say so."""
+        return self.over if self.for_ is None else self.for_
+
+    @property
+    def begin(self) -> float | None:
+        """Return the value that the part begins with, None where it leaves that out."""
+        first = self.fields.get("value", self.fields.get("from"))
+        return self.moments[0][1] if self.moments else first if isinstance(first, float) else None
+
+    @property
+    def end(self) -> float | None:
+        """Return the value with which the part is over, None where that cannot be read off its fields."""
+        last = self.fields.get("value", self.fields.get("to"))
+        return last if isinstance(last, float) and (self.over is None or self._goes_all_the_way(self.over)) else None
+
+    def _goes_all_the_way(self, over: Length) -> bool:
+        """Return whether the part lasts its whole `over`, as far as that can be seen."""
+        length = self.length
+        if isinstance(length, Duration) and isinstance(over, Duration):
+            return length.unit == over.unit and length.count >= over.count
+        return not isinstance(length, Duration | None) and not isinstance(over, Duration) and length >= over
+
+
+def _check_lengths(parts: tuple[PartSpec, ...]) -> tuple[PartSpec, ...]:
+    """Refuse a part without an end before another, and an end of the last one."""
+    for index, part in enumerate(parts[:-1]):
+        if part.length is None:
+            message = f"a part of a join lasts as long as its `over` or `for`; this {part.schedule} has neither"
+            raise below((index,), problem("GS053", message, help="write `for: 1000`, or make it the last part"))
+    if parts and parts[-1].for_ is not None:
+        error = problem(
+            "GS053",
+            "the last part of a join lasts for ever",
+            help="take `for` away, or add the part that follows",
+            at="key",
+        )
+        raise below((len(parts) - 1, "for"), error)
+    return parts
+
+
+Parts = Annotated[tuple[PartSpec, ...], Strict(False), at_least_one("part"), AfterValidator(_check_lengths)]
+
+
+class ScheduleSpec(CurveSpec):
+    """A schedule: a curve, or several joined, of what a clock counts; the first use reads it at 0."""
+
+    parts: Parts | None = None
+    """join: curves one after another; each starts its own count at 0 when the one before it is over."""
+    clock: Clock = "updates"
+    """What is counted: applied updates of the optimizer, steps made, their samples, or finished epochs; by default the
+    updates where an optimizer is near, in its options and groups, and in what clips, constrains or regularizes for it,
+    and steps elsewhere."""
+
+    def close(self, value: float | None, place: tuple[str, ...] = ()) -> Self:
+        """Return the schedule with the values that it leaves out.
+
+        A part of a join goes on from the end of the one before it, and a warmup leads to the beginning of the one
+        behind it; where no neighbour says it, and without parts, it is the given value. Raises a validation error with
+        code GS053, below a place, where there is none, or where a neighbour ends at what only a clock tells.
+        """
+        parts: list[PartSpec] = []
+        try:
+            if self.parts is None:
+                return super().close(value)
+            for index, part in enumerate(self.parts):
+                parts.append(part.close(self._find_neighbour(index, parts, value)))
+        except PydanticCustomError as error:
+            raise below(place if self.parts is None else (*place, "parts", len(parts)), error) from error
+        return self.model_copy(update={"parts": tuple(parts)}) if any(each.is_open for each in self.parts) else self
+
+    def _find_neighbour(self, index: int, before: Sequence[PartSpec], value: float | None) -> float | None:
+        """Return what stands for a value that a part leaves out, given the parts before it."""
+        kind = (self.parts or ())[index].schedule
+        if before and kind != "warmup":
+            return before[-1].end
+        for part in (self.parts or ())[index + 1 :] if kind in ("warmup", "constant") else ():
+            if part.begin is not None or part.schedule != "constant":
+                return value if part.begin is None else part.begin
+        return value
+
+    def written(self) -> Mapping[str, object]:
+        """Return the fields that are written, by their names in the language."""
+        return super().written() if self.parts is None else {**super().written(), "parts": self.parts}

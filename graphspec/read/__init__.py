@@ -1,0 +1,1 @@
+"""From text to plain data that knows where every key and value stands."""

@@ -1,0 +1,280 @@
+"""Interpolation: ``${name}`` in a value becomes the variable of that name, with its type where it stands alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import NoReturn
+
+from graphspec.diagnostics import Diagnostic, Span, SpecError
+from graphspec.limits import MOST_PROBLEMS, Limits
+from graphspec.read.builder import Path, Plain, SourceText
+from graphspec.read.source import Document
+from graphspec.suggestions import closest
+from graphspec.words import quote
+
+_MARK = "${"
+_TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}|\$\{")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ESCAPED = "$${"
+_DEFAULT_LIMITS = Limits()
+
+
+def interpolate(document: Document, *, limits: Limits = _DEFAULT_LIMITS) -> Document:
+    """Return a document with every ``${name}`` in a value replaced; ``$${`` stands for ``${`` itself.
+
+    ``"${latent}"`` alone takes the variable's type, ``"a-${latent}"`` is a text. Variables may use each other. Keys
+    are left as they are. Raises SpecError for unknown names, cycles, and results over the limits.
+    """
+    if not isinstance(document.data, dict):
+        return document
+    variables = _find_variables(document)
+    uses = tuple(_find_uses(document.data, ()))
+    if not uses:
+        return document
+    order = _check(document, variables, uses)
+    return replace(document, data=_Substitution(document, limits).run(variables, order))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """A text at a path that has ``${`` in it."""
+
+    path: Path
+    text: str
+
+    @property
+    def tokens(self) -> Iterator[tuple[str, str | None]]:
+        """Yield every interpolation as it is written, with its name; one that is not closed goes on and has none."""
+        for found in _TOKEN.finditer(self.text):
+            if found["name"] is not None:
+                yield found.group(), found["name"]
+            elif found.group() != _ESCAPED:
+                yield self.text[found.start() :], None
+
+
+def _find_variables(document: Document) -> Mapping[str, Plain]:
+    variables = document.data.get("vars") if isinstance(document.data, dict) else None
+    if variables is None:
+        return {}
+    if not isinstance(variables, dict):
+        span, help = document.value_span(("vars",)), "write `vars: {latent: 32}`"
+        message = "expected a mapping of names to constants as `vars`"
+        raise SpecError([Diagnostic(code="GS034", message=message, span=span, help=help)], document.texts)
+    return variables
+
+
+def _find_uses(value: Plain, path: Path) -> Iterator[_Use]:
+    match value:
+        case str():
+            if _MARK in value:
+                yield _Use(path=path, text=value)
+        case dict():
+            for key, item in value.items():
+                yield from _find_uses(item, (*path, key))
+        case list():
+            for index, item in enumerate(value):
+                yield from _find_uses(item, (*path, index))
+        case _:
+            pass
+
+
+def _check(document: Document, variables: Mapping[str, Plain], uses: tuple[_Use, ...]) -> tuple[str, ...]:
+    """Return the variables in an order in which they can be resolved; raise SpecError where a use is wrong."""
+    locator = _Locator(document)
+    found: list[Diagnostic] = []
+    for use in uses:
+        for written, name in dict.fromkeys(use.tokens):
+            problem = None if len(found) == MOST_PROBLEMS else _find_problem(written, name, variables)
+            if problem is not None:
+                found.append(replace(problem, span=locator.find(use.path, written, last=name is None)))
+    try:
+        order = tuple(TopologicalSorter(_find_needs(variables, uses)).static_order())
+    except CycleError as error:
+        order = ()
+        found.append(_explain_cycle(document, [str(name) for name in reversed(error.args[1])]))
+    if found:
+        raise SpecError(found, document.texts)
+    return order
+
+
+def _find_needs(variables: Mapping[str, Plain], uses: tuple[_Use, ...]) -> Mapping[str, list[str]]:
+    """Return the variables that each variable uses."""
+    needs: dict[str, list[str]] = {name: [] for name in variables}
+    for use in uses:
+        if len(use.path) > 1 and use.path[0] == "vars":
+            needs[str(use.path[1])].extend(name for _, name in use.tokens if name is not None and name in variables)
+    return needs
+
+
+def _find_problem(written: str, name: str | None, variables: Mapping[str, Plain]) -> Diagnostic | None:
+    if name is None:
+        return Diagnostic(
+            code="GS032",
+            message="`${` is not closed",
+            help="write `${name}` with the name of a variable, or `$${` for the characters themselves",
+        )
+    if name in variables:
+        return None
+    if not _NAME.fullmatch(name):
+        return _refuse_expression(written, name, variables)
+    near = closest(name, variables, 1)
+    known = f"variables are {', '.join(variables)}" if 0 < len(variables) <= 20 else "declare it"
+    return Diagnostic(
+        code="GS030",
+        message=f"there is no variable {quote(name)}",
+        label=f"did you mean '{near[0]}'?" if near else "",
+        help=f"{known}: `vars: {{{name}: ...}}`" if known == "declare it" else known,
+    )
+
+
+def _refuse_expression(written: str, name: str, variables: Mapping[str, Plain]) -> Diagnostic:
+    last = name.strip().rpartition(".")[2]
+    return Diagnostic(
+        code="GS032",
+        message=f"expected the name of a variable, found {quote(written)}",
+        label=f"did you mean '${{{last}}}'?" if last in variables else "",
+        help="only `${name}` with a key of `vars` is replaced: no expressions, functions or environment",
+    )
+
+
+def _explain_cycle(document: Document, names: list[str]) -> Diagnostic:
+    """Tell a cycle of variables, from the one that is listed first."""
+    members = names[:-1]
+    span, first = min(((document.key_span(("vars", name)), name) for name in members), key=lambda pair: _place(pair[0]))
+    at = members.index(first)
+    chain = " -> ".join([*members[at:], *members[:at], first])
+    message = f"variables need each other: {chain}"
+    return Diagnostic(code="GS031", message=message, span=span, help="give one of them a value of its own")
+
+
+def _place(span: Span) -> tuple[str, int, int]:
+    return span.file, span.line, span.column
+
+
+class _Locator:
+    """Find the exact characters of an interpolation in the text of its value."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._texts: dict[str, SourceText] = {}
+
+    def find(self, path: Path, part: str, *, last: bool = False) -> Span:
+        """Return where a part of a value is first (or last) written; the whole value where it is spelled otherwise."""
+        span = self._document.value_span(path)
+        if span.file not in self._texts:
+            self._texts[span.file] = SourceText(file=span.file, content=self._document.texts[span.file])
+        text = self._texts[span.file]
+        end = text.offset(span.end_line, span.end_column)
+        start = text.offset(span.line, span.column)
+        at = text.content.rfind(part, start, end) if last else text.content.find(part, start, end)
+        return span if at < 0 else text.span(at, at + len(part))
+
+
+class _Substitution:
+    """Replace interpolations, with an eye on how large the result gets: variables of variables grow fast."""
+
+    def __init__(self, document: Document, limits: Limits) -> None:
+        self._document = document
+        self._limits = limits
+        self._values: dict[str, Plain] = {}
+        self._nodes = 0
+        self._characters = 0
+        self._diagnostics: list[Diagnostic] = []
+
+    def run(self, variables: Mapping[str, Plain], order: tuple[str, ...]) -> Plain:
+        """Return the document's data with all variables replaced, which are resolved in the order given."""
+        for name in order:
+            self._values[name] = self._replace(variables[name], ("vars", name))
+        data = self._replace(self._document.data, ())
+        if self._diagnostics:
+            # What the variables hold is looked at twice: as such, and in its place below `vars`.
+            raise SpecError(dict.fromkeys(self._diagnostics), self._document.texts)
+        return data
+
+    def _replace(self, value: Plain, path: Path) -> Plain:
+        match value:
+            case str():
+                return self._replace_text(value, path) if _MARK in value else value
+            case dict():
+                return {key: self._replace(item, (*path, key)) for key, item in value.items()}
+            case list():
+                return [self._replace(item, (*path, index)) for index, item in enumerate(value)]
+            case _:
+                return value
+
+    def _replace_text(self, text: str, path: Path) -> Plain:
+        whole = _TOKEN.fullmatch(text)
+        if whole is not None and whole["name"] is not None:
+            return self._copy(self._values[whole["name"]], path, len(path))
+        return _TOKEN.sub(lambda found: self._spell(found, path), text)
+
+    def _copy(self, value: Plain, path: Path, depth: int) -> Plain:
+        """Return a value of its own for every use, so that what is counted is what the document becomes."""
+        self._count(path, nodes=1, characters=len(value) if isinstance(value, str) else 0)
+        if isinstance(value, dict | list) and depth >= self._limits.depth:
+            self._fail(path, f"variables nest collections more than {self._limits.depth} deep")
+        match value:
+            case dict():
+                return {key: self._copy(item, path, depth + 1) for key, item in value.items()}
+            case list():
+                return [self._copy(item, path, depth + 1) for item in value]
+            case _:
+                return value
+
+    def _spell(self, found: re.Match[str], path: Path) -> str:
+        """Return what stands for an interpolation inside a text."""
+        name = found["name"]
+        if name is None:
+            return _MARK
+        value = self._values[name]
+        if isinstance(value, dict | list):
+            self._refuse_collection(name, path)
+            return ""
+        text = _spell_scalar(value)
+        self._count(path, nodes=0, characters=len(text))
+        return text
+
+    def _refuse_collection(self, name: str, path: Path) -> None:
+        kind = "a mapping" if isinstance(self._values[name], dict) else "a list"
+        written = f"${{{name}}}"
+        self._diagnostics.append(
+            Diagnostic(
+                code="GS033",
+                message=f"variable {name!r} is {kind} and cannot be a part of a text",
+                span=_Locator(self._document).find(path, written),
+                help=f"let `{written}` stand alone, or use a variable with a single value",
+            )
+        )
+        if len(self._diagnostics) == MOST_PROBLEMS:
+            raise SpecError(dict.fromkeys(self._diagnostics), self._document.texts)
+
+    def _count(self, path: Path, *, nodes: int, characters: int) -> None:
+        self._nodes += nodes
+        self._characters += characters
+        if self._nodes > self._limits.nodes:
+            self._fail(path, f"with its variables the document has more than {self._limits.nodes:,} values")
+        if self._characters > self._limits.bytes:
+            self._fail(path, f"with its variables the document is larger than {self._limits.bytes:,} bytes")
+
+    def _fail(self, path: Path, message: str) -> NoReturn:
+        span, help = self._document.value_span(path), "write fewer variables that repeat others"
+        raise SpecError([Diagnostic(code="GS035", message=message, span=span, help=help)], self._document.texts)
+
+
+def _spell_scalar(value: None | bool | float | str) -> str:
+    """Return a scalar as YAML spells it."""
+    match value:
+        case str():
+            return value
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float() if not math.isfinite(value):
+            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+        case _:
+            return str(value)

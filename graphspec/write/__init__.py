@@ -1,0 +1,1 @@
+"""A spec as a document again, and the JSON Schema of all specs."""
