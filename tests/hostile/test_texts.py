@@ -15,8 +15,8 @@ from graphspec.diagnostics import SpecError, render
 from graphspec.load import load
 from graphspec.write.render import render as render_spec
 from runtime import emit
-from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.cli.inspect import Format, _print
 from runtime.cli.options import Mode
 from runtime.codegen.module import emit_module

@@ -11,7 +11,7 @@ from compiler.ir.instructions import Apply, Commit, Gradient, Instruction, Judge
 from compiler.ir.program import Function, Mode, Program
 from compiler.ir.step_graph import Because, Decision, StepGraph
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen.module import emit_module
 from tests.oracle.layers import walk
 from tests.oracle.likeness import find_root
@@ -21,7 +21,7 @@ def emit_changed(program: Program) -> str:
     """Return a program as source text, for the backend that it is compiled for."""
     if program.backend == "torch":
         return emit_module(program, TORCH).text
-    from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
+    from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 
     return emit_module(program, TENSORFLOW).text
 

@@ -11,8 +11,8 @@ import runtime
 from compiler import compile_step
 from graphspec.load import load
 from runtime import emit
-from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen import module, syntax
 from runtime.codegen.module import emit_module
 from runtime.codegen.resources import Extras

@@ -9,7 +9,7 @@ from typing import final
 
 from compiler import Plan
 from compiler.ir.program import Program
-from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
+from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import Backend, BuildRequest, Built
 from runtime.probe import Probe
@@ -41,7 +41,7 @@ class TensorFlowBackend(Backend):
     def probe(self) -> Probe:
         """Return what TensorFlow offers here; raise SpecError (GS217) where it is not installed or too old."""
         with _needing_tensorflow():
-            from runtime.backends.tensorflow.probing import probe_tensorflow
+            from runtime.backends.tensorflow.devices import probe_tensorflow
         return probe_tensorflow()
 
 

@@ -11,18 +11,22 @@ from compiler import Plan
 from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
+from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.backends.tensorflow.compat import is_supported
-from runtime.backends.tensorflow.devices import choose_device
+from runtime.backends.tensorflow.devices import Setting, choose_device
 from runtime.backends.tensorflow.dryrun import run_dry
-from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
 from runtime.backends.tensorflow.engine import TensorFlowEngine
 from runtime.backends.tensorflow.execution import Loaded, call_checked, load_module
-from runtime.backends.tensorflow.learning import Learned, learn
-from runtime.backends.tensorflow.making import check_given, find_other_types, find_undeclared_ties
-from runtime.backends.tensorflow.naming import parameters
+from runtime.backends.tensorflow.models import (
+    check_given,
+    find_other_types,
+    find_reducers,
+    find_undeclared_ties,
+    refuse_scope,
+)
+from runtime.backends.tensorflow.observe_traits import Learned, learn
 from runtime.backends.tensorflow.precision import tell_others
-from runtime.backends.tensorflow.reducers import find_reducers, refuse_scope
-from runtime.backends.tensorflow.setting import Setting
+from runtime.backends.tensorflow.slots import parameters
 from runtime.backends.tensorflow.tensors import DTYPES
 from runtime.backends.tensorflow.terms import find_unknown_terms
 from runtime.codegen.module import Emitted, emit_module

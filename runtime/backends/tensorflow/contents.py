@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from runtime.backends.tensorflow.slots import slot_tensors
-from runtime.backends.tensorflow.trees import decode, describe_array, encode, from_array, to_array
+from runtime.backends.tensorflow.tensors import decode, describe_array, encode, from_array, to_array
 from runtime.engine.contents import (
     MOMENTUM,
     MOST_STEPS,

@@ -14,11 +14,11 @@ import tensorflow as tf
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
 from runtime.backends.tensorflow import tensors
+from runtime.backends.tensorflow.devices import Setting
 from runtime.backends.tensorflow.execution import Loaded, diagnose
-from runtime.backends.tensorflow.exporting import ProgramPacker, pack_model
+from runtime.backends.tensorflow.export import ProgramPacker, pack_model
 from runtime.backends.tensorflow.module import Module
-from runtime.backends.tensorflow.naming import flagged
-from runtime.backends.tensorflow.setting import Setting
+from runtime.backends.tensorflow.slots import flagged
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.engine import Flags, ModuleEngine
 from runtime.engine.load import has_begun

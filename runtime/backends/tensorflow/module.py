@@ -20,9 +20,8 @@ from runtime.backends.tensorflow.contents import (
     window_items,
 )
 from runtime.backends.tensorflow.execution import Loaded
-from runtime.backends.tensorflow.naming import buffers, parameters
 from runtime.backends.tensorflow.optimizer import TensorFlowOptimizer
-from runtime.backends.tensorflow.slots import slot_tensors
+from runtime.backends.tensorflow.slots import buffers, parameters, slot_tensors
 from runtime.engine.contents import BY_TREE, Contents, applied_item, clock_items, find_names, name_tensors
 from runtime.overflow import Overflow
 from runtime.support.clocks import Clock

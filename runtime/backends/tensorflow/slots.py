@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 
-from runtime.backends.tensorflow.library.modules import KerasVariable
+from runtime.backends.tensorflow.library.modules import KerasVariable, named_buffers, named_parameters, walk
 from runtime.backends.tensorflow.library.wrapped import RATE
 from runtime.engine.contents import name_slots
 
@@ -52,3 +52,32 @@ def _find_kept(optimizer: Any, named: list[str]) -> Iterator[tuple[str, tf.Varia
     for index, variable in enumerate(optimizer.variables):
         if variable.name != RATE:
             yield places.get(id(variable), f"variable.{index}"), variable.value
+
+
+@runtime_checkable
+class Naming(Protocol):
+    """A model that names its variables: the library's do (emitted modules have classes of their own)."""
+
+    def named_parameters(self) -> dict[str, tf.Variable]:
+        """Return what is trained."""
+        ...
+
+    def named_buffers(self) -> dict[str, tf.Variable]:
+        """Return the rest."""
+        ...
+
+
+def flagged(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the variables of Keras in a model by name: theirs alone can be told later whether they are trained."""
+    if not isinstance(model, Naming):
+        yield from ((path, part) for path, part in walk(model, "", set()) if isinstance(part, KerasVariable))
+
+
+def parameters(model: Any) -> dict[str, tf.Variable]:
+    """Return the parameters of a model by name."""
+    return model.named_parameters() if isinstance(model, Naming) else named_parameters(model)
+
+
+def buffers(model: Any) -> dict[str, tf.Variable]:
+    """Return the other variables of a model by name."""
+    return model.named_buffers() if isinstance(model, Naming) else named_buffers(model)

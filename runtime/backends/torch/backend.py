@@ -8,7 +8,7 @@ from typing import final
 
 from compiler import Plan
 from compiler.ir.program import Program
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import Backend, BuildRequest, Built
 from runtime.probe import Probe
@@ -38,7 +38,7 @@ class TorchBackend(Backend):
             from runtime.backends.torch.compat import is_supported
         if not is_supported():
             raise problem("GS217", "PyTorch is too old", help="pip install 'stepgraph[torch]'")
-        from runtime.backends.torch.probing import probe_torch
+        from runtime.backends.torch.devices import probe_torch
 
         return probe_torch()
 

@@ -11,17 +11,14 @@ from torch import nn
 from compiler import Plan
 from compiler.ir.program import Program
 from graphspec.diagnostics import SpecError
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.backends.torch.compat import is_supported
-from runtime.backends.torch.devices import choose_device
+from runtime.backends.torch.devices import Setting, choose_device
 from runtime.backends.torch.dryrun import Trial, run_dry
-from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.engine import Check, TorchEngine
 from runtime.backends.torch.execution import Loaded, call_checked, load_module
-from runtime.backends.torch.learning import Learned, learn
-from runtime.backends.torch.making import check_given, find_other_types, find_undeclared_ties
-from runtime.backends.torch.observation import Watch
-from runtime.backends.torch.reducers import find_reducers
-from runtime.backends.torch.setting import Setting
+from runtime.backends.torch.models import check_given, find_other_types, find_reducers, find_undeclared_ties
+from runtime.backends.torch.observe_traits import Learned, Watch, learn
 from runtime.backends.torch.tensors import DTYPES, sample_inputs
 from runtime.codegen.module import Emitted, emit_module
 from runtime.codegen.resources import Extras, count_parts

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from runtime.backends.torch.library.optimizers import make_slot
-from runtime.backends.torch.trees import copy_array, decode, describe_array, encode, to_array
+from runtime.backends.torch.tensors import copy_array, decode, describe_array, encode, to_array
 from runtime.backends.torch.wrapped import WrappedState
 from runtime.engine.contents import (
     MOMENTUM,

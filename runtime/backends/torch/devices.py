@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+import torch
+from torch import nn
+
+from runtime.backends.torch.library.kernels import has_fused
+from runtime.backends.torch.library.optimizers import SGD, Adagrad, Adam, AdamW, Optimizer
+from runtime.codegen.resources import PLAIN, Extras
+from runtime.engine.weights import NO_FILES, WeightFiles
+from runtime.probe import DeviceProbe, Probe
 from runtime.problems import problem
 
 BEST_FIRST = ("cuda", "mps", "cpu")
@@ -40,3 +49,77 @@ def is_available(kind: str) -> bool:
 def _exists(device: torch.device) -> bool:
     """Return whether there is a device of this number."""
     return device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()
+
+
+FUSED: Mapping[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "adagrad": Adagrad}
+"""The rules that have a fused kernel on some device."""
+
+
+def probe_torch() -> Probe:
+    """Return the version of PyTorch and what each of its devices can do."""
+    names = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    names += ["mps"] if is_available("mps") else []
+    devices = tuple(_probe_device(torch.device(name)) for name in names)
+    return Probe(version=torch.__version__, default=str(choose_device("auto")), devices=devices)
+
+
+def _probe_device(device: torch.device) -> DeviceProbe:
+    """Return what a device is and can do; what goes wrong there is told, not raised."""
+    try:
+        _multiply(device, torch.float32)
+        free, memory = torch.cuda.mem_get_info(device) if device.type == "cuda" else (None, None)
+        return DeviceProbe(
+            name=str(device),
+            title=_find_title(device),
+            memory=memory,
+            free=free,
+            bfloat16=_computes(device, torch.bfloat16),
+            fused=_find_fused(device),
+        )
+    except RuntimeError as error:
+        return DeviceProbe(name=str(device), title="", trouble=str(error).splitlines()[0])
+
+
+def _multiply(device: torch.device, dtype: torch.dtype) -> None:
+    """Raise RuntimeError where a device does not compute a product in a type."""
+    ones = torch.ones(8, 8, device=device, dtype=dtype)
+    found = (ones @ ones).sum().item()
+    if found != 512:
+        raise RuntimeError(f"a product of ones gave {found} instead of 512")
+
+
+def _computes(device: torch.device, dtype: torch.dtype) -> bool:
+    try:
+        _multiply(device, dtype)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _find_title(device: torch.device) -> str:
+    match device.type:
+        case "cuda":
+            return torch.cuda.get_device_name(device)
+        case "mps":
+            return "Apple GPU"
+        case _:
+            threads = torch.get_num_threads()
+            return f"{threads} thread{'s' if threads != 1 else ''}"
+
+
+def _find_fused(device: torch.device) -> tuple[str, ...]:
+    """Return the rules that have a fused kernel on a device."""
+    sample = [torch.zeros(2, device=device)]
+    return tuple(name for name, rule in FUSED.items() if has_fused(sample, rule.kernel))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where and how a plan is built: the models in ``given`` are used in place of those declared."""
+
+    device: torch.device
+    dtype: torch.dtype
+    seed: int
+    given: Mapping[str, nn.Module]
+    weights: WeightFiles = field(default=NO_FILES)
+    extras: Extras = PLAIN

@@ -3,32 +3,148 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import nn
 
-from compiler.ir.instructions import Collect, Forward
+from compiler.ir.instructions import Collect, Evaluate, Forward, Transform
 from compiler.ir.program import Function, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.backends.torch.compat import FakeTensorMode, copying, is_alias, quiet
-from runtime.backends.torch.execution import Loaded, diagnose, load_module
-from runtime.backends.torch.messages import explain_unfakeable
-from runtime.backends.torch.mutation import Mutations
-from runtime.backends.torch.setting import Setting
-from runtime.backends.torch.stand_ins import stand_in
+from runtime.backends.torch.compat import FakeTensorMode, TorchDispatchMode, copying, find_written, is_alias, quiet
+from runtime.backends.torch.devices import Setting
+from runtime.backends.torch.execution import Loaded, diagnose, explain_unfakeable, load_module
+from runtime.backends.torch.library.metrics import Counting
 from runtime.backends.torch.untouched import untouched, unwritten
 from runtime.codegen.lower.accumulate import REGISTER
 from runtime.codegen.module import Emitted
 from runtime.codegen.needs import find_metrics
 from runtime.codegen.resources import find_functions, find_inputs
-from runtime.engine.load import find_span
-from runtime.problems import describe
+from runtime.engine.load import Call, find_arguments, find_caller, find_span
+from runtime.problems import describe, show_frames
 from runtime.support.closures import bound_again
+
+_HELP = "values are immutable: give the layer `inplace=False`, or begin with a copy, `x = x.clone()`"
+
+
+@dataclass(slots=True, kw_only=True)
+class Mutations:
+    """The writes of users' code into its inputs, seen while a module runs."""
+
+    loaded: Loaded
+    spec: GraphSpec
+    found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def watched(self) -> TorchDispatchMode:
+        """Return a context that notes every such write."""
+        return _Writes(self)
+
+    def note(self, tensor: torch.Tensor) -> None:
+        """Note a write into a tensor, where it shares its memory with an input of the op that runs."""
+        caller = find_caller(sys._getframe(), self.loaded)
+        if caller is None:
+            return
+        frame, op = caller
+        for instruction, name, value in find_arguments(frame, op, self.loaded):
+            if _is_users(instruction) and any(is_alias(tensor, each) for each in _flatten(value)):
+                self.found.append(self._report(instruction, name, _find_lines(frame)))
+                return
+
+    def _report(self, instruction: Call, name: str, lines: tuple[str, ...]) -> Diagnostic:
+        """Return the problem of one write."""
+        return Diagnostic(
+            code="GS216",
+            message=f"op '{instruction.op}': {_name_callee(instruction)} writes into its input '{name}'",
+            span=find_span(self.spec, instruction.op),
+            notes=("\n".join(("written in:", *(f"  {line}" for line in lines))),) if lines else (),
+            help=_HELP,
+        )
+
+
+class _Writes(TorchDispatchMode):
+    """Notes the tensors that an operation writes into."""
+
+    def __init__(self, mutations: Mutations) -> None:
+        super().__init__()
+        self.mutations = mutations
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, and note what it is going to write."""
+        for tensor in find_written(func, args, kwargs or {}):
+            self.mutations.note(tensor)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_users(instruction: Call) -> bool:
+    """Return whether what an instruction calls is the user's: nothing built in writes into its inputs.
+
+    A fused optimizer that runs behind a transform claims to write into its gradients.
+    """
+    return isinstance(instruction, Forward) or not instruction.function.builtin
+
+
+def _name_callee(instruction: Call) -> str:
+    """Return how a message calls what an op calls."""
+    match instruction:
+        case Forward(model=model, method=None):
+            return f"model '{model}'"
+        case Forward(model=model, method=method):
+            return f"`{method}` of model '{model}'"
+        case Evaluate(function=function) | Transform(function=function):
+            return f"'{function.name}'"
+
+
+def _find_lines(outer: FrameType) -> tuple[str, ...]:
+    """Return the user's lines that run now, outermost first, below a frame of the emitted module."""
+    inside: list[tuple[FrameType, int]] = []
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame is not outer:
+        inside.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return show_frames(reversed(inside))
+
+
+def _flatten(value: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a value: itself, or those of a set of gradients."""
+    match value:
+        case torch.Tensor():
+            yield value
+        case list() | tuple():
+            for each in value:
+                yield from _flatten(each)
+        case _:
+            return
+
+
+class Uncounted:
+    """A metric that counts nothing and gives a number."""
+
+    def __call__(self, *inputs: Any, **named: Any) -> torch.Tensor:
+        """Return a number."""
+        return torch.zeros(())
+
+
+def stand_in(running: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a maker of running metrics in place of an emitted module's own.
+
+    A function of a batch is run as it is. A class or object that counts copies its tensors when it is made, and a deep
+    copy of a fake tensor corrupts the memory of the process (seen in torch 2.13 with torchmetrics' ``MeanMetric``).
+    """
+
+    def make(clock: Any, metric: Any, *given: Any, **options: Any) -> Any:
+        """Return a stand-in for what counts by itself."""
+        if isinstance(metric, (type, Counting)):
+            return Uncounted()
+        return running(clock, metric, *given, **options)
+
+    return make
+
 
 Models = Mapping[str, nn.Module]
 Tensors = Mapping[str, torch.Tensor]

@@ -14,11 +14,11 @@ import torch
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
 from runtime.backends.torch import tensors
+from runtime.backends.torch.devices import Setting
 from runtime.backends.torch.execution import Loaded, diagnose
-from runtime.backends.torch.exporting import ProgramPacker, pack_model
+from runtime.backends.torch.export import ProgramPacker, pack_model
 from runtime.backends.torch.module import Module
-from runtime.backends.torch.setting import Setting
-from runtime.backends.torch.state import read_state, restore_state
+from runtime.engine import restore
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import name_slots
 from runtime.engine.engine import Flags, ModuleEngine
@@ -26,6 +26,27 @@ from runtime.engine.load import has_begun
 from runtime.overflow import Overflow
 from runtime.state import State
 from runtime.step import StepError
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def read_state(module: Module) -> State:
+    """Return everything that training changes, copied to the host.
+
+    Raises SpecError: GS267 where a user's module, metric or optimizer keeps what a checkpoint cannot.
+    """
+    return restore.read_state(module)
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def restore_state(module: Module, state: State) -> None:
+    """Make a module what it was when a state was read: in place, and nothing at all where something does not fit.
+
+    Raises SpecError: GS264 for every name that is missing, not expected, or of another shape or type.
+    """
+    restore.restore_state(module, state)
+
 
 Check = Callable[[Mapping[str, torch.Tensor], str, str | None], None]
 

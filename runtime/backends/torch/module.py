@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from compiler.ir.program import OptimizerDecl
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.backends.torch.contents import (
     StoredState,
     StoredTensor,
@@ -21,7 +22,6 @@ from runtime.backends.torch.contents import (
     window_items,
     wrapped_items,
 )
-from runtime.backends.torch.emission.dialect import TORCH
 from runtime.backends.torch.execution import Loaded
 from runtime.backends.torch.optimizer import TorchOptimizer
 from runtime.backends.torch.wrapped import WrappedState

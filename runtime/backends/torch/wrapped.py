@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from runtime.backends.torch.trees import decode, encode
+from runtime.backends.torch.tensors import decode, encode
 
 PARAMETERS = "params"
 """The key of a group under which its parameters are."""

@@ -14,7 +14,7 @@ from compiler import Plan, compile_step
 from graphspec import SpecError, load
 from graphspec.declare.optimizers import OptimizerName
 from runtime import Step, build
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.engine.contents import BY_TREE
 from runtime.state import State
 from tests.backends.tensorflow import keepers, users

@@ -11,7 +11,7 @@ import pytest
 from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import emit
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen.module import emit_module
 from tests.backends.torch import programs
 from tests.backends.torch.specs import OPS, plan_of, user
@@ -109,7 +109,7 @@ def test_emission_loads_neither_torch_nor_anything_of_the_users():
     root = Path(__file__).parents[3]
     code = (
         "import sys\nfrom tests.backends.torch import programs\n"
-        "from runtime.backends.torch.emission.dialect import TORCH\n"
+        "from runtime.backends.torch.codegen.dialect import TORCH\n"
         "from runtime.codegen.module import emit_module\nemit_module(programs.dcgan(), TORCH)\n"
         "assert not {'torch', 'numpy', 'tensorflow'} & set(sys.modules), sorted(sys.modules)"
     )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from compiler.ir.program import Program
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.backends.torch.execution import Loaded, load_module
 from runtime.codegen.module import emit_module
 from tests.backends.torch import programs

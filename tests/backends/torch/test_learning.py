@@ -9,7 +9,7 @@ from torch import nn
 from compiler.types import TensorType
 from graphspec import SpecError
 from runtime import build
-from runtime.backends.torch.observation import find_types
+from runtime.backends.torch.observe_traits import find_types
 from tests.backends.torch.specs import ADAM, OPS, batch_of, build_of, plan_of, user
 
 WITHOUT = "no recomputed forwards"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from compiler.ir.program import Program
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.backends.torch.execution import load_module
 from runtime.codegen.module import emit_module
 from runtime.codegen.resources import FIXED, choose_names

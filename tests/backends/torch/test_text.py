@@ -9,7 +9,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec.load import load
-from runtime.backends.torch.emission.dialect import TORCH
+from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen import syntax
 from runtime.codegen import text as layout
 from runtime.codegen.module import emit_module

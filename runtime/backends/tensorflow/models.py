@@ -12,10 +12,12 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasLayer
-from runtime.backends.tensorflow.naming import Naming, buffers, parameters
+from runtime.backends.tensorflow.slots import Naming, buffers, parameters
 from runtime.engine import user_models
 from runtime.engine import user_models as users
 from runtime.engine.load import find_span
+from runtime.engine.replicas import NOT_BUILT, Reducer
+from runtime.problems import problem
 
 EXPECTED = "a model or layer of Keras, or a tf.Module"
 
@@ -59,3 +61,23 @@ def is_open(model: Any) -> bool:
 def is_unbuilt(model: Any) -> bool:
     """Return whether some layer of Keras in a model waits for its first call."""
     return any(not layer.built for layer in layers_of(model, set()))
+
+
+def find_reducers(model: Any) -> Iterator[Reducer]:
+    """Yield every variable of a model that was made under a strategy."""
+    for name, variable in (*parameters(model).items(), *buffers(model).items()):
+        strategy = getattr(variable, "distribute_strategy", None)  # None for plain variables, which lack it
+        if strategy is not None:
+            yield Reducer(
+                what=f": its variable '{name}' was made under {type(strategy).__name__} ({type(variable).__name__})",
+                why="a step is no replica of a strategy, and reduces no gradients",
+                remedy=f"make the model outside of `strategy.scope()`; {NOT_BUILT}",
+            )
+
+
+def refuse_scope() -> None:
+    """Raise SpecError (GS273) where a step is built inside the scope of a strategy, which would make its variables."""
+    if tf.distribute.has_strategy():
+        strategy = type(tf.distribute.get_strategy()).__name__
+        message = f"`build` is called inside the scope of {strategy}: a step is no replica of a strategy"
+        raise problem("GS273", message, help=f"build the step outside of `strategy.scope()`; {NOT_BUILT}")

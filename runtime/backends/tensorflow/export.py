@@ -17,25 +17,117 @@ from safetensors.numpy import save
 
 from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
-from graphspec.diagnostics import SpecError
+from graphspec.diagnostics import Diagnostic, SpecError
+from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.backends.tensorflow.compat import quiet
-from runtime.backends.tensorflow.emission.dialect import TENSORFLOW
-from runtime.backends.tensorflow.execution import Loaded, load_module
-from runtime.backends.tensorflow.naming import buffers, parameters
-from runtime.backends.tensorflow.taps import untapped
+from runtime.backends.tensorflow.execution import ERRORS, Loaded, load_module
+from runtime.backends.tensorflow.library.modules import KerasLayer, parts_of
+from runtime.backends.tensorflow.slots import buffers, parameters
 from runtime.backends.tensorflow.tensors import sample_inputs, target_dtype
-from runtime.backends.tensorflow.unexportable import (
-    CODE,
-    explain_different,
-    explain_drawing,
-    explain_unexportable,
-    explain_writing,
-    find_draws,
-    find_writes,
-)
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import PackedModel, PackedProgram
+from runtime.engine.load import find_span
 from runtime.problems import problem
+
+TAPS = ("seen", "call")
+"""Attributes by which layers are watched: of the library's, and of Keras's."""
+
+
+@contextmanager
+def untapped(models: Mapping[str, Any]) -> Iterator[None]:
+    """Put back on the way out what watched layers leave their results with: another module may watch them inside."""
+    layers = list(_find_layers(list(models.values()), set()))
+    kept = [{name: vars(layer)[name] for name in TAPS if name in vars(layer)} for layer in layers]
+    try:
+        yield
+    finally:
+        for layer, attributes in zip(layers, kept, strict=True):
+            for name in TAPS:
+                vars(layer).pop(name, None)
+            vars(layer).update(attributes)
+
+
+def _find_layers(owner: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield all modules and layers of something, once each."""
+    if id(owner) in seen:
+        return
+    seen.add(id(owner))
+    if isinstance(owner, (tf.Module, KerasLayer)):
+        yield owner
+    for _, part in parts_of(owner):
+        yield from _find_layers(part, seen)
+
+
+CODE = "GS265"
+REMEDY = "`--format weights` writes the weights alone"
+DRAWS = (
+    *("Random", "Truncated", "Multinomial", "Parameterized", "Rng"),
+    *("StatefulRandom", "StatefulUniform", "StatefulStandardNormal", "StatefulTruncatedNormal"),
+)
+"""How the names of operations begin that draw random numbers."""
+WRITES = ("Assign", "ResourceScatter", "ResourceApply")
+"""How the names of operations begin that write into variables."""
+UNTRACKED = "untracked"
+"""What TensorFlow says of a table or another resource that no variable is."""
+
+
+def explain_unexportable(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
+    """Return what to tell of an error that exporting a mode of an emitted module raised."""
+    op = ERRORS.find_op(error, loaded)
+    subject = f"op '{op}'" if op else f"mode {loaded.program.modes[0].mode}"
+    is_untracked = UNTRACKED in str(error)
+    reason = "a model uses a resource that is no variable, such as a table" if is_untracked else ERRORS.quote(error)
+    message = f"{subject} cannot be exported: {reason}"
+    return Diagnostic(code=CODE, message=message, span=find_span(spec, op), notes=ERRORS.raised_in(error), help=REMEDY)
+
+
+def explain_drawing(mode: str, draws: tuple[str, ...]) -> Diagnostic:
+    """Return what to tell of a program that draws random numbers."""
+    message = f"mode {mode} cannot be exported: it draws random numbers"
+    help = f"let `random` ops draw what the mode needs; {REMEDY}"
+    return Diagnostic(code=CODE, message=message, notes=(f"drawn by {', '.join(draws)}",), help=help)
+
+
+def explain_writing(mode: str, name: str) -> Diagnostic:
+    """Return what to tell of a program that changes a variable of a model."""
+    message = f"mode {mode} cannot be exported: a forward writes into {name}"
+    help = f"let the model do that only where `training` is true; {REMEDY}"
+    return Diagnostic(code=CODE, message=message, help=help)
+
+
+def explain_different(mode: str, output: str, difference: str) -> Diagnostic:
+    """Return what to tell of a program that gives other numbers than what it was made of."""
+    message = f"mode {mode} cannot be exported: '{output}' has other numbers as a program"
+    help = f"let models not depend on sizes in Python, and keep nothing from call to call; {REMEDY}"
+    return Diagnostic(
+        code=CODE, message=message, notes=(f"compared with what it was made of: {difference}",), help=help
+    )
+
+
+def find_draws(traced: Any) -> tuple[str, ...]:
+    """Return the operations of a graph that draw random numbers, in the functions that it calls as well."""
+    nodes = _nodes(traced.graph.as_graph_def())
+    return tuple(dict.fromkeys(node.op for node in nodes if node.op.startswith(DRAWS)))
+
+
+def find_writes(traced: Any, models: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the variables that a graph writes, ``the variable net.calls``."""
+    known = {
+        id(variable.handle): f"the variable {model}.{name}"
+        for model, each in models.items()
+        for name, variable in (parameters(each) | buffers(each)).items()
+    }
+    handles = {inner.op.name: known.get(id(outer), "a variable") for outer, inner in traced.graph.captures}
+    written = [node for node in _nodes(traced.graph.as_graph_def()) if node.op.startswith(WRITES)]
+    return tuple(handles.get(node.input[0].partition(":")[0], "a variable") for node in written)
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph, and those of the functions in its library."""
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
 
 FREE = 8
 """The least free size of the inputs a mode is compared with; no two free sizes are the same there."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
 from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl
 from compiler.ir.value import Ref
-from runtime.backends.torch.emission.forward import lower_forward
-from runtime.backends.torch.emission.function import emit_function
-from runtime.backends.torch.emission.gradient import lower_gradient
-from runtime.backends.torch.emission.verdicts import lower_settle
+from runtime.backends.torch.codegen.forward import lower_forward
+from runtime.backends.torch.codegen.function import emit_function
+from runtime.backends.torch.codegen.gradient import lower_gradient
+from runtime.backends.torch.codegen.verdicts import lower_settle
 from runtime.backends.torch.library.table import resolve_function, resolve_layer
 from runtime.codegen import syntax
 from runtime.codegen.callee import Resolved

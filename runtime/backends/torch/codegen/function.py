@@ -19,7 +19,7 @@ from compiler.ir.instructions import (
     Transform,
 )
 from compiler.ir.program import Function, Program
-from runtime.backends.torch.emission.verdicts import (
+from runtime.backends.torch.codegen.verdicts import (
     Reading,
     begin_lines,
     conditioned,

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
 from compiler.ir.program import Function, InputDecl, LayerDecl, ModelDecl, OptimizerDecl, Program
-from runtime.backends.tensorflow.emission.floating import FLOATING_TYPES, takes_floating
-from runtime.backends.tensorflow.emission.forward import lower_forward
-from runtime.backends.tensorflow.emission.function import ONLY, emit_function, is_numbered
-from runtime.backends.tensorflow.emission.gradient import lower_gradient
-from runtime.backends.tensorflow.emission.verdicts import lower_settle, verdict_options
+from runtime.backends.tensorflow.codegen.floating import FLOATING_TYPES, takes_floating
+from runtime.backends.tensorflow.codegen.forward import lower_forward
+from runtime.backends.tensorflow.codegen.function import ONLY, emit_function, is_numbered
+from runtime.backends.tensorflow.codegen.gradient import lower_gradient
+from runtime.backends.tensorflow.codegen.verdicts import lower_settle, verdict_options
 from runtime.backends.tensorflow.library.table import resolve_function, resolve_layer
 from runtime.codegen import syntax
 from runtime.codegen.callee import Resolved

@@ -9,10 +9,9 @@ from itertools import takewhile
 
 from compiler.ir.instructions import Gradient, Instruction, Release
 from compiler.ir.program import Function
-from runtime.backends.tensorflow.emission.floating import find_floating
-from runtime.backends.tensorflow.emission.flow import find_recorded
-from runtime.backends.tensorflow.emission.tapes import Tape, find_tapes
-from runtime.backends.tensorflow.emission.verdicts import conditioned
+from runtime.backends.tensorflow.codegen.floating import find_floating
+from runtime.backends.tensorflow.codegen.tapes import Tape, find_recorded, find_tapes
+from runtime.backends.tensorflow.codegen.verdicts import conditioned
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft
 from runtime.codegen.flow import find_differentiated

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -18,17 +19,69 @@ from torch import nn
 from compiler.ir.instructions import Forward
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
-from graphspec.diagnostics import SpecError
-from runtime.backends.torch.compat import quiet
-from runtime.backends.torch.emission.dialect import TORCH
-from runtime.backends.torch.execution import Loaded, load_module
+from graphspec.diagnostics import Diagnostic, SpecError
+from runtime.backends.torch.codegen.dialect import TORCH
+from runtime.backends.torch.compat import is_draw, quiet
+from runtime.backends.torch.execution import Loaded, clean, explain_unfakeable, load_module
 from runtime.backends.torch.tensors import sample_inputs
-from runtime.backends.torch.unexportable import CODE, explain_different, explain_remembering, explain_unexportable
 from runtime.backends.torch.untouched import untouched
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import PackedModel, PackedProgram
-from runtime.problems import problem
+from runtime.engine.load import find_op, find_span
+from runtime.problems import describe, problem, raised_in
 from runtime.support.closures import bound_again
+
+CODE = "GS265"
+REMEDY = "`--format weights` writes the weights alone"
+_SIZES = re.compile(r"Constraints violated \(([^)]*)\)[^\n]*\n\s*- ([^\n]*)")
+_COPY = re.compile(r"deepcopy|cannot pickle")
+
+
+def explain_unexportable(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
+    """Return what to tell of an error that exporting a mode of an emitted module raised."""
+    op = find_op(error, loaded)
+    subject = f"op '{op}'" if op else f"mode {loaded.program.modes[0].mode}"
+    reason, note = _explain(error)
+    notes = (*((f"torch: {note}",) if note else ()), *raised_in(error))
+    message = f"{subject} cannot be exported: {reason}"
+    return Diagnostic(code=CODE, message=message, span=find_span(spec, op), notes=notes, help=REMEDY)
+
+
+def _explain(error: Exception) -> tuple[str, str]:
+    """Return why something cannot be exported, and torch's own words where they say more."""
+    sizes = _SIZES.search(str(error))
+    if sizes is not None:
+        return f"it does not work for every size of {sizes[1]}", sizes[2]
+    if _COPY.search(str(error)):
+        return "its models cannot be copied", clean(error)
+    reason = explain_unfakeable(error)
+    return (reason, "") if reason != describe(error) else ("torch.export cannot follow what it does", clean(error))
+
+
+def explain_different(mode: str, exported: torch.export.ExportedProgram, error: AssertionError) -> Diagnostic:
+    """Return what to tell of a program that gives other numbers than what it was made of."""
+    drawn = tuple(dict.fromkeys(_find_draws(exported)))
+    reason = "draws random numbers" if drawn else "gives other numbers as a program"
+    notes = (f"drawn by {', '.join(drawn)}",) if drawn else (f"torch: {clean(error)}",)
+    help = f"let `random` ops draw what the mode needs, and models keep nothing from call to call; {REMEDY}"
+    return Diagnostic(code=CODE, message=f"mode {mode} cannot be exported: it {reason}", notes=notes, help=help)
+
+
+def _find_draws(exported: torch.export.ExportedProgram) -> Iterator[str]:
+    """Yield the operations of a program that draw, each with the part of the models that does: ``rand_like in net``."""
+    for node in exported.graph.nodes:
+        if is_draw(node.target):
+            paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values() if path]
+            name = str(node.target).split(".")[1]  # of aten.rand_like.default
+            yield f"{name} in {paths[-1]}" if paths else name
+
+
+def explain_remembering(mode: str, name: str) -> Diagnostic:
+    """Return what to tell of a program that changes a buffer of a model."""
+    message = f"mode {mode} cannot be exported: a forward writes into the buffer {name}"
+    help = f"let the model do that only while `self.training`; {REMEDY}"
+    return Diagnostic(code=CODE, message=message, help=help)
+
 
 FREE = 8
 """The least free size of the inputs a mode is traced with; no two free sizes are the same there."""

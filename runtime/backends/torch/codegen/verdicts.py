@@ -11,7 +11,7 @@ from typing import TypeAlias
 from compiler.ir.cell import window_of
 from compiler.ir.instructions import Apply, Assign, Blend, Collect, Gather, Instruction, Judge, Restore, Settle, Store
 from compiler.timing.curves import find_scheduled
-from runtime.backends.torch.emission.undecided import (
+from runtime.backends.torch.codegen.undecided import (
     NOTHING,
     Undecided,
     decided_lines,

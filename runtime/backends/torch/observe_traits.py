@@ -1,0 +1,285 @@
+"""Learning: user classes are run once without training, and the plan is compiled again with what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from compiler import Plan
+from compiler.ir.program import Program
+from compiler.types import TensorType
+from graphspec.declare.graph import GraphSpec
+from graphspec.diagnostics import Diagnostic
+from runtime.backends.torch.codegen.dialect import TORCH
+from runtime.backends.torch.compat import TorchDispatchMode, has_drawn, is_batch_norm, quiet, watched_checkpoints
+from runtime.backends.torch.devices import Setting
+from runtime.backends.torch.dryrun import Findings, Trial, run_dry
+from runtime.backends.torch.execution import call_checked, diagnose, load_module
+from runtime.backends.torch.library.modules import parameter_types
+from runtime.backends.torch.library.weights import load_weights
+from runtime.backends.torch.models import find_reducers, has_lazy_layers
+from runtime.backends.torch.tensors import sample_inputs
+from runtime.backends.torch.untouched import untouched, unwritten
+from runtime.codegen.module import emit_module
+from runtime.codegen.resources import find_functions, find_inputs
+from runtime.engine import observe
+from runtime.engine.batch_sizes import Batches, find_neighbour
+from runtime.engine.load import find_span
+from runtime.engine.observe import Observer, Sight, evaluating, find_dimension, find_forwards
+from runtime.engine.replicas import refuse_reducers
+from runtime.engine.weights import find_late, find_rounds, load_late, place_files
+from runtime.step import StepError
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """What is seen of models while they run: which of them did, which draw random numbers, and which are recomputed."""
+
+    ran: set[str] = field(default_factory=set[str])
+    drawing: set[str] = field(default_factory=set[str])
+    recomputing: set[str] = field(default_factory=set[str])
+    redrawing: set[str] = field(default_factory=set[str])
+    """Those that draw other numbers when they are recomputed."""
+    running: list[str] = field(default_factory=list[str])
+    checkpoints: int = 0
+    """How many calls run that will run again."""
+    unpreserved: int = 0
+    """How many of them will draw other numbers then."""
+
+    @contextmanager
+    def over(self, models: Mapping[str, nn.Module]) -> Iterator[None]:
+        """Watch models while the context lasts."""
+        with self.over_checkpoints(models), _Draws(self):
+            yield
+
+    @contextmanager
+    def over_checkpoints(self, models: Mapping[str, nn.Module]) -> Iterator[None]:
+        """Watch which models run and are recomputed, while the context lasts."""
+        hooks = [each for name, model in models.items() for each in self._hooks(name, model)]
+        try:
+            with watched_checkpoints(self._recomputed):
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _hooks(self, name: str, model: nn.Module) -> Iterator[Any]:
+        """Yield the hooks that note when a model runs."""
+        yield model.register_forward_pre_hook(lambda *_: self._enter(name))
+        yield model.register_forward_hook(lambda *_: self.running.remove(name), always_call=True)
+
+    @contextmanager
+    def _recomputed(self, preserved: bool) -> Iterator[None]:
+        """Note that what runs inside is recomputed when a gradient is taken."""
+        self.recomputing.update(self.running)
+        self.checkpoints += 1
+        self.unpreserved += not preserved
+        try:
+            yield
+        finally:
+            self.checkpoints -= 1
+            self.unpreserved -= not preserved
+
+    def _enter(self, name: str) -> None:
+        """Note that a model starts to run."""
+        self.ran.add(name)
+        self.running.append(name)
+
+
+class _Draws(TorchDispatchMode):
+    """Notes the model that runs when an operation draws random numbers."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.watch = watch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation; where it draws, note for whom."""
+        if has_drawn(func, args, kwargs or {}):
+            self.watch.drawing.update(self.watch.running)
+            is_own = self.watch.checkpoints and (kwargs or {}).get("generator") is not None
+            self.watch.redrawing.update(self.watch.running if self.watch.unpreserved or is_own else ())
+        return func(*args, **(kwargs or {}))
+
+
+def find_types(seen: Mapping[int, Mapping[str, object]], batch: str) -> dict[str, TensorType]:
+    """Return the types of values seen at two batch sizes; a size that grows with the batch is named by how it does."""
+    (small, first), (large, second) = sorted(seen.items())
+    types: dict[str, TensorType] = {}
+    for name, one in first.items():
+        other = second.get(name)
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.ndim == other.ndim:
+            pairs = zip(one.shape, other.shape, strict=True)
+            shape = tuple(find_dimension(*pair, small, large, batch) for pair in pairs)
+            types[name] = TensorType(shape, str(one.dtype).removeprefix("torch."))
+    return types
+
+
+def give_sizes(
+    models: Mapping[str, nn.Module], program: Program, spec: GraphSpec, setting: Setting, batches: Batches
+) -> None:
+    """Call the models really, in evaluation, so that lazy layers take the sizes of their inputs.
+
+    Raises StepError: GS214 where the inputs have sizes nobody knows, GS210 and GS211 where a call fails.
+    """
+    lazy = [name for name, model in models.items() if has_lazy_layers(model)]
+    if not lazy:
+        return
+    inputs = sample_inputs(program, {"batch": batches.sizes[0]}, setting.device, setting.dtype)
+    if inputs is None:
+        message = f"model '{lazy[0]}' has lazy layers, whose sizes depend on inputs of unknown shape"
+        help = "declare the shapes of all inputs, with `batch` as the only free size"
+        found = Diagnostic(code="GS214", message=message, span=find_span(spec, lazy[0]), help=help)
+        raise StepError([found], spec.texts())
+
+    def call_at(size: int) -> None:
+        """Call the models with batches of a size."""
+        sized = sample_inputs(program, {"batch": size}, setting.device, setting.dtype) or {}
+        with quiet(), untouched(), unwritten(models), _kept(models), torch.no_grad():
+            torch.manual_seed(setting.seed)
+            _call(models, evaluating(program), spec, setting, sized)
+
+    batches.attempt(call_at)
+
+
+def _call(
+    models: Mapping[str, nn.Module],
+    program: Program,
+    spec: GraphSpec,
+    setting: Setting,
+    inputs: Mapping[str, torch.Tensor],
+) -> None:
+    """Call every function of a program once, on the models themselves."""
+    emitted = emit_module(program, TORCH, provided=models)
+    loaded = load_module(emitted, program)
+    try:
+        loaded.call("build", setting.seed, setting.device, setting.dtype, models)
+        for function in find_functions(program):
+            given = {entry.name: inputs[entry.name] for entry in find_inputs(program, function)}
+            loaded.start(function.mode)
+            loaded.call(emitted.names.function(function.name), given)
+    except Exception as error:
+        found = diagnose(error, loaded, spec)
+        raise StepError([found], spec.texts()) from None
+
+
+@contextmanager
+def _kept(models: Mapping[str, nn.Module]) -> Iterator[None]:
+    """Restore on the way out what a call changes beside sizes: whether modules are in training."""
+    modules = [module for model in models.values() for module in model.modules()]
+    training = [module.training for module in modules]
+    try:
+        yield
+    finally:
+        for module, mode in zip(modules, training, strict=True):
+            module.training = mode
+
+
+Models: TypeAlias = Mapping[str, nn.Module]
+Learned: TypeAlias = observe.Learned[nn.Module]
+
+
+def learn(plan: Plan, setting: Setting) -> Learned:
+    """Observe user classes, and layers behind them in as many rounds as it takes; nothing to see: the plan as it is.
+
+    Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
+    """
+    return observe.learn(plan, setting.given, TorchObserver(setting=setting))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchObserver(Observer[nn.Module]):
+    """Makes models of PyTorch, and sees what they do in dry runs at two batch sizes."""
+
+    setting: Setting
+    converted: dict[str, str] = field(default_factory=dict[str, str])
+    """Class -> the type in which it makes its parameters, where that is none of the usual ones."""
+
+    def make(self, plan: Plan, known: frozenset[str], given: Models) -> Models:
+        """Return the known models; lazy layers are given their sizes before likenesses are copied from them."""
+        setting = self.setting
+        for names in find_rounds(plan.program.models, known):
+            program = find_forwards(plan.program, names)
+            loaded = load_module(emit_module(program, TORCH, provided=given), program)
+            late = find_late(program, given)
+            place_files(loaded, setting.weights, late)
+            if "in_type" in loaded.names:
+                loaded.names["in_type"] = self._noting(loaded.names["in_type"])
+            given = call_checked(loaded, plan.spec, "make_models", setting.seed, setting.device, setting.dtype, given)
+            refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
+            give_sizes(given, program, plan.spec, setting, Batches.of(plan))
+            load_late(load_weights, given, setting.weights, late, plan.spec)
+        return given
+
+    def _noting(self, convert: Callable[..., None]) -> Callable[..., None]:
+        """Return the library's ``in_type``, noting the models whose parameters were made in another type on purpose."""
+
+        def noting(model: nn.Module, name: str, dtype: torch.dtype) -> None:
+            """Convert a model."""
+            types = parameter_types(model).values() if isinstance(model, nn.Module) else ()
+            usual = str(torch.get_default_dtype()).removeprefix("torch."), str(dtype).removeprefix("torch.")
+            self.converted.update((name, found) for found in types if found not in usual)
+            convert(model, name, dtype)
+
+        return noting
+
+    def _tell_converted(self) -> Iterator[str]:
+        """Yield a sentence for every class whose parameters were converted."""
+        wanted = str(self.setting.dtype).removeprefix("torch.")
+        for name, found in self.converted.items():
+            way = 'build(..., dtype="float64")' if found == "float64" else f"precision: {{compute: {found}}}"
+            does = "trains in it" if found == "float64" else "computes in it, on weights of float32"
+            yield f"the class of '{name}' makes its parameters in {found}; they become {wanted}. `{way}` {does}"
+
+    def look(self, plan: Plan, program: Program, models: Models) -> Sight:
+        """Run a program of forwards alone; raise StepError where it fails. Nothing is changed by it."""
+        return Batches.of(plan).attempt(lambda size: self._look(plan, program, models, size))
+
+    def _look(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
+        """Run a program of forwards at one batch size and its neighbour."""
+        watch = Watch()
+        seen: dict[int, Findings] = {}
+        for size in (batch, find_neighbour(batch)):
+            seen[size] = self._run(plan, program, models, watch, size)
+            if seen[size].problems:
+                raise StepError(seen[size].problems, plan.spec.texts())
+        types = find_types({size: _merge(each) for size, each in seen.items()}, "batch")
+        return Sight(
+            types=types,
+            ran=frozenset(watch.ran),
+            drawing=frozenset(watch.drawing),
+            recomputing=frozenset(watch.recomputing),
+            redrawing=frozenset(watch.redrawing),
+            notes=tuple(self._tell_converted()),
+        )
+
+    def _run(self, plan: Plan, program: Program, models: Models, watch: Watch, size: int) -> Findings:
+        """Run the forwards of a program at one batch size; nothing where the inputs have other free sizes."""
+        inputs = sample_inputs(program, {"batch": size}, self.setting.device, self.setting.dtype)
+        if inputs is None:
+            return Findings()
+        loaded = load_module(emit_module(program, TORCH, provided=models), program)
+        trial = Trial.of(loaded, plan.spec, models, self.setting)
+        return run_dry(replace(trial, inputs=inputs, around=watch.over))
+
+    def has_buffers(self, model: nn.Module) -> bool:
+        """Return whether a model has buffers."""
+        return any(True for _ in model.buffers())
+
+    def is_coupled(self, model: nn.Module) -> bool:
+        """Return whether a model normalises over the batch in training."""
+        return any(is_batch_norm(each) for each in model.modules())
+
+
+def _merge(findings: Findings) -> dict[str, object]:
+    """Return all results of a run by name; the first function that has one counts."""
+    merged: dict[str, object] = {}
+    for outputs in findings.outputs.values():
+        for name, value in outputs.items():
+            merged.setdefault(name, value)
+    return merged
