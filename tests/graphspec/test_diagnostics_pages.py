@@ -14,7 +14,7 @@ from graphspec.read.interpolation import interpolate
 from graphspec.read.overrides import override
 from graphspec.read.source import read_document
 
-MODULES = Path(graphspec.__file__).parent.glob("*.py")
+MODULES = Path(graphspec.__file__).parent.rglob("*.py")
 PAGES = {
     path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).parents[2].glob("docs/errors/GS0[0-4]*.md")
 }

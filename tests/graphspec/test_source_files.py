@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 READ = """
 import pathlib, sys
 from graphspec.diagnostics import SpecError
-from graphspec.source import read_document
+from graphspec.read.source import read_document
 try:
     read_document(pathlib.Path(sys.argv[1]))
 except SpecError as error:
