@@ -1,6 +1,6 @@
 """Put the instructions in a sequence: values on demand, each write at its earliest legal place.
 
-The only freedom is the order of the updates' gradients, which an order policy chooses (compiler/policies.py).
+The only freedom is the order of the updates' gradients, which an order policy chooses (compiler/passes/policies.py).
 """
 
 from __future__ import annotations

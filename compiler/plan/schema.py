@@ -1,4 +1,4 @@
-"""The JSON Schema of the plan format: ``python -m compiler.plan_schema schemas`` writes plan.schema.json."""
+"""The JSON Schema of the plan format: ``python -m compiler.plan.schema schemas`` writes plan.schema.json."""
 
 from __future__ import annotations
 

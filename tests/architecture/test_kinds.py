@@ -52,7 +52,7 @@ ops:
 """
 
 
-# ---------------------------------------------------------------- graphspec: graphspec/ops/swapped.py, and its line
+# ---------------------------------------------------------------- graphspec: graphspec/declare/ops/swapped.py, and its line
 
 
 class SwappedOp(OpBase):
