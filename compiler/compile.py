@@ -59,7 +59,7 @@ from compiler.timing.gates import keep_firing
 from compiler.timing.phases import find_phase_gates, map_cells
 from compiler.timing.resolve import apply_pace, check_modes
 from compiler.timing.units import Pace, complete_pace
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from compiler.types.infer_types import Structure, find_structure, find_uncalled
 from graphspec.analysis.datasets import UNNAMED, find_datasets
 from graphspec.analysis.gradient_sets import find_gradient_sets

@@ -81,16 +81,6 @@ def emit(plan: Plan) -> str:
     return find_backend(plan.program.backend).emit(plan.program)
 
 
-def reopen(folder: Path | str, *, checkpoint: str = "best", device: str = "auto", allow: Sequence[str] = ()) -> Step:
-    """Return the step of a run as a checkpoint left it: ``best``, ``newest``, or the number of a step.
-
-    Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what :func:`build` raises.
-    """
-    from runtime.train import reopen as reopening
-
-    return reopening.reopen(Path(folder), choice=checkpoint, device=device, allow=allow).step
-
-
 def _require_counted(plan: Plan) -> None:
     """Raise SpecError (E-PACE) for a plan that was made without lengths that a run must know."""
     if plan.pending:

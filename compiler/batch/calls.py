@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from compiler.ir.value import Plain, Setting, Shape
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from graphspec.declare.options import BATCH
 
 

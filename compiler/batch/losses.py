@@ -10,8 +10,7 @@ from compiler.facts.models import Observations
 from compiler.ir.instructions import Counted
 from compiler.ir.program import Mode
 from compiler.ir.value import Shape
-from compiler.types import TensorType
-from compiler.types.dimension import is_multiple, multiply
+from compiler.types.dimension import TensorType, is_multiple, multiply
 from graphspec.analysis.modes import Reach, find_reaches
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec

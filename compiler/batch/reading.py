@@ -13,7 +13,7 @@ from compiler.ir.instructions import Evaluate, Forward, Gradient, Random
 from compiler.ir.step_graph import Node
 from compiler.ir.value import Argument, Ref
 from compiler.passes.order import find_producers
-from compiler.types import UNKNOWN, TensorType
+from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.declare.graph import GraphSpec
 
 COUPLED_LOSSES = frozenset({"nt_xent"})

@@ -14,7 +14,7 @@ from compiler.ir.step_graph import Decision, Edge, Hazard, Node
 from compiler.passes.activate import reach
 from compiler.passes.order import find_data_ordering, find_producers
 from compiler.passes.presence import is_made_of
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

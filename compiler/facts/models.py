@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compiler.ir.cell import find_parameter_cells, parameters_of
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.models import BufferPolicy, ModelSpec, Traits
 from graphspec.declare.ops import UpdateOp

@@ -11,7 +11,7 @@ from compiler.ir.digraph import Causality
 from compiler.ir.step_graph import Derivative, Edge, GradientPath, Node
 from compiler.passes.order import close_ordering, find_producers
 from compiler.passes.paths import find_path
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from graphspec.declare.graph import GraphSpec
 
 

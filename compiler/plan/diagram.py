@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
+from compiler.plan.compiled_step import CompiledStep
 from graphspec.diagnostics import escape
-
-if TYPE_CHECKING:
-    from compiler.plan.plan import Plan
-
 
 _MERMAID = str.maketrans({'"': "'", "`": "'", "<": "#lt;", ">": "#gt;"})
 """Mermaid has no escapes in labels, and reads HTML and Markdown in them."""
@@ -29,7 +25,7 @@ class Arrow:
     dashed: bool
 
 
-def draw_mermaid(plan: Plan, mode: str) -> str:
+def draw_mermaid(plan: CompiledStep, mode: str) -> str:
     """Return the plan of a mode as a Mermaid flowchart, one subgraph per function."""
     lines = ["flowchart TD"]
     for name, graph in plan.graphs_of(mode).items():
@@ -41,7 +37,7 @@ def draw_mermaid(plan: Plan, mode: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw_dot(plan: Plan, mode: str) -> str:
+def draw_dot(plan: CompiledStep, mode: str) -> str:
     """Return the plan of a mode as a Graphviz digraph, one cluster per function."""
     lines = [f"digraph {_quote(plan.program.name)} {{", "  node [shape=box, fontname=Helvetica];"]
     for name, graph in plan.graphs_of(mode).items():

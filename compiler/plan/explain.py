@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, Node, StepGraph
 from compiler.ir.value import CellVersion
 from compiler.passes.schedule import is_update
+from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.text import cells_of
 from graphspec.diagnostics import escape
 
-if TYPE_CHECKING:
-    from compiler.plan.plan import Plan
 
-
-def explain_op(plan: Plan, op: str) -> str:
+def explain_op(plan: CompiledStep, op: str) -> str:
     """Return everything that was decided about an op, by the functions in which it runs."""
     place = place_in(plan.spec.span("ops", op, key=True))
     lines = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
@@ -29,7 +26,7 @@ def explain_op(plan: Plan, op: str) -> str:
     return "\n".join(map(escape, lines)) + "\n"
 
 
-def _explain_in(plan: Plan, graph: StepGraph, function: str, op: str) -> Iterator[str]:
+def _explain_in(plan: CompiledStep, graph: StepGraph, function: str, op: str) -> Iterator[str]:
     """Yield sentences about an op in one function."""
     nodes = [graph.nodes[name] for name in graph.sequence if graph.nodes[name].op == op]
     if not nodes:
@@ -90,7 +87,7 @@ def _distinct(edges: Iterator[Edge]) -> tuple[Edge, ...]:
     return tuple({(edge.before, edge.after, edge.why): edge for edge in edges}.values())
 
 
-def find_instructions(plan: Plan, graph: StepGraph, function: str) -> dict[str, Instruction]:
+def find_instructions(plan: CompiledStep, graph: StepGraph, function: str) -> dict[str, Instruction]:
     """Return the finished instruction of every node of a function, in sequence."""
     functions = plan.program.mode(graph.mode).functions
     finished = next(item for item in functions if item.name == function).instructions

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Instruction, Restore, Transform
 from compiler.ir.instructions.base import export_commit
 from compiler.ir.program import Function
 from compiler.ir.step_graph import Because, Decision
 from compiler.ir.value import Json, Object, ScheduleDecl
+from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.text import GroupRow, find_groups, tell_change
 from compiler.plan.timetable import Entry, find_schedules, tell_entry
 from graphspec.diagnostics import Diagnostic
 
-if TYPE_CHECKING:
-    from compiler.plan.plan import Plan
 
-
-def export_plan(plan: Plan, mode: str) -> Object:
+def export_plan(plan: CompiledStep, mode: str) -> Object:
     """Return the plan of a mode as an object of the published format."""
     program = plan.program
     decisions: dict[str, Object] = {}
@@ -106,13 +102,13 @@ def _export_reason(reason: Because) -> Object:
     }
 
 
-def _export_warning(plan: Plan, problem: Diagnostic) -> Object:
+def _export_warning(plan: CompiledStep, problem: Diagnostic) -> Object:
     """Return one warning."""
     op, place = _op_at(plan, problem), place_in(problem.span)
     return {"code": problem.code, "op": op, "text": problem.message, "place": place}
 
 
-def _op_at(plan: Plan, problem: Diagnostic) -> str:
+def _op_at(plan: CompiledStep, problem: Diagnostic) -> str:
     """Return the op a diagnostic points into: the last one declared at or before its place."""
     keys = ((name, plan.spec.span("ops", name, key=True)) for name in plan.spec.ops)
     before = [

@@ -1,43 +1,23 @@
-"""The plan: a compiled schedule with its reasons, in every form a reader or a tool may want."""
+"""The plan: a compiled step as text, JSON, diagrams, a graph, and explanations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from compiler.ir.program import Program
-from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Object
 from compiler.plan import diagram, explain, json, network
 from compiler.plan import text as printer
-from compiler.timing.units import Pace
-from compiler.types import TensorType
-from graphspec.declare.graph import GraphSpec
-from graphspec.diagnostics import Diagnostic
+from compiler.plan.compiled_step import CompiledStep
 
 if TYPE_CHECKING:
     import networkx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The schedule of a step and the decisions behind it; ``print(plan)`` shows the train mode."""
-
-    spec: GraphSpec
-    program: Program
-    graphs: Mapping[str, StepGraph]
-    """What the passes found out, by function."""
-    warnings: tuple[Diagnostic, ...]
-    notes: tuple[str, ...]
-    """What was assumed about models that may not be looked at."""
-    pace: Pace = field(default_factory=Pace)
-    """What was known of the run when its durations were turned into steps."""
-    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
-    """Shapes and types of values, as far as they are known."""
-    pending: tuple[Diagnostic, ...] = ()
-    """What needs a length that only a run knows. The schedule is that without it, and cannot be built."""
+class Plan(CompiledStep):
+    """A compiled step in every form that a reader or a tool may want; ``print(plan)`` shows the train mode."""
 
     def __str__(self) -> str:
         """Return the train plan as text."""
@@ -88,10 +68,6 @@ class Plan:
             hint = f"; did you mean {', '.join(close)}?" if close else ""
             raise KeyError(f"no op '{op}' in {self.spec.name}{hint}")
         return explain.explain_op(self, op)
-
-    def graphs_of(self, mode: str) -> Mapping[str, StepGraph]:
-        """Return the graphs of a mode by function."""
-        return {name: graph for name, graph in self.graphs.items() if graph.mode == mode}
 
     def _known(self, mode: str) -> str:
         """Return a mode that the program has; raise KeyError for others."""

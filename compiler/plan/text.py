@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from compiler.facts.parameters import find_known_names, find_matching
 from compiler.ir.cell import group_of, is_optimizer
@@ -12,11 +11,9 @@ from compiler.ir.instructions import Apply, Commit, Emit, Instruction, Release
 from compiler.ir.program import Function, GroupDecl, Program
 from compiler.ir.value import CellVersion, Ref, ScheduleDecl
 from compiler.passes.datasets import is_particular, tell_datasets
+from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.timetable import find_schedules, tell_entry, tell_moments, tell_schedule
 from graphspec.diagnostics import escape
-
-if TYPE_CHECKING:
-    from compiler.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +98,7 @@ SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "FREEZE", "
 WIDEST = 60
 
 
-def print_plan(plan: Plan, mode: str) -> str:
+def print_plan(plan: CompiledStep, mode: str) -> str:
     """Return the plan of a mode as text."""
     program = plan.program
     lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
@@ -118,7 +115,7 @@ def print_plan(plan: Plan, mode: str) -> str:
     return "\n".join(map(escape, lines)) + "\n"
 
 
-def _print_timetable(plan: Plan, mode: str) -> Iterator[str]:
+def _print_timetable(plan: CompiledStep, mode: str) -> Iterator[str]:
     """Yield the schedules with their clocks, and the moments that the pace of the run gives, where there are any."""
     schedules = [
         f"  {'.'.join(part for part in (entry.name, entry.option) if part)}: {tell_entry(entry)}"
@@ -130,7 +127,7 @@ def _print_timetable(plan: Plan, mode: str) -> Iterator[str]:
         yield from ("", title, *entries) if entries else ()
 
 
-def _print_function(plan: Plan, function: Function) -> Iterator[str]:
+def _print_function(plan: CompiledStep, function: Function) -> Iterator[str]:
     """Yield the lines of one function."""
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)

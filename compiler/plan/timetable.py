@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from compiler.ir.instructions import Apply
 from compiler.ir.program import Program
 from compiler.ir.value import Scheduled, ScheduleDecl
 from compiler.passes.datasets import WORDS
 from compiler.passes.freeze import find_last, find_thaws
+from compiler.plan.compiled_step import CompiledStep
 from compiler.timing.curves import UNKNOWN, find_scheduled
 from graphspec.declare.ops import Op, UpdateOp
-
-if TYPE_CHECKING:
-    from compiler.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ def tell_clock(schedule: ScheduleDecl) -> str:
             return f"epochs finished, {schedule.pace} train steps each"
 
 
-def tell_moments(plan: Plan, mode: str) -> Iterator[str]:
+def tell_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
     """Yield the step of every start and end that the spec gives in another unit."""
     yield from (_tell_end(name, plan) for name, op in plan.spec.ops.items() if _has_end(op) and mode == "train")
     for thaw in find_thaws(plan.spec) if mode == "train" else ():
@@ -103,7 +101,7 @@ def _has_end(op: Op) -> bool:
     return isinstance(op, UpdateOp) and op.at_epoch_end != "carry"
 
 
-def _tell_end(name: str, plan: Plan) -> str:
+def _tell_end(name: str, plan: CompiledStep) -> str:
     """Return when an update takes or forgets an open window."""
     op = plan.spec.ops[name]
     word = op.at_epoch_end if isinstance(op, UpdateOp) else ""

@@ -12,9 +12,9 @@ from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, R
 from compiler.ir.step_graph import Node
 from compiler.ir.value import Argument, Constant, Dimension, Ref, Scheduled, Shape
 from compiler.passes.order import find_producers
-from compiler.types import UNKNOWN, ShapeProblem, infer_call, is_open
-from compiler.types.dimension import TensorType, format_shape
+from compiler.types.dimension import UNKNOWN, ShapeProblem, TensorType, format_shape
 from compiler.types.dtype import agree
+from compiler.types.infer import infer_call, is_open
 from compiler.types.layers import ResolvedLayers, resolve_layers
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, Span

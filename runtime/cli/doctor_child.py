@@ -47,11 +47,11 @@ def _build(path: Path, backend: str, allow: Sequence[str]) -> Mapping[str, objec
     from compiler.timing.units import assume_pace
     from graphspec.load import load
     from runtime import api
-    from runtime.cli.inspect import find_pace
     from runtime.engine.imports import importable
+    from runtime.train.pace import find_declared_pace
 
     spec = load(path)
-    plan = compile_step(spec, backend=backend, pace=find_pace(spec, path), pending=True)
+    plan = compile_step(spec, backend=backend, pace=find_declared_pace(spec, path), pending=True)
     if plan.pending:  # whether a step can be built does not depend on the lengths
         plan = compile_step(spec, backend=backend, pace=assume_pace(plan.pace))
     try:

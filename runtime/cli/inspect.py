@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from compiler.timing.resolve import needs_pace
-from compiler.timing.units import Pace, find_batch
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, SpecPath
 from runtime.folder import cannot_write
 from runtime.problems import problem
 from runtime.terminal import complain, counted, say, show, show_error
+from runtime.train.pace import find_declared_pace
 
 if TYPE_CHECKING:
     from compiler import Plan
@@ -38,7 +37,9 @@ def make_plan(
     from graphspec.load import load
 
     spec = load(path, overrides or ())
-    plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path), pending=pending)
+    plan = compile_step(
+        spec, backend=backend.value, order=order.value, pace=find_declared_pace(spec, path), pending=pending
+    )
     show((*plan.warnings, *plan.pending), spec.texts())
     return plan
 
@@ -153,7 +154,9 @@ def _check_one(path: Path, overrides: Sequence[str], backend: Backend, order: Or
 
     try:
         spec = load(path, overrides)
-        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path), pending=True)
+        plan = compile_step(
+            spec, backend=backend.value, order=order.value, pace=find_declared_pace(spec, path), pending=True
+        )
     except SpecError as error:
         show_error(error)
         return False
@@ -286,7 +289,9 @@ def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order) 
         show_error(error)
         return None
     try:
-        plan = compile_step(spec, backend=backend.value, order=order.value, pace=find_pace(spec, path), pending=True)
+        plan = compile_step(
+            spec, backend=backend.value, order=order.value, pace=find_declared_pace(spec, path), pending=True
+        )
     except SpecError as error:
         show_error(error)
         return _Side(path=path, spec=spec, plan=None)
@@ -314,18 +319,3 @@ def _export(sides: Sequence[_Side], schedule: Object, backend: Backend, order: O
     ]
     whole: Object = {**head, "backend": backend.value, "order": order.value, "declared": declared, **schedule}
     return json.dumps(whole, indent=2, ensure_ascii=False)
-
-
-def find_pace(spec: GraphSpec, path: Path) -> Pace | None:
-    """Return the pace of training a spec read from a file; None where nothing in it depends on one.
-
-    A part that is not known, as the epochs of a user's own source, is left out; what is wrong with the data is told by
-    the run, not here.
-    """
-    if "train" not in spec.data or not needs_pace(spec):
-        return None
-    from runtime import data  # numpy comes with the data: most specs are checked without
-    from runtime.train import loop
-
-    epoch = data.find_length(spec, "train", path.parent)
-    return Pace(epoch=epoch, batch=find_batch(spec), run=loop.find_length(spec, epoch, None))

@@ -187,9 +187,9 @@ def export(
     format: ExportFormatOption = ExportFormat.both,
 ) -> None:
     """Export a run: the weights of its best checkpoint as safetensors files, and a mode that runs without stepgraph."""
-    from runtime.train.reopen import reopen
+    from runtime.train.reopen import reopen_run
 
-    opened = reopen(run, choice=checkpoint, device=device, allow=allow or ())
+    opened = reopen_run(run, choice=checkpoint, device=device, allow=allow or ())
     exported = opened.step.export(
         run / "export" if out is None else out,
         format=format.value,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from runtime.codegen import syntax
 
@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
     from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
     from runtime.codegen.callee import Resolved
+    from runtime.codegen.flow import Flow
     from runtime.codegen.needs import Needs
     from runtime.codegen.resources import Names, Wish
-    from runtime.codegen.schedules import Form
-    from runtime.codegen.scope import Lowered, Scope
+    from runtime.codegen.scheduled_numbers import Form
     from runtime.codegen.support_code import Imported, Library
     from runtime.codegen.text import Block, Code, Line
+
+
+Graph = Literal["without", "either", "with"]
+"""Whether code must run without a graph, may, or must run with one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,3 +273,34 @@ class Draft:
     names: Names
     dialect: Dialect
     needs: Needs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The surroundings of an instruction: the program, the names, and what is known of the function it stands in."""
+
+    program: Program
+    names: Names
+    dialect: Dialect
+    needs: Needs
+    flow: Flow
+    differentiated: frozenset[str]
+    """The models that some gradient is taken for; the others' weights never require one."""
+    switches: Mapping[str, bool]
+    """By op of a forward: the mode (train or not) to switch its model to right before."""
+    mode: str
+    function: Function
+    tapes: Mapping[int, str] = field(default_factory=dict[int, str])
+    """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
+    judged: frozenset[str] = frozenset()
+    """Gradient sets, and what is made of them, over which there is a verdict."""
+    floating: frozenset[str] = frozenset()
+    """The values that are known to be floating, of the type of the step; where nothing is known, few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """The code of one instruction; neighbours that run ``without`` a graph share one ``no_grad`` block."""
+
+    code: tuple[Code, ...]
+    graph: Graph = "with"

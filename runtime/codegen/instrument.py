@@ -23,9 +23,10 @@ from compiler.ir.instructions import (
 from compiler.ir.program import Function, InputDecl
 from compiler.ir.value import CellVersion
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import find_through
 from runtime.codegen.resources import find_uses
-from runtime.codegen.scope import Lowered, Scope, line_of, parameter_list, read
+from runtime.codegen.scope import line_of, parameter_list, read
 from runtime.codegen.text import Block, Line
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from compiler.ir.instructions import Apply, Assign, Blend, Evaluate, Forward, Gather, Gradient, Instruction, Transform
+from compiler.ir.instructions import (
+    Apply,
+    Assign,
+    Blend,
+    Evaluate,
+    Forward,
+    Gather,
+    Gradient,
+    Instruction,
+    Transform,
+)
 from compiler.ir.program import Program
 from runtime.codegen.flow import find_differentiated
 from runtime.codegen.resources import find_functions, is_lowered, is_running
-from runtime.codegen.schedules import find_numbers
+from runtime.codegen.scheduled_numbers import find_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from compiler.ir.instructions import Apply, Instruction, Transform
 from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft, Global
+from runtime.codegen.dialect import Draft, Global, Lowered, Scope
 from runtime.codegen.resources import find_functions
-from runtime.codegen.scope import Lowered, Scope, line_of
+from runtime.codegen.scope import line_of
 
 LAST = frozenset({"join", "clip_agc", "clip_norm", "clip_value"})
 """What an update does with its gradients when they are what its losses mean."""

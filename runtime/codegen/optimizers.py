@@ -10,10 +10,10 @@ from compiler.ir.program import ModelDecl, OptimizerDecl
 from compiler.ir.value import HyperParameter, Scheduled, ScheduleDecl, find_decls
 from compiler.ir.weight_terms import Penalty
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect, Draft, Global
+from runtime.codegen.dialect import Dialect, Draft, Global, Scope
 from runtime.codegen.resources import Names, chosen_list, find_chosen, find_functions, find_penalized, find_resting
 from runtime.codegen.schedules import follow
-from runtime.codegen.scope import Scope, number
+from runtime.codegen.scope import number
 
 
 def _resting_global(models: tuple[str, ...], resting: Resting, draft: Draft) -> Global:

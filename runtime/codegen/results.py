@@ -6,7 +6,7 @@ import ast
 
 from compiler.ir.instructions import Forward
 from runtime.codegen import syntax
-from runtime.codegen.scope import Scope
+from runtime.codegen.dialect import Scope
 
 
 def find_results(instruction: Forward) -> tuple[str, ...]:

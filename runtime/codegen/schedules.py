@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import Literal, TypeAlias
 
-from compiler.ir.instructions import Apply, Blend, Instruction, Random, Schedule, Transform
-from compiler.ir.program import Program
 from compiler.ir.value import Scheduled, ScheduleDecl
-from compiler.timing.curves import find_scheduled
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, Draft, Global
-from runtime.codegen.resources import find_functions
+from runtime.codegen.scheduled_numbers import Form, find_numbers
 
 MAKERS: Mapping[str, str] = {"step": "step_decay", "join": "joined"}
 """Schedules whose maker has another name in the library."""
@@ -20,8 +16,6 @@ FIELDS: Mapping[str, str] = {"from": "start"}
 """Fields of schedules that are keywords of Python."""
 PACES: Mapping[str, str] = {"samples": "times", "epochs": "every"}
 """By clock, what `paced` and `timed` call its pace."""
-Form: TypeAlias = Literal["value", "operand", "option"]
-"""What a number is read as: a value of the step, a number among values, or an option in double precision."""
 
 
 def follow(schedule: ScheduleDecl, dialect: Dialect) -> ast.expr:
@@ -36,30 +30,6 @@ def scheduled_globals(draft: Draft) -> Iterator[Global]:
     for number, form, instruction in find_numbers(draft.program):
         place = (instruction.op, instruction.place)
         yield Global(name=draft.names.scheduled(number.name), value=_read(number, form, draft.dialect), place=place)
-
-
-def find_numbers(program: Program) -> Iterator[tuple[Scheduled, Form, Instruction]]:
-    """Yield every number of a program's ops that changes, what it is read as, and an instruction that reads it."""
-    seen: set[str] = set()
-    for function in find_functions(program):
-        for instruction in function.instructions:
-            for number in find_scheduled(instruction):
-                if number.name not in seen:
-                    seen.add(number.name)
-                    yield number, _find_form(instruction), instruction
-
-
-def _find_form(instruction: Instruction) -> Form:
-    """Return what the numbers of an instruction are read as."""
-    match instruction:
-        case Schedule():
-            return "value"
-        case Apply() | Blend() | Random():
-            return "option"
-        case Transform():
-            return "option" if instruction.function.builtin else "operand"
-        case _:
-            return "operand"
 
 
 def _read(number: Scheduled, form: Form, dialect: Dialect) -> ast.expr:

@@ -3,56 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
 
 from compiler.ir.instructions import InstructionBase, Settle
-from compiler.ir.program import Function, Program
 from compiler.ir.value import Argument, Operand, Ref, Scheduled, Setting
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect
-from runtime.codegen.flow import Flow
-from runtime.codegen.needs import Needs
+from runtime.codegen.dialect import Scope
 from runtime.codegen.resources import Names
-from runtime.codegen.text import Code, Line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """The surroundings of an instruction: the program, the names, and what is known of the function it stands in."""
-
-    program: Program
-    names: Names
-    dialect: Dialect
-    needs: Needs
-    flow: Flow
-    differentiated: frozenset[str]
-    """The models that some gradient is taken for; the others' weights never require one."""
-    switches: Mapping[str, bool]
-    """By op of a forward: the mode (train or not) to switch its model to right before."""
-    mode: str
-    function: Function
-    tapes: Mapping[int, str] = field(default_factory=dict[int, str])
-    """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
-    judged: frozenset[str] = frozenset()
-    """Gradient sets, and what is made of them, over which there is a verdict."""
-    floating: frozenset[str] = frozenset()
-    """The values that are known to be floating, of the type of the step; where nothing is known, few."""
-
+from runtime.codegen.text import Line
 
 LONGEST_NOTE = 60
 """Characters of a note that may stand beside a line; what explains more stands above it."""
-Graph = Literal["without", "either", "with"]
-"""Whether code must run without a graph, may, or must run with one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lowered:
-    """The code of one instruction; neighbours that run ``without`` a graph share one ``no_grad`` block."""
-
-    code: tuple[Code, ...]
-    graph: Graph = "with"
 
 
 def is_write(instruction: InstructionBase) -> bool:

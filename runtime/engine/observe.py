@@ -12,7 +12,7 @@ from compiler.facts.models import find_root
 from compiler.ir.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
 from compiler.ir.program import Function, ModelDecl, Program
 from compiler.ir.value import Dimension
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from graphspec.declare.models import Traits
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.codegen.resources import find_functions, find_uses

@@ -14,10 +14,10 @@ from graphspec.diagnostics import SpecError
 from graphspec.read.source import Path, Plain
 from graphspec.words import spell_path
 from graphspec.write.render import to_plain
-from runtime import state
 from runtime.engine.backend import OptimizerAccess, Slots
 from runtime.options import RATE, START, Options
 from runtime.problems import problem
+from runtime.state import Plain as StatePlain
 from runtime.terminal import counted
 
 MOST = 2**53
@@ -176,12 +176,12 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 """The fields that it has, by section of the document."""
 
 
-def describe_optimizers(declared: tuple[OptimizerDecl, ...], held: Mapping[str, Optimizer]) -> dict[str, state.Plain]:
+def describe_optimizers(declared: tuple[OptimizerDecl, ...], held: Mapping[str, Optimizer]) -> dict[str, StatePlain]:
     """Return every option of every optimizer in words; a number that was set by hand in place of the spec's."""
-    return {each.name: dict[str, state.Plain](_describe(each, held[each.name])) for each in declared}
+    return {each.name: dict[str, StatePlain](_describe(each, held[each.name])) for each in declared}
 
 
-def find_differences(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iterator[str]:
+def find_differences(saved: StatePlain, now: Mapping[str, StatePlain]) -> Iterator[str]:
     """Yield a sentence for every option that a checkpoint has otherwise; what it does not tell is not compared."""
     for name, options in now.items():
         before = saved.get(name) if isinstance(saved, dict) else None
@@ -195,10 +195,10 @@ def find_differences(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iter
                     yield f"`{key}` of optimizer '{name}' was {was}, and is {is_now}"
 
 
-def describe_settings(spec: GraphSpec) -> dict[str, state.Plain]:
+def describe_settings(spec: GraphSpec) -> dict[str, StatePlain]:
     """Return groups, penalties, constraints, clips, decays of averages and the loss scale, by their places."""
     plain = to_plain(spec)
-    found: dict[str, state.Plain] = {}
+    found: dict[str, StatePlain] = {}
     for section, fields in FIELDS.items():
         written = cast("dict[str, Plain]", plain.get(section, {}))
         holders = {(section,): written} if section == "precision" else {(section, key): written[key] for key in written}
@@ -208,7 +208,7 @@ def describe_settings(spec: GraphSpec) -> dict[str, state.Plain]:
     return found
 
 
-def find_changes(saved: state.Plain, now: Mapping[str, state.Plain]) -> Iterator[str]:
+def find_changes(saved: StatePlain, now: Mapping[str, StatePlain]) -> Iterator[str]:
     """Yield a sentence for every setting that a checkpoint has otherwise; one without settings is not compared."""
     if isinstance(saved, dict):
         for key in dict.fromkeys((*now, *saved)):

@@ -9,7 +9,7 @@ from compiler import Plan
 from compiler.ir.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Random, Release, Transform
 from compiler.ir.program import Function, InputDecl, ModeProgram, Program
 from compiler.timing.curves import find_scheduled
-from compiler.types import UNKNOWN
+from compiler.types.dimension import UNKNOWN
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.suggestions import closest

@@ -39,7 +39,7 @@ class Reopened:
     """Where the run's spec lies, which relative paths start from."""
 
 
-def reopen(
+def reopen_run(
     folder: Path,
     *,
     choice: str = "best",
@@ -112,7 +112,7 @@ def judge(question: Question) -> Answer:
     Raises SpecError: GS240-GS243 the run or the checkpoint, GS219 the spec has no such mode, GS220 no such data, and
     what opening the data or building the step raises.
     """
-    run = reopen(
+    run = reopen_run(
         question.folder,
         choice=question.choice,
         device=question.device,

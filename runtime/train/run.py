@@ -20,7 +20,6 @@ from runtime import api
 from runtime.checkpoints import Store
 from runtime.checkpoints.disk import remove_hidden
 from runtime.checkpoints.format import find_versions
-from runtime.cli import inspect
 from runtime.data import AnyFeed, open_feed
 from runtime.data.arrays import Batch
 from runtime.data.inspect import Inspector
@@ -33,6 +32,7 @@ from runtime.train.display import Bar, Display, Plain, working
 from runtime.train.evaluate import Evaluation
 from runtime.train.logs import format_value, open_logs, read_rows, scalars
 from runtime.train.loop import Agenda, Loop, Outcome, RunState, Standing, find_agenda, find_length
+from runtime.train.pace import find_declared_pace
 from runtime.train.plots import Gallery, draw_curves, find_image_mode
 from runtime.train.resume import Past, find_checkpoint, find_past
 from runtime.train.run_folder import Lock, Record, fingerprint, write_record
@@ -362,7 +362,7 @@ def retake(request: Request, folder: Path) -> Mapping[str, float]:
     with importable(request.path.parent), terminable():
         seed = find_seed(folder)
         backend = request.backend or find_framework(folder)
-        plan = _compile(request, backend, inspect.find_pace(request.spec, request.path) or Pace())
+        plan = _compile(request, backend, find_declared_pace(request.spec, request.path) or Pace())
         step = _build(request, plan, seed, weights=False)
         outputs = replay(folder, step)
     return scalars({name: step.numpy(value) for name, value in outputs.items()})

@@ -29,8 +29,9 @@ from graphspec.declare.ops import OpBase, Reference
 from graphspec.load import load
 from runtime.api import build, emit
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered
 from runtime.codegen.lower import LOWERINGS
-from runtime.codegen.scope import Lowered, line_of
+from runtime.codegen.scope import line_of
 
 ROOT = Path(__file__).parents[2]
 TABLES = {"compiler/ir/instructions/__init__.py", "runtime/codegen/lower/__init__.py"}
@@ -52,7 +53,7 @@ ops:
 """
 
 
-# ---------------------------------------------------------------- graphspec: graphspec/declare/ops/swapped.py, and its line
+# -------------------------------------------------------- graphspec: graphspec/declare/ops/swapped.py, and its line
 
 
 class SwappedOp(OpBase):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
-from compiler.types import ShapeProblem, TensorType, infer_call
+from compiler.types.dimension import ShapeProblem, TensorType
+from compiler.types.infer import infer_call
 from graphspec import SpecError, load
 from tests.features.steps import build_step, weights
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from compiler import Observations, compile_step
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.data.inspect import Inspector

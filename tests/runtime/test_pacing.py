@@ -11,7 +11,7 @@ from compiler import Pace, compile_step
 from graphspec import SpecError, load
 from runtime import build
 from runtime.cli import execute
-from runtime.cli.inspect import find_pace
+from runtime.train.pace import find_declared_pace
 
 TEXT = """graphspec: 1
 name: paced
@@ -35,7 +35,7 @@ def write(folder, *, lr="0.1", when="every: 1", data=DIGITS):
 
 
 def pace_of(path):
-    return find_pace(load(path), path)
+    return find_declared_pace(load(path), path)
 
 
 def count_digits():

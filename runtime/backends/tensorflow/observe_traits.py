@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from compiler import OwnTerms, Plan
 from compiler.ir.program import Program
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW

@@ -12,7 +12,7 @@ from torch import nn
 
 from compiler import Plan
 from compiler.ir.program import Program
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.backends.torch.codegen.dialect import TORCH

@@ -29,13 +29,14 @@ from compiler.ir.instructions import (
     Transform,
 )
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.lower.accumulate import lower_collect, lower_drop, lower_gather, lower_restore
 from runtime.codegen.lower.evaluate import lower_evaluate, lower_random
 from runtime.codegen.lower.overflow import lower_judge
 from runtime.codegen.lower.states import lower_store
 from runtime.codegen.lower.transform import lower_transform
 from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
-from runtime.codegen.scope import Lowered, Scope, hold, line_of, number, with_notes
+from runtime.codegen.scope import hold, line_of, number, with_notes
 
 Kind = TypeVar("Kind", bound=InstructionBase)
 Lowering: TypeAlias = Callable[[InstructionBase, Scope], Lowered]

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from compiler.ir.instructions import Collect, Drop, Gather, Restore
 from compiler.ir.program import Program
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft, Global
+from runtime.codegen.dialect import Draft, Global, Lowered, Scope
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.lower.transform import resting_places
 from runtime.codegen.resources import find_functions, find_windows
-from runtime.codegen.scope import Lowered, Scope, line_of, with_notes
+from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
 REGISTER = "WINDOWS"

@@ -13,10 +13,10 @@ from compiler.ir.value import Dimension, Ref, Scheduled, Setting
 from compiler.types.loss import OF_CLASSES
 from graphspec.declare.options import BATCH
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect
+from runtime.codegen.dialect import Dialect, Lowered, Scope
 from runtime.codegen.flow import carries
 from runtime.codegen.resources import find_sized_input, is_running
-from runtime.codegen.scope import Lowered, Scope, keywords, line_of, number, positional, read, setting, with_notes
+from runtime.codegen.scope import keywords, line_of, number, positional, read, setting, with_notes
 from runtime.codegen.text import Line
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
-from runtime.codegen.scope import Scope, line_of, parameter_list
+from runtime.codegen.dialect import Scope
+from runtime.codegen.scope import line_of, parameter_list
 from runtime.codegen.text import Block, Code, Line
 
 AGAIN = "forwards run again, in whole or in part, whose statistics are written already"

@@ -9,9 +9,9 @@ from functools import reduce
 from compiler.ir.instructions import Collect, Commit, Judge, Settle, Transform
 from compiler.ir.program import Function, LossScaleDecl, Program
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft, Global
+from runtime.codegen.dialect import Draft, Global, Lowered, Scope
 from runtime.codegen.resources import find_functions, find_judged
-from runtime.codegen.scope import Lowered, Scope, line_of, with_notes
+from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
 SCALE, VERDICTS = "loss_scale", "verdicts"

@@ -10,9 +10,9 @@ from compiler.ir.instructions import Store
 from compiler.ir.program import Program, StateDecl
 from compiler.ir.value import Ref
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect
+from runtime.codegen.dialect import Dialect, Lowered, Scope
 from runtime.codegen.resources import find_states
-from runtime.codegen.scope import Lowered, Scope, hold, line_of, operand, with_notes
+from runtime.codegen.scope import hold, line_of, operand, with_notes
 from runtime.codegen.text import Line
 
 REGISTER = "STATE"

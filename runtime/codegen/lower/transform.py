@@ -9,10 +9,11 @@ from compiler.ir.instructions import ApplyPart, Collect, Gather, Gradient, Trans
 from compiler.ir.program import OptimizerDecl
 from compiler.ir.value import Plain, Setting
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.optimizers import add_shared, has_groups
 from runtime.codegen.resources import find_functions
-from runtime.codegen.scope import Lowered, Scope, line_of, parameter_list, setting, with_notes
+from runtime.codegen.scope import line_of, parameter_list, setting, with_notes
 
 
 def is_set(value: str, scope: Scope) -> bool:

@@ -9,10 +9,11 @@ from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.ir.value import Scheduled
 from compiler.ir.weight_terms import Projection
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import chosen_list
-from runtime.codegen.scope import Lowered, Scope, line_of, number, parameter_list, setting, with_notes, write_comment
+from runtime.codegen.scope import line_of, number, parameter_list, setting, with_notes, write_comment
 
 
 def lower_apply(instruction: Apply, scope: Scope) -> Lowered:

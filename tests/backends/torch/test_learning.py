@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from compiler.types import TensorType
+from compiler.types.dimension import TensorType
 from graphspec import SpecError
 from runtime import build
 from runtime.backends.torch.observe_traits import find_types

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.ir.value import Constant
-from compiler.types import ShapeProblem, TensorType, infer_call
+from compiler.types.dimension import ShapeProblem, TensorType
 from compiler.types.dtype import promote
+from compiler.types.infer import infer_call
 
 SIZES = {"batch": 3, "max": max, "min": min}
 DTYPES = ("bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from compiler.ir.value import Constant
-from compiler.types import UNKNOWN, ShapeProblem, TensorType, infer_call
-from compiler.types.infer import RULES
+from compiler.types.dimension import UNKNOWN, ShapeProblem, TensorType
+from compiler.types.infer import RULES, infer_call
 from graphspec.declare.library import CALLS, LOSSES, METRICS
 
 SCALAR = TensorType((), "float32")

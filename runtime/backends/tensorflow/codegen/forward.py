@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from compiler.ir.instructions import Forward, Gradient
 from compiler.ir.program import ModelDecl
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import find_path, is_modal, is_recomputed
 from runtime.codegen.resources import is_lowered
 from runtime.codegen.results import find_results, name_results
-from runtime.codegen.scope import Lowered, Scope, keywords, line_of, positional, read_comment, with_notes
+from runtime.codegen.scope import keywords, line_of, positional, read_comment, with_notes
 from runtime.codegen.text import Line
 
 

@@ -13,7 +13,7 @@ from runtime.backends.tensorflow.codegen.floating import find_floating
 from runtime.backends.tensorflow.codegen.tapes import Tape, find_recorded, find_tapes
 from runtime.backends.tensorflow.codegen.verdicts import conditioned
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft
+from runtime.codegen.dialect import Draft, Scope
 from runtime.codegen.flow import find_differentiated
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
@@ -22,7 +22,7 @@ from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
 from runtime.codegen.resources import Names, find_inputs
-from runtime.codegen.scope import Scope, line_of, parameter_list
+from runtime.codegen.scope import line_of, parameter_list
 from runtime.codegen.text import Block, Code, Line
 
 ONLY = "tape"

@@ -7,11 +7,12 @@ import ast
 from compiler.ir.cell import is_buffers
 from compiler.ir.instructions import Forward, Gradient
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import find_reaching, is_recomputed
 from runtime.codegen.lower.gradient import find_targets, receive, recomputing
 from runtime.codegen.lower.overflow import scaled_seeds, unscaled
 from runtime.codegen.lower.transform import resting_places
-from runtime.codegen.scope import Lowered, Scope, line_of, operand, with_notes
+from runtime.codegen.scope import line_of, operand, with_notes
 
 
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from compiler.ir.instructions import Apply, Assign, Blend, Instruction, Restore, Settle, Store
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft
+from runtime.codegen.dialect import Draft, Lowered, Scope
 from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op, find_settles
 from runtime.codegen.resources import find_judged
-from runtime.codegen.scope import Lowered, Scope, line_of
+from runtime.codegen.scope import line_of
 from runtime.codegen.text import Code, Line
 
 

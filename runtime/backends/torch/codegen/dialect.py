@@ -15,12 +15,11 @@ from runtime.backends.torch.codegen.verdicts import lower_settle
 from runtime.backends.torch.library.table import resolve_function, resolve_layer
 from runtime.codegen import syntax
 from runtime.codegen.callee import Resolved
-from runtime.codegen.dialect import Dialect, Draft, Global
+from runtime.codegen.dialect import Dialect, Draft, Global, Lowered, Scope
 from runtime.codegen.dispatch import function_table
 from runtime.codegen.lower.evaluate import options_of
 from runtime.codegen.needs import Needs
-from runtime.codegen.schedules import Form
-from runtime.codegen.scope import Lowered, Scope
+from runtime.codegen.scheduled_numbers import Form
 from runtime.codegen.support_code import Imported, Library, read_library
 from runtime.codegen.text import Block, Code, Line
 

@@ -6,10 +6,11 @@ import ast
 
 from compiler.ir.instructions import Forward
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import is_recomputed
 from runtime.codegen.resources import is_lowered
 from runtime.codegen.results import find_results, name_results
-from runtime.codegen.scope import Lowered, Scope, keywords, line_of, positional, read_comment, with_notes
+from runtime.codegen.scope import keywords, line_of, positional, read_comment, with_notes
 from runtime.codegen.text import Block, Code, Line
 
 

@@ -28,7 +28,7 @@ from runtime.backends.torch.codegen.verdicts import (
     without_question,
 )
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft
+from runtime.codegen.dialect import Draft, Lowered, Scope
 from runtime.codegen.flow import find_differentiated, find_flow, find_mixed, find_modes, is_modal
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
@@ -37,7 +37,7 @@ from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
 from runtime.codegen.resources import find_inputs, find_judged
-from runtime.codegen.scope import Lowered, Scope, line_of
+from runtime.codegen.scope import line_of
 from runtime.codegen.text import Block, Code, Line
 
 LEAF = "a gradient is taken with respect to it"

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.lower.gradient import find_targets, receive, recomputing
 from runtime.codegen.lower.overflow import scaled_seeds, unscaled
 from runtime.codegen.lower.transform import resting_places
-from runtime.codegen.scope import Lowered, Scope, line_of, operand, with_notes
+from runtime.codegen.scope import line_of, operand, with_notes
 from runtime.codegen.text import Line
 
 

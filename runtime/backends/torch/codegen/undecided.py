@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from compiler.ir.cell import window_of
 from compiler.ir.instructions import Apply, Collect, Instruction, Transform
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Scope
 from runtime.codegen.lower.overflow import VERDICTS
 from runtime.codegen.resources import find_uses
-from runtime.codegen.scope import Scope
 from runtime.codegen.text import Block, Code, Line
 
 

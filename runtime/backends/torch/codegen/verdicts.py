@@ -23,10 +23,11 @@ from runtime.backends.torch.codegen.undecided import (
     take_ways,
 )
 from runtime.codegen import syntax
+from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.lower.accumulate import filled_line
 from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op
 from runtime.codegen.lower.writes import written_lists
-from runtime.codegen.scope import Lowered, Scope, hold, line_of
+from runtime.codegen.scope import hold, line_of
 from runtime.codegen.text import Block, Code, Line
 
 COMMITTED = "committed"

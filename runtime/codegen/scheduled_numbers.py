@@ -1,0 +1,39 @@
+"""Numbers of ops that follow a schedule: which there are, and what each is read as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from compiler.ir.instructions import Apply, Blend, Instruction, Random, Schedule, Transform
+from compiler.ir.program import Program
+from compiler.ir.value import Scheduled
+from compiler.timing.curves import find_scheduled
+from runtime.codegen.resources import find_functions
+
+Form: TypeAlias = Literal["value", "operand", "option"]
+"""What a number is read as: a value of the step, a number among values, or an option in double precision."""
+
+
+def find_numbers(program: Program) -> Iterator[tuple[Scheduled, Form, Instruction]]:
+    """Yield every number of a program's ops that changes, what it is read as, and an instruction that reads it."""
+    seen: set[str] = set()
+    for function in find_functions(program):
+        for instruction in function.instructions:
+            for number in find_scheduled(instruction):
+                if number.name not in seen:
+                    seen.add(number.name)
+                    yield number, _find_form(instruction), instruction
+
+
+def _find_form(instruction: Instruction) -> Form:
+    """Return what the numbers of an instruction are read as."""
+    match instruction:
+        case Schedule():
+            return "value"
+        case Apply() | Blend() | Random():
+            return "option"
+        case Transform():
+            return "option" if instruction.function.builtin else "operand"
+        case _:
+            return "operand"
