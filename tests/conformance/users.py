@@ -74,7 +74,33 @@ class Recoder(Coder):
     """A coder that only says that it is recomputed: `tf.recompute_grad` has no second derivatives, which specs take."""
 
 
-USED = (Coder, Reader, Mirror, Idler, Recoder)
+class Louder(Model):
+    """tanh(W x), twice that in training: a module that several models may hold."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(weight=(size, size))
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        return tf.tanh(tf.matmul(x, self.weight, transpose_b=True)) * (2 if training else 1)
+
+
+class Speaker(Model):
+    """What an inner module makes of x, every element scaled; in training one third of x is added."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(scale=(size,))
+        self.inner = Louder(size)
+
+    def variables_by_name(self) -> dict[str, tf.Variable]:
+        """Return the parameters."""
+        return {"inner.weight": self.inner.weight, "scale": self.scale}
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        found = self.inner(x, training) * self.scale
+        return found + x / 3 if training else found
+
+
+USED = (Coder, Reader, Mirror, Idler, Recoder, Louder, Speaker)
 CLASSES: Mapping[str, type[Model | Mirror]] = {f"{__name__}:{one.__name__}": one for one in USED}
 
 
@@ -96,14 +122,19 @@ def kept(x: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def make_models(spec: GraphSpec) -> Mapping[str, Model | Mirror]:
-    """Return the models of classes with keyed initial weights, those tied that the spec says are."""
+    """Return the models of classes with keyed initial weights, those tied that the spec says are, as in PyTorch."""
     paths = {name: model.class_path("tensorflow") for name, model in spec.models.items()}
     made = {name: CLASSES[path](**spec.models[name].args) for name, path in paths.items() if path}
-    for name, model in made.items():
+    for name, model in list(made.items()):
         traits = spec.models[name].traits
         for tie in traits.ties if traits is not None else ():
             other, _, parameter = tie.partition(".")
-            setattr(model, parameter, getattr(made[other], parameter))
+            inner = parameter.rpartition(".")[0]
+            shared = getattr(made[other], inner or parameter)
+            if isinstance(shared, type(model)):
+                made[name] = shared
+            else:
+                setattr(model, inner or parameter, shared)
     for name, model in made.items():
         variables = model.variables_by_name()
         first = initial_state(spec, name, {key: tuple(each.shape) for key, each in variables.items()}, spec.seed)
