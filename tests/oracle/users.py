@@ -53,6 +53,7 @@ CLASSES: Mapping[str, Callable[..., Array]] = {
     f"{MODULE}:Mirror": mirror,
     f"{MODULE}:Idler": idler,
     f"{MODULE}:Recoder": coder,
+    f"{MODULE}:Keeper": coder,
     f"{MODULE}:Louder": louder,
     f"{MODULE}:Speaker": speaker,
 }

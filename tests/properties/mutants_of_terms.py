@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from compiler import NO_TERMS
 from compiler.batch import losses
 from compiler.ir.digraph import Causality, close
 from compiler.ir.instructions import Gather, Instruction
@@ -267,5 +268,13 @@ MUTANTS_OF_TERMS = (
         change=to.change_arguments(forget_shapes),
         killer="mistakes",
         case=7,
+    ),
+    Mutant(
+        name="own-terms-unread",
+        says="What layers of Keras bring along is not looked at.",
+        place="runtime.backends.tensorflow.learning:find_terms",
+        change=to.give(NO_TERMS),
+        killer="numbers on TensorFlow",
+        case="own-terms",
     ),
 )

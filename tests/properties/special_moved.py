@@ -1,4 +1,4 @@
-"""Specs of rows that calls have moved, and of models that hold one module."""
+"""Specs of rows that calls have moved, of models that hold one module, and of layers with penalties of their own."""
 
 from __future__ import annotations
 
@@ -60,8 +60,22 @@ def shared_module() -> dict:
     return {**_document("shared-module", {"speaker": speaker, "hearer": hearer}, ops), "outputs": ["fit", "heard"]}
 
 
+def own_terms() -> dict:
+    """Return two updates of a model that brings a penalty of its own, where a layer can."""
+    keeper = {"class": "tests.properties.users:Keeper", "args": {"size": 3}, "traits": TRAITS, "optimizer": SGD}
+    ops = {
+        "seen": {"forward": "keeper", "inputs": "x"},
+        "fit": {"loss": "mse", "inputs": ["seen", "y"]},
+        "small": {"loss": "mse", "inputs": ["seen", 0.0]},
+        "first": {"update": "keeper", "loss": "fit"},
+        "second": {"update": "keeper", "loss": "small", "after": "first"},
+    }
+    return _document("own-terms", {"keeper": {**keeper, "regularizer": [{"l2": 0.3, "match": "weight"}]}}, ops)
+
+
 MOVED: Mapping[str, dict] = {
     "moved-rows": moved_rows(),
     "moved-parts": moved_parts(),
     "shared-module": shared_module(),
+    "own-terms": own_terms(),
 }

@@ -83,6 +83,10 @@ class Louder(nn.Module):
         return torch.tanh(nn.functional.linear(x, self.weight)) * (2 if self.training else 1)
 
 
+class Keeper(Coder):
+    """A coder: of Keras it is a layer with penalties and a constraint of its own, which elsewhere the spec says."""
+
+
 class Speaker(nn.Module):
     """What an inner module makes of x, every element scaled; in training one third of x is added."""
 
@@ -96,7 +100,7 @@ class Speaker(nn.Module):
         return found + x / 3 if self.training else found
 
 
-USED = (Coder, Reader, Mirror, Idler, Recoder, Louder, Speaker)
+USED = (Coder, Reader, Mirror, Idler, Recoder, Keeper, Louder, Speaker)
 CLASSES: Mapping[str, type[nn.Module]] = {f"{__name__}:{one.__name__}": one for one in USED}
 
 
