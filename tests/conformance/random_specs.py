@@ -122,11 +122,15 @@ def per_backend(value: object) -> object:
 
 
 def _bring(model: Mapping[str, Any]) -> dict[str, object]:
-    """Return a model whose penalties and constraint its layer brings along, on TensorFlow, and the spec does not say."""
+    """Return a model whose layer brings its penalties and constraint along, on TensorFlow; the spec says nothing."""
     own = {each["match"]: {key: each[key] for key in each if key != "match"} for each in model["regularizer"]}
     terms = {"weight": own.get("weight", {}), "bias": own.get("bias", {}), "constraint": model.get("constraint", "")}
     rest = {key: per_backend(each) for key, each in model.items() if key not in ("class", "regularizer", "constraint")}
-    return {**rest, "class": {"torch": f"{OURS}Keeper", "tensorflow": f"{THEIRS}Keeper"}, "args": {**model["args"], **terms}}
+    return {
+        **rest,
+        "class": {"torch": f"{OURS}Keeper", "tensorflow": f"{THEIRS}Keeper"},
+        "args": {**model["args"], **terms},
+    }
 
 
 def complete_plan(plan: Plan) -> Plan:

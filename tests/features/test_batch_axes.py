@@ -126,7 +126,9 @@ BOTH = (
 
 
 def test_a_sum_over_turned_rows_stands_beside_other_sums(backend: str) -> None:
-    text = REDUCED.replace("CALLS", BOTH).replace(" ACCUMULATE", ", accumulate: 2").replace(" REDUCED", ", reduction: sum")
+    text = (
+        REDUCED.replace("CALLS", BOTH).replace(" ACCUMULATE", ", accumulate: 2").replace(" REDUCED", ", reduction: sum")
+    )
     step = build_step(text, backend)
     set_weights(step, {"net.0.weight": WEIGHT})
     random = np.random.default_rng(5)
@@ -139,5 +141,5 @@ def test_a_sum_over_turned_rows_stands_beside_other_sums(backend: str) -> None:
 
 def test_a_sum_over_turned_rows_is_refused_beside_a_mean() -> None:
     text = REDUCED.replace("CALLS", BOTH).replace(" ACCUMULATE", ", accumulate: 2").replace(" REDUCED", "")
-    with pytest.raises(SpecError, match="E-COUNTS.*gathers 'first', a sum, and 'second', a mean"):
+    with pytest.raises(SpecError, match=r"E-COUNTS.*gathers 'first', a sum, and 'second', a mean"):
         compile_step(load(text))

@@ -1,4 +1,4 @@
-"""Which values have rows: those whose sizes change with how many samples a batch has, found by evaluating two batches."""
+"""Which values have rows: those whose sizes change with how many samples a batch has, as two batches show."""
 
 from __future__ import annotations
 

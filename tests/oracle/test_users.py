@@ -17,7 +17,8 @@ X, Y = GENERATOR.normal(size=(2, 3, 4))
 
 @pytest.mark.parametrize("numbers", [Reals(), Tensors()], ids=["numpy", "torch"])
 @pytest.mark.parametrize(
-    ("path", "mode"), [(path, mode) for path in users.CLASSES for mode in ((True,), (False,))[: 1 + (path in users.MODAL)]]
+    ("path", "mode"),
+    [(path, mode) for path in users.CLASSES for mode in ((True,), (False,))[: 1 + (path in users.MODAL)]],
 )
 def test_a_class_returns_what_its_formula_says(path, mode, numbers):
     module = real.CLASSES[path](size=4).double().train(*mode)

@@ -1,4 +1,4 @@
-"""Models that bring penalties and a constraint of their own, where layers of Keras can: elsewhere the spec says them."""
+"""Models with penalties and a constraint of their own where layers of Keras can have them; elsewhere the spec has."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def keep_terms(draft: Draft) -> None:
         draft.ops["step_kept"] = {"update": ["keeper"], "loss": losses[0], **clock}
         draft.ops["step_kept_again"] = {"update": ["keeper"], "loss": losses[1], "after": ["step_kept"]}
         return
-    draft.ops["kept_loss"] = {"call": "add", "inputs": losses} if len(losses) == 2 else {"call": "neg", "inputs": losses}
+    draft.ops["kept_loss"] = (
+        {"call": "add", "inputs": losses} if len(losses) == 2 else {"call": "neg", "inputs": losses}
+    )
     draft.ops["step_kept"] = {"update": ["keeper"], "loss": "kept_loss", **clock}
 
 

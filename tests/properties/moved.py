@@ -33,7 +33,7 @@ def move_rows(draft: Draft) -> None:
         draft.ops["moved_loss"] = {"call": random.choice(["add", "sub"]), "inputs": terms[:2]}
     else:
         draft.ops["moved_loss"] = {"call": "mul", "inputs": [terms[0], 0.5]}
-    window: dict = random.choice([2, 2, 3, {"steps": 2, "reduce": "steps"}, {"steps": 2, "reduce": "sum"}])
+    window: dict | int = random.choice([2, 2, 3, {"steps": 2, "reduce": "steps"}, {"steps": 2, "reduce": "sum"}])
     whole: dict = {"update": ["mover"], "loss": "moved_loss"}
     if draft.chance(0.25):
         draft.ops["moved_slopes"] = {"gradient": "moved_loss", "wrt": ["mover"]}

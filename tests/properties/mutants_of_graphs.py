@@ -262,4 +262,12 @@ MUTANTS_OF_GRAPHS = (
         killer="mistakes",
         case=76,
     ),
+    Mutant(
+        name="ties-unseen",
+        says="Models may share what nothing says that they do.",
+        place="runtime.backends.torch.build:find_undeclared_ties",
+        change=to.give(()),
+        killer="ties",
+        case="shared-module",
+    ),
 )

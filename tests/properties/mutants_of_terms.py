@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from compiler import NO_TERMS
@@ -58,7 +58,7 @@ def reduce_by_axis(original: object) -> object:
     return lambda op, made: not losses._reduces(op)
 
 
-def keep_by_axis(original: object) -> object:
+def keep_by_axis(original: Callable[..., object]) -> object:
     """Let a call over micro-batches leave the rows unless it goes over the first axis."""
     return lambda call: original(replace(call, result=UNKNOWN))
 

@@ -20,7 +20,6 @@ from tests.properties.special import SPECIAL, document_of
 from tests.properties.specs import random_spec
 from tests.properties.test_rejections import codes
 
-
 ELSEWHERE = [pytest.mark.needs("tensorflow")]
 
 
