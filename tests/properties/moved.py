@@ -33,7 +33,7 @@ def move_rows(draft: Draft) -> None:
         draft.ops["moved_loss"] = {"call": random.choice(["add", "sub"]), "inputs": terms[:2]}
     else:
         draft.ops["moved_loss"] = {"call": "mul", "inputs": [terms[0], 0.5]}
-    window: dict | int = random.choice([2, 2, 3, {"steps": 2, "reduce": "steps"}, {"steps": 2, "reduce": "sum"}])
+    window: dict | int = random.choice([2, 2, 2, 3, {"steps": 2, "reduce": "steps"}, {"steps": 2, "reduce": "sum"}])
     whole: dict = {"update": ["mover"], "loss": "moved_loss"}
     if draft.chance(0.25):
         draft.ops["moved_slopes"] = {"gradient": "moved_loss", "wrt": ["mover"]}
@@ -54,11 +54,11 @@ def _add_chain(draft: Draft, stem: str, *, is_sum: bool) -> str:
     value = f"{stem}_bent"
     draft.ops[value] = {"call": draft.random.choice(BENT), "inputs": "moved_apart"}
     axes = [BATCH, ELSE]
-    for number in range(draft.random.choice([1, 1, 2])):
-        move = draft.random.choice([_turn, _turn, _stack] if len(axes) < 4 else [_turn])
-        value, axes = move(draft, f"{stem}_{number}", value, axes)
-    if len(axes) == 2 and is_sum and draft.chance(0.6):
-        value, axes = _multiply(draft, stem, value, axes)
+    if is_sum and draft.chance(0.35):
+        value, axes = _multiply(draft, stem, value)
+    else:
+        for number in range(draft.random.choice([1, 1, 2])):
+            value, axes = draft.random.choice([_turn, _turn, _stack])(draft, f"{stem}_{number}", value, axes)
     return _reduce(draft, stem, value, axes, is_sum=is_sum)
 
 
@@ -80,12 +80,10 @@ def _stack(draft: Draft, name: str, value: str, axes: list[str]) -> tuple[str, l
     return name, [*axes[:place], ELSE, *axes[place:]]
 
 
-def _multiply(draft: Draft, stem: str, value: str, axes: list[str]) -> tuple[str, list[str]]:
+def _multiply(draft: Draft, stem: str, value: str) -> tuple[str, list[str]]:
     """Add the product of two matrices over their rows."""
-    other, is_turned = draft.random.choice(["x", "y"]), axes[0] == BATCH
-    if is_turned:
-        value, axes = _turn(draft, f"{stem}_across", value, axes)
-    draft.ops[f"{stem}_product"] = {"call": "matmul", "inputs": [value, other]}
+    across, _ = _turn(draft, f"{stem}_across", value, [BATCH, ELSE])
+    draft.ops[f"{stem}_product"] = {"call": "matmul", "inputs": [across, draft.random.choice(["x", "y", value])]}
     return f"{stem}_product", [ELSE, ELSE]
 
 
