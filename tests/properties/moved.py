@@ -22,7 +22,8 @@ def move_rows(draft: Draft) -> None:
     can_split = "micro_batches" not in draft.fields and _counts_by_rows(draft)
     if can_split and draft.chance(0.4):
         draft.fields["micro_batches"] = random.choice([2, 3])
-    draft.ops["moved_seen"] = {"forward": "mover", "inputs": random.choice(["x", "y", *draft.values.usable()])}
+    seen = [name for name in draft.values.usable() if _is_of_layers(draft, name)]
+    draft.ops["moved_seen"] = {"forward": "mover", "inputs": random.choice(["x", "y", *seen])}
     draft.ops["moved_apart"] = {"call": "sub", "inputs": ["moved_seen", random.choice(["x", "y"])]}
     terms = [_add_chain(draft, f"moved{number}", is_sum=is_sum) for number in range(random.choice([1, 1, 2]))]
     if draft.chance(0.2):
@@ -41,6 +42,12 @@ def move_rows(draft: Draft) -> None:
     if "micro_batches" not in draft.fields or draft.chance(0.5):
         whole["accumulate"] = window
     draft.ops["step_mover"] = whole
+
+
+def _is_of_layers(draft: Draft, value: str) -> bool:
+    """Return whether a value is what layers make, whose sizes are known behind anything."""
+    model = draft.ops.get(value, {}).get("forward")
+    return model in draft.models and "layers" in draft.models[draft.root(model)]
 
 
 def _counts_by_rows(draft: Draft) -> bool:
