@@ -32,7 +32,6 @@ OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_frozen_train,
     check_interval,
     check_clip_scope,
-    check_counts,
 )
 """Checks that hold whatever the order of ops is, so they can be made where there is none."""
 
@@ -41,6 +40,7 @@ SCENE_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_targets,
     check_bootstrap,
     check_no_effect,
+    check_counts,
     check_summed,
     check_lazy,
     check_datasets,

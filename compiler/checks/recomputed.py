@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
 
-from compiler.ir.cell import is_buffers
+from compiler.ir.cell import find_tied, is_buffers
 from compiler.ir.diagnose import span_of
 from compiler.ir.hazard_table import HazardTable
-from compiler.ir.instructions import Forward
+from compiler.ir.instructions import Forward, Instruction
 from compiler.ir.step_graph import Node, StepGraph
 from compiler.passes.flags import is_recomputed
 from graphspec.declare.graph import GraphSpec
@@ -16,27 +17,39 @@ from graphspec.diagnostics import Diagnostic
 
 
 def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> Iterator[Diagnostic]:
-    """Yield GS133 for a gradient that recomputes one model both as in training and as in evaluation.
+    """Yield GS133 for a gradient that recomputes one model, or two that may share a module, in training and evaluation.
 
     Of models without buffers and draws nothing is known that would differ between the two.
     """
     for gradient, path in graph.paths.items() if table.holds_modes else ():
         recomputed = [node for name, node in graph.nodes.items() if name in path.nodes and is_recomputed(node)]
         calls = [(node, node.instruction) for node in recomputed]
-        modes = {(call.model, call.train): node.op for node, call in calls if isinstance(call, Forward)}
-        modal = [call.model for node, call in calls if isinstance(call, Forward) and _is_modal(node)]
-        for model in dict.fromkeys(modal):
-            if (model, True) in modes and (model, False) in modes:
-                training, evaluating = modes[model, True], modes[model, False]
-                yield Diagnostic(
-                    code="GS133",
-                    message=f"the gradient of '{graph.nodes[gradient].op}' recomputes '{training}' as in training and "
-                    f"'{evaluating}' as in evaluation, and '{model}' can be in one mode only",
-                    span=span_of(spec, evaluating),
-                    label=f"recomputed together with '{training}'",
-                    help=f"write the same `train` on both, `stop: true` on one, {_or_no_checkpoint(spec, evaluating)}"
-                    f"or give '{evaluating}' a model of its own that is `like: {model}`",
-                )
+        for models, training, evaluating in _find_clashes(spec, calls):
+            which = f"'{models[0]}'" if len(models) == 1 else f"a module that '{models[0]}' and '{models[1]}' share"
+            other = f"`like: {models[0]}`" if len(models) == 1 else "without ties"
+            yield Diagnostic(
+                code="GS133",
+                message=f"the gradient of '{graph.nodes[gradient].op}' recomputes '{training}' as in training and "
+                f"'{evaluating}' as in evaluation, and {which} can be in one mode only",
+                span=span_of(spec, evaluating),
+                label=f"recomputed together with '{training}'",
+                help=f"write the same `train` on both, `stop: true` on one, {_or_no_checkpoint(spec, evaluating)}"
+                f"or give '{evaluating}' a model of its own that is {other}",
+            )
+
+
+def _find_clashes(
+    spec: GraphSpec, calls: Iterable[tuple[Node, Instruction]]
+) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Yield the models of two calls that cannot be in one mode, each pair once, and the ops: in training, the other."""
+    forwards = [(node, call) for node, call in calls if isinstance(call, Forward)]
+    found: dict[tuple[str, ...], tuple[str, str]] = {}
+    for (first, training), (second, evaluating) in product(forwards, repeat=2):
+        models = tuple(dict.fromkeys((training.model, evaluating.model)))
+        shares = len(models) == 1 or models[1] in find_tied(spec, models[0])
+        if shares and training.train and not evaluating.train and (_is_modal(first) or _is_modal(second)):
+            found[models] = first.op, second.op
+    yield from ((models, *ops) for models, ops in found.items())
 
 
 def _or_no_checkpoint(spec: GraphSpec, name: str) -> str:

@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import numpy as np
 
 from compiler import Plan, compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
+from runtime import build
 from tests.conformance.execution import TensorFlowExecution, running
+from tests.conformance.users import make_models
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import (
     Record,
@@ -98,13 +101,16 @@ def plans_of(seed: int, make: Make = random_spec) -> Mapping[str, Plan]:
 
 def plan_for(backend: str, seed: int, order: str = "fewest", make: Make = random_spec) -> Plan:
     """Return the plan of a random spec for a backend; raise SpecError where it has none."""
-    text = json.dumps(per_backend({**make(Random(seed)), "rng": "portable"}))
+    document = {**make(Random(seed)), "rng": "portable"}
+    text = json.dumps(per_backend(document) if backend == "tensorflow" else document)
     return compile_step(load(text + "\n"), backend, order, pace=PACE)
 
 
 def per_backend(value: object) -> object:
     """Return a document whose user's code is there for both backends."""
     match value:
+        case {"class": kind} if kind == f"{OURS}Keeper":
+            return _bring(value)
         case dict():
             return {key: per_backend(each) for key, each in value.items()}
         case list():
@@ -115,9 +121,28 @@ def per_backend(value: object) -> object:
             return value
 
 
+def _bring(model: Mapping[str, Any]) -> dict[str, object]:
+    """Return a model whose layer brings its penalties and constraint along, on TensorFlow; the spec says nothing."""
+    own = {each["match"]: {key: each[key] for key in each if key != "match"} for each in model["regularizer"]}
+    terms = {"weight": own.get("weight", {}), "bias": own.get("bias", {}), "constraint": model.get("constraint", "")}
+    rest = {key: per_backend(each) for key, each in model.items() if key not in ("class", "regularizer", "constraint")}
+    return {
+        **rest,
+        "class": {"torch": f"{OURS}Keeper", "tensorflow": f"{THEIRS}Keeper"},
+        "args": {**model["args"], **terms},
+    }
+
+
+def complete_plan(plan: Plan) -> Plan:
+    """Return a plan for TensorFlow with what a build finds out of layers that bring terms of their own."""
+    if all(model.class_path("tensorflow") != f"{THEIRS}Keeper" for model in plan.spec.models.values()):
+        return plan
+    return build(plan, device="cpu", dtype="float64", models=make_models(plan.spec), allow=["tests"]).plan
+
+
 def compare(theirs: Plan, ours: Plan) -> str:
     """Return the first difference of TensorFlow from PyTorch in twenty steps, or from the oracle in a few."""
-    tensorflow = run(TensorFlowExecution(ours), ours)
+    tensorflow = run(TensorFlowExecution(complete_plan(ours)), ours)
     torch = run(Execution(theirs), theirs)
     tolerance, loose = SINGLE if is_single(theirs.spec) else TOLERANCE, is_planted(theirs.spec, "late")
     apart = find_apart(tensorflow, torch, tolerance, loose)
@@ -146,7 +171,7 @@ def run_few(document: Mapping[str, object], modes: Sequence[str]) -> Record:
     """Return outputs and state after steps of some modes on TensorFlow, without a graph."""
     plan = compile_step(load(json.dumps(per_backend(document)) + "\n"), "tensorflow", pace=PACE)
     with running(eagerly=True):
-        return take(TensorFlowExecution(plan, swift=True), plan.spec, modes)
+        return take(TensorFlowExecution(complete_plan(plan), swift=True), plan.spec, modes)
 
 
 def run(execution: Execution | TensorFlowExecution, plan: Plan) -> list[tuple[Values, Mapping[str, Values]]]:

@@ -1,9 +1,10 @@
-"""The classes and functions of tests/properties/users.py for TensorFlow."""
+"""The classes and functions of tests/properties/users.py for TensorFlow; what layers of Keras bring along they do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import keras
 import tensorflow as tf
 
 from graphspec.declare.graph import GraphSpec
@@ -74,8 +75,58 @@ class Recoder(Coder):
     """A coder that only says that it is recomputed: `tf.recompute_grad` has no second derivatives, which specs take."""
 
 
-USED = (Coder, Reader, Mirror, Idler, Recoder)
-CLASSES: Mapping[str, type[Model | Mirror]] = {f"{__name__}:{one.__name__}": one for one in USED}
+class Keeper(keras.layers.Layer):
+    """A coder with penalties and a constraint of its own, as layers of Keras have them."""
+
+    def __init__(self, size: int, weight: Mapping[str, float], bias: Mapping[str, float], constraint: str = "") -> None:
+        super().__init__(dtype="float64")
+        kept = {"constraint": keras.constraints.NonNeg()} if constraint == "non_negative" else {}
+        self.weight = self.add_weight(shape=(size, size), name="weight", regularizer=_penalise(**weight), **kept)
+        self.bias = self.add_weight(shape=(size,), name="bias", regularizer=_penalise(**bias), **kept)
+        self.built = True
+
+    def variables_by_name(self) -> dict[str, tf.Variable]:
+        """Return the parameters."""
+        return {"weight": self.weight, "bias": self.bias}
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Return the code of x."""
+        return tf.tanh(tf.matmul(x, self.weight, transpose_b=True) + self.bias)
+
+
+def _penalise(l1: float = 0.0, l2: float = 0.0) -> keras.regularizers.Regularizer | None:
+    """Return a penalty, or none."""
+    return keras.regularizers.L1L2(l1, l2) if l1 or l2 else None
+
+
+class Louder(Model):
+    """tanh(W x), twice that in training: a module that several models may hold."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(weight=(size, size))
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        return tf.tanh(tf.matmul(x, self.weight, transpose_b=True)) * (2 if training else 1)
+
+
+class Speaker(Model):
+    """What an inner module makes of x, every element scaled; in training one third of x is added."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(scale=(size,))
+        self.inner = Louder(size)
+
+    def variables_by_name(self) -> dict[str, tf.Variable]:
+        """Return the parameters."""
+        return {"inner.weight": self.inner.weight, "scale": self.scale}
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        found = self.inner(x, training) * self.scale
+        return found + x / 3 if training else found
+
+
+USED = (Coder, Reader, Mirror, Idler, Recoder, Keeper, Louder, Speaker)
+CLASSES: Mapping[str, type[Model | Mirror | Keeper]] = {f"{__name__}:{one.__name__}": one for one in USED}
 
 
 def bend(x: tf.Tensor, strength: float = 1.0) -> tf.Tensor:
@@ -95,15 +146,20 @@ def kept(x: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.reduce_sum(rows * keep), tf.reduce_sum(keep)
 
 
-def make_models(spec: GraphSpec) -> Mapping[str, Model | Mirror]:
-    """Return the models of classes with keyed initial weights, those tied that the spec says are."""
+def make_models(spec: GraphSpec) -> Mapping[str, Model | Mirror | Keeper]:
+    """Return the models of classes with keyed initial weights, those tied that the spec says are, as in PyTorch."""
     paths = {name: model.class_path("tensorflow") for name, model in spec.models.items()}
     made = {name: CLASSES[path](**spec.models[name].args) for name, path in paths.items() if path}
-    for name, model in made.items():
+    for name, model in list(made.items()):
         traits = spec.models[name].traits
         for tie in traits.ties if traits is not None else ():
             other, _, parameter = tie.partition(".")
-            setattr(model, parameter, getattr(made[other], parameter))
+            inner = parameter.rpartition(".")[0]
+            shared = getattr(made[other], inner or parameter)
+            if isinstance(shared, type(model)):
+                made[name] = shared
+            else:
+                setattr(model, inner or parameter, shared)
     for name, model in made.items():
         variables = model.variables_by_name()
         first = initial_state(spec, name, {key: tuple(each.shape) for key, each in variables.items()}, spec.seed)

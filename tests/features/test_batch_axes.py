@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
-from graphspec import load
+from graphspec import SpecError, load
 from tests.features.steps import build_step, set_weights, weights
 
 SPEC = """
@@ -114,3 +114,32 @@ def test_reductions_over_rows_along_another_axis_count_alike(backend: str, name:
         step({"x": x[rows], "y": y[rows]})
     slope = factor(7) * 2 * (x @ WEIGHT.T - y).T @ x
     assert np.allclose(weights(step)["net.0.weight"], WEIGHT - 0.02 * slope, rtol=1e-12)
+
+
+BOTH = (
+    TURNED
+    + """  rows: {call: sum, inputs: turned, args: {axis: 1}}
+  first: {call: mean, inputs: rows}
+  second: {loss: mse, inputs: [seen, y] REDUCED}
+  fit: {call: add, inputs: [first, second]}"""
+)
+
+
+def test_a_sum_over_turned_rows_stands_beside_other_sums(backend: str) -> None:
+    text = (
+        REDUCED.replace("CALLS", BOTH).replace(" ACCUMULATE", ", accumulate: 2").replace(" REDUCED", ", reduction: sum")
+    )
+    step = build_step(text, backend)
+    set_weights(step, {"net.0.weight": WEIGHT})
+    random = np.random.default_rng(5)
+    x, y = random.normal(size=(7, 4)), random.normal(size=(7, 3))
+    for rows in [slice(0, 4), slice(4, 7)]:
+        step({"x": x[rows], "y": y[rows]})
+    slope = (1 / 3 + 1) * 2 * (x @ WEIGHT.T - y).T @ x
+    assert np.allclose(weights(step)["net.0.weight"], WEIGHT - 0.02 * slope, rtol=1e-12)
+
+
+def test_a_sum_over_turned_rows_is_refused_beside_a_mean() -> None:
+    text = REDUCED.replace("CALLS", BOTH).replace(" ACCUMULATE", ", accumulate: 2").replace(" REDUCED", "")
+    with pytest.raises(SpecError, match=r"E-COUNTS.*gathers 'first', a sum, and 'second', a mean"):
+        compile_step(load(text))

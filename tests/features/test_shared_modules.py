@@ -78,6 +78,43 @@ def test_each_model_runs_in_its_own_mode(more: str) -> None:
                 assert np.allclose(step.numpy(evaluated["features"]), hidden.numpy(), rtol=1e-12)
 
 
+CHECKPOINTS = """
+graphspec: 1
+name: shared
+inputs: {x: {shape: [batch, 3]}}
+models:
+  whole: {class: "tests.features.test_shared_modules:Unused", optimizer: {name: sgd, lr: 0.1}}
+  part:
+    class: "tests.features.test_shared_modules:Unused"
+    traits: {ties: [whole.0.0.weight, whole.0.0.bias], recomputes: false}
+ops:
+  features: {forward: part, inputs: x, checkpoint: true TRAIN}
+  seen: {forward: whole, inputs: features, checkpoint: true}
+  error: {loss: mse, inputs: [seen, 0.5]}
+  step: {update: whole, loss: error}
+"""
+
+
+def test_models_that_share_a_module_are_recomputed_in_one_mode_alone() -> None:
+    with pytest.raises(SpecError, match=r"GS133.*'seen' as in training and 'features' as in evaluation, and a module"):
+        compile_step(load(CHECKPOINTS.replace(" TRAIN", "")))
+    part = nn.Sequential(nn.Linear(3, 3), Doubling()).double()
+    whole = nn.Sequential(part, nn.Linear(3, 1)).double()
+    weights = [
+        p.detach().clone().requires_grad_() for p in (part[0].weight, part[0].bias, whole[1].weight, whole[1].bias)
+    ]
+    plan = compile_step(load(CHECKPOINTS.replace(" TRAIN", ", train: true")))
+    step = build(plan, device="cpu", dtype="float64", models={"whole": whole, "part": part}, allow=["tests"])
+    x = torch.tensor(X)
+    for _ in range(3):
+        inner = 2 * nn.functional.linear(x, *weights[:2])
+        seen = nn.functional.linear(2 * nn.functional.linear(inner, *weights[:2]), *weights[2:])
+        error = ((seen - 0.5) ** 2).mean()
+        assert np.isclose(float(step({"x": x})["error"]), error.item(), rtol=1e-12)
+        for weight, slope in zip(weights, torch.autograd.grad(error, weights), strict=True):
+            weight.data -= 0.1 * slope
+
+
 def share_data(one: nn.Linear, other: nn.Linear) -> None:
     """Let two layers hold one memory under two parameters."""
     other.weight.data = one.weight.data

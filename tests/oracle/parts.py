@@ -137,7 +137,7 @@ def _share_call(world: World, name: str, op: CallOp, weighed: Array) -> Array:
         return weighed
     batched = [one for one in operands if isinstance(one, str) and world.step.parts.is_batched(one)]
     if any(has_rows(world, one) for one in batched):
-        return world.value(name) if called == "sum" else weighed
+        return world.value(name) if called in ("sum", "matmul") else weighed
     if called in ("add", "sub"):
         shares = [share(world, one) if isinstance(one, str) else one * _count_rows(world) for one in operands]
         return CALLS[called](

@@ -16,13 +16,18 @@ X, Y = GENERATOR.normal(size=(2, 3, 4))
 
 
 @pytest.mark.parametrize("numbers", [Reals(), Tensors()], ids=["numpy", "torch"])
-@pytest.mark.parametrize("path", users.CLASSES)
-def test_a_class_returns_what_its_formula_says(path, numbers):
-    module = real.CLASSES[path](size=4).double()
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [(path, mode) for path in users.CLASSES for mode in ((True,), (False,))[: 1 + (path in users.MODAL)]],
+)
+def test_a_class_returns_what_its_formula_says(path, mode, numbers):
+    module = real.CLASSES[path](size=4).double().train(*mode)
     for parameter in module.parameters():
         parameter.data = torch.from_numpy(GENERATOR.normal(size=parameter.shape))
-    lifted = {name: numbers.lift(value.detach().numpy()[None]) for name, value in module.named_parameters()}
-    found = users.CLASSES[path](numbers, lifted, numbers.lift(X[None]))
+    names = users.INNER.get(path, {})
+    held = {names.get(name, name): value.detach().numpy() for name, value in module.named_parameters()}
+    lifted = {name: numbers.lift(value[None]) for name, value in held.items()}
+    found = users.CLASSES[path](numbers, lifted, numbers.lift(X[None]), *(mode if path in users.MODAL else ()))
     np.testing.assert_allclose(found[0], module(torch.from_numpy(X)).detach(), rtol=1e-12, atol=1e-15)
 
 

@@ -35,15 +35,35 @@ def idler(n: Numbers, p: Tensors, x: Array) -> Array:
     return n.apply("tanh", n.einsum("pbi,poi->pbo", x, p["weight"]))
 
 
-CLASSES: Mapping[str, Callable[[Numbers, Tensors, Array], Array]] = {
+def louder(n: Numbers, p: Tensors, x: Array, train: bool) -> Array:
+    """Return tanh(W x), twice that in training."""
+    found = n.apply("tanh", n.einsum("pbi,poi->pbo", x, p["inner.weight"]))
+    return 2 * found if train else found
+
+
+def speaker(n: Numbers, p: Tensors, x: Array, train: bool) -> Array:
+    """Return what the inner module makes of x, every element scaled; in training plus a third of x."""
+    found = louder(n, p, x, train) * _row(p["scale"])
+    return found + x / 3 if train else found
+
+
+CLASSES: Mapping[str, Callable[..., Array]] = {
     f"{MODULE}:Coder": coder,
     f"{MODULE}:Reader": reader,
     f"{MODULE}:Mirror": mirror,
     f"{MODULE}:Idler": idler,
     f"{MODULE}:Recoder": coder,
+    f"{MODULE}:Keeper": coder,
+    f"{MODULE}:Louder": louder,
+    f"{MODULE}:Speaker": speaker,
 }
-INNER: Mapping[str, Mapping[str, str]] = {f"{MODULE}:Mirror": {"second.weight": "first.weight"}}
-"""By class: what one of its parts calls by another name than the part it shares it with."""
+MODAL = frozenset({f"{MODULE}:Louder", f"{MODULE}:Speaker"})
+"""The classes that ask whether they are in training."""
+INNER: Mapping[str, Mapping[str, str]] = {
+    f"{MODULE}:Mirror": {"second.weight": "first.weight"},
+    f"{MODULE}:Louder": {"weight": "inner.weight"},
+}
+"""By class: what one of its parts, or all of it, calls by another name than the part or model it shares it with."""
 
 
 def bend(n: Numbers, x: Array, strength: float = 1.0) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, TransformOp, UpdateOp
 from tests.oracle.counts import find_pieces
+from tests.oracle.rows import Rows
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
@@ -26,6 +27,8 @@ Held = Mapping[tuple[str, str], Window]
 EMPTY: Window = ({}, 0.0, False, 0, 0)
 SCALING = ("mul", "div", "neg")
 """Functions that multiply by constants where they are given one value; of a product of two the batch is the count."""
+MOVING = ("sum", "mean", "reshape", "permute", "slice", "split", "stop")
+"""Functions of one value of which the result for a sum is the sum of the results."""
 OWN = ""
 """The set that an update takes of its own loss."""
 
@@ -131,31 +134,29 @@ class Windows:
             [op.loss] if op.loss is not None else [self.spec.ops[self.owner[leaf]].gradient for leaf in self.leaves(op)]
         )
         wanted = op.accumulate.reduce
-        is_total = leaf != OWN and self._is_of_rows(step, self.spec.ops[self.owner[leaf]])
-        terms = [term for loss in losses for term in self._find_terms(loss)]
+        is_total = leaf != OWN and self._is_of_rows(Rows(step), self.spec.ops[self.owner[leaf]])
+        rows = Rows(step)
+        terms = [term for loss in losses for term in self._find_terms(rows, loss)]
         is_total |= any(is_sum and is_batched for is_sum, is_batched in terms) or all(is_sum for is_sum, _ in terms)
         return "sum" if wanted == "mean" and is_total else wanted
 
-    def _is_of_rows(self, step: StepValues, op: GradientOp) -> bool:
-        """Return whether what is differentiated has a row for each sample, each with a number that multiplies it."""
-        if not op.grad_outputs:
-            return False
-        rows, value = next(iter(step.batch.values())).shape[0], step.base.value(op.gradient)
-        return value.ndim > 1 and value.shape[1] == rows
+    def _is_of_rows(self, rows: Rows, op: GradientOp) -> bool:
+        """Return whether what is differentiated has rows, each with a number that multiplies it."""
+        return bool(op.grad_outputs) and rows.has(op.gradient)
 
-    def _find_terms(self, value: str) -> list[tuple[bool, bool]]:
+    def _find_terms(self, rows: Rows, value: str) -> list[tuple[bool, bool]]:
         """Return of every term of a loss whether it is a sum, and whether it depends on the batch.
 
-        One that does not is the same in every step, as a mean is.
+        One that does not is the same in every step, as a mean is. A sum is a loss that says so, and what adds up rows.
         """
         op = self.spec.ops.get(self.owner.get(value, ""))
         if isinstance(op, CallOp):
             names = [name for _, name in op.inputs.references()]
             call, batched = op.call.name("torch"), [name for name in names if self._is_batched(name)]
-            if call == "sum" and op.args.get("axis") in (None, 0) and self._is_row(names[0]):
+            if call in ("sum", "matmul") and any(map(rows.has, names)) and not rows.has(value):
                 return [(True, True)]
-            if call in ("add", "sub") or (call in (*SCALING, "sum", "mean") and len(batched) == 1):
-                return [term for name in names for term in self._find_terms(name)]
+            if call in ("add", "sub") or (call in (*SCALING, *MOVING) and len(batched) == 1):
+                return [term for name in names for term in self._find_terms(rows, name)]
         return [(isinstance(op, LossOp) and op.reduction == "sum", self._is_batched(value))]
 
     def _is_batched(self, value: str) -> bool:
@@ -164,15 +165,6 @@ class Windows:
         if op is None:
             return value in self.spec.inputs
         return "batch" in (getattr(op, "shape", None) or ()) or any(self._is_batched(one.name) for one in op.operands())
-
-    def _is_row(self, value: str) -> bool:
-        """Return whether a value has a number, or several, for each sample."""
-        op = self.spec.ops.get(self.owner.get(value, ""))
-        if isinstance(op, LossOp):
-            return op.reduction == "none"
-        if isinstance(op, CallOp) and op.call.name("torch") in ("sum", "mean", "norm", "max", "min"):
-            return op.args.get("axis") not in (None, 0) and self._is_row(next(op.inputs.references())[1])
-        return self._is_batched(value)
 
     def final(self, step: StepValues, firing: list[str]) -> Held:
         """Return the windows after a step: those that are full begin anew, and those that an epoch ends.

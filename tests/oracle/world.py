@@ -17,7 +17,7 @@ from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.numbers import Array, Numbers
 from tests.oracle.parts import join
-from tests.oracle.users import CLASSES
+from tests.oracle.users import CLASSES, MODAL
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
@@ -209,7 +209,9 @@ class World:
             return {op.defines(name)[0]: parameters["value"]}
         given = self.operand(next(iter(op.inputs.items()))[1], name)
         if declared.class_ is not None:
-            return {op.defines(name)[0]: CLASSES[declared.class_path("torch")](self.numbers, parameters, given)}
+            path = declared.class_path("torch")
+            mode = (train,) if path in MODAL else ()
+            return {op.defines(name)[0]: CLASSES[path](self.numbers, parameters, given, *mode)}
         buffers = {key: self.numbers.lift(one[None]) for key, one in self._statistics(name, model, train).items()}
         call = Call(
             numbers=self.numbers,

@@ -125,6 +125,9 @@ def _of_uses(document: Document) -> Iterator[str]:
         if op["forward"] in document["models"] and has_buffers(document["models"], op["forward"]):
             trains = op.get("train", op["forward"] in owners)
             yield "BatchNorm in training" if trains else "BatchNorm in evaluation"
+    shared = [op for op in calls if op["forward"] in ("speaker", "hearer")]
+    if len({op.get("train", op["forward"] in owners) for op in shared}) > 1:
+        yield "a module in both modes"
     losses = Counter(op["loss"] for op in updates if "loss" in op)
     if any(count > 1 for count in losses.values()):
         yield "a loss with two updates"

@@ -15,8 +15,10 @@ from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.epochs import end_with_epochs
 from tests.properties.folded import fold_values
 from tests.properties.graphs import checkpoint, evaluate_in_training, recompute
+from tests.properties.kept import keep_terms
 from tests.properties.lazy import add_lazy_terms
 from tests.properties.micro_batches import split_batch
+from tests.properties.moved import move_rows
 from tests.properties.opened import add_open_losses
 from tests.properties.overflow import add_overflow
 from tests.properties.ported import port
@@ -27,6 +29,7 @@ from tests.properties.shared import share_models
 from tests.properties.slopes import add_slopes
 from tests.properties.states import add_states
 from tests.properties.terms import add_terms
+from tests.properties.tied import share_modules
 from tests.properties.transformed import add_transforms
 from tests.properties.windows import accumulate
 
@@ -60,6 +63,7 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
 What looks at whole losses comes last.
 """
 LATEST: tuple[Callable[[Draft], None], ...] = (add_open_losses, fold_values, add_slopes)
+NEWEST: tuple[Callable[[Draft], None], ...] = (move_rows, share_modules, keep_terms)
 
 
 def add_further(draft: Draft) -> None:
@@ -76,4 +80,11 @@ def add_latest(draft: Draft) -> None:
     """Add one or two of these to a quarter of the drafts."""
     if draft.chance(0.25):
         for add in draft.random.sample(LATEST, draft.random.choice([1, 1, 2])):
+            add(draft)
+
+
+def add_newest(draft: Draft) -> None:
+    """Add one or two of these to one draft in fifteen, unless an update is skipped wherever any other is."""
+    if draft.chance(0.065) and all(op.get("on_overflow") != "all" for op in draft.ops.values()):
+        for add in draft.random.sample(NEWEST, draft.random.choice([1, 1, 2])):
             add(draft)

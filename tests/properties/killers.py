@@ -24,6 +24,7 @@ from tests.properties.test_firing_sets import walk_clocks
 from tests.properties.test_order import deferred_in, derives_all, find_idle, find_live, orders_of
 from tests.properties.test_rejections import codes
 from tests.properties.test_retain import find_gradients, find_sharing
+from tests.properties.ties import UNDECLARED, find_refusals, find_shared
 
 
 def fails(name: str, case: int | str) -> bool:
@@ -39,6 +40,13 @@ def fails(name: str, case: int | str) -> bool:
 def agrees(case: int | str) -> bool:
     """Compare the numbers with the oracle, under three policies."""
     return not try_spec(document_of(case), POLICIES, Tally())
+
+
+def agrees_elsewhere(case: int | str) -> bool:
+    """Compare the numbers on TensorFlow with the oracle."""
+    from tests.conformance.random_specs import run_few
+
+    return not try_spec(document_of(case), POLICIES[:1], Tally(), run_few)
 
 
 def keeps_order(case: int) -> bool:
@@ -139,8 +147,15 @@ def needs_two_versions(spec: GraphSpec) -> bool:
     return False
 
 
+def tells_ties(case: int | str) -> bool:
+    """Look whether what models share is refused exactly where nothing says that they do."""
+    document = document_of(case)
+    return find_refusals(document) == (set(), {UNDECLARED} if find_shared(document) else set())
+
+
 PROPERTIES: Mapping[str, Callable[..., bool]] = {
     "numbers": agrees,
+    "numbers on TensorFlow": agrees_elsewhere,
     "order": keeps_order,
     "earliest": is_early,
     "deferred": defers_right,
@@ -152,9 +167,11 @@ PROPERTIES: Mapping[str, Callable[..., bool]] = {
     "versions": accepts_right,
     "orders": finds_order,
     "functions": has_functions,
+    "ties": tells_ties,
 }
 TESTS: Mapping[str, str] = {
     "numbers": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle_under_every_policy",
+    "numbers on TensorFlow": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle_under_every_policy",
     "order": "test_order.test_every_sequence_keeps_the_order_of_the_definition",
     "earliest": "test_order.test_no_write_stands_later_than_its_last_predecessor_requires",
     "deferred": "test_order.test_deferred_is_what_must_wait_for_something_behind_its_own_gradient",
@@ -166,5 +183,6 @@ TESTS: Mapping[str, str] = {
     "versions": "test_mutants.test_exactly_those_specs_are_rejected_that_need_two_versions_at_once",
     "orders": "test_mutants.test_a_spec_is_rejected_exactly_where_the_oracle_finds_no_order",
     "functions": "test_firing_sets.test_so_it_is_for_clocks_of_every_kind",
+    "ties": "test_ties.test_random_specs_are_refused_exactly_where_what_they_share_is_not_declared",
 }
 """The test that asks for each property of many specs."""

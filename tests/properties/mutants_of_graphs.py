@@ -246,4 +246,28 @@ MUTANTS_OF_GRAPHS = (
         killer="numbers",
         case=22,
     ),
+    Mutant(
+        name="one-module-in-one-mode",
+        says="What one model sets in a module that another holds too does not hold for the other.",
+        place="runtime.backends.torch.codegen.function:find_mixed",
+        change=to.give(frozenset()),
+        killer="numbers",
+        case="shared-module",
+    ),
+    Mutant(
+        name="recomputed-apart",
+        says="Models that may share a module are recomputed in the modes of both.",
+        place="checks.recomputed:find_tied",
+        change=to.give(()),
+        killer="mistakes",
+        case=76,
+    ),
+    Mutant(
+        name="ties-unseen",
+        says="Models may share what nothing says that they do.",
+        place="runtime.backends.torch.build:find_undeclared_ties",
+        change=to.give(()),
+        killer="ties",
+        case="shared-module",
+    ),
 )

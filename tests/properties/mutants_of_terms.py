@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from compiler import NO_TERMS
+from compiler.batch import losses
 from compiler.ir.digraph import Causality, close
 from compiler.ir.instructions import Gather, Instruction
 from compiler.ir.program import Gate
 from compiler.ir.step_graph import Node
 from compiler.lower.accumulate import Windows
+from compiler.types.dimension import UNKNOWN
 from graphspec.declare.ops import LossOp, TransformOp
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
@@ -48,6 +51,21 @@ def forget_order(nodes: Mapping[str, Node], causality: Causality, find_commit: o
 def count_no_updates(spec: object, pace: object, place: object, schedule: object, cells: object, path: object) -> tuple:
     """Let a schedule belong to no optimizer."""
     return spec, pace, place, schedule, (), path
+
+
+def reduce_by_axis(original: object) -> object:
+    """Let rows lie along the first axis of every value."""
+    return lambda op, made: not losses._reduces(op)
+
+
+def keep_by_axis(original: Callable[..., object]) -> object:
+    """Let a call over micro-batches leave the rows unless it goes over the first axis."""
+    return lambda call: original(replace(call, result=UNKNOWN))
+
+
+def forget_shapes(spec: object, types: object) -> tuple:
+    """Let nothing be known of the shapes of values."""
+    return spec, {}
 
 
 MUTANTS_OF_TERMS = (
@@ -218,5 +236,45 @@ MUTANTS_OF_TERMS = (
         change=to.change(lambda found, *arguments: False),
         killer="versions",
         case="unreached",
+    ),
+    Mutant(
+        name="rows-lie-first",
+        says="The rows of a batch lie along the first axis, whatever moved them.",
+        place="batch.losses:_keeps_rows",
+        change=reduce_by_axis,
+        killer="numbers",
+        case="moved-rows",
+    ),
+    Mutant(
+        name="products-add-nothing-up",
+        says="A product of matrices over the rows of a batch is a mean.",
+        place="batch.losses:SUMMING",
+        change=lambda original: original - {"matmul"},
+        killer="numbers",
+        case="moved-rows",
+    ),
+    Mutant(
+        name="rows-of-parts-lie-first",
+        says="The rows of a micro-batch lie along the first axis, whatever moved them.",
+        place="batch.calls:Called._keeps_rows",
+        change=keep_by_axis,
+        killer="numbers",
+        case="moved-parts",
+    ),
+    Mutant(
+        name="counted-without-shapes",
+        says="Whether sums stand beside means is asked before shapes are known.",
+        place="checks.micro_batches:find_batch_sums",
+        change=to.change_arguments(forget_shapes),
+        killer="mistakes",
+        case=7,
+    ),
+    Mutant(
+        name="own-terms-unread",
+        says="What layers of Keras bring along is not looked at.",
+        place="runtime.backends.tensorflow.observe_traits:find_terms",
+        change=to.give(NO_TERMS),
+        killer="numbers on TensorFlow",
+        case="own-terms",
     ),
 )

@@ -157,6 +157,35 @@ def unpaced() -> Parts:
     return sound_pair(start="0.5 run")
 
 
+def uncountable() -> Parts:
+    """Return a window over a sum of rows along the second axis and a mean."""
+    ops = {
+        "m_turned": {"call": "permute", "inputs": "m_p", "args": {"dims": [1, 0]}},
+        "m_rows": {"call": "sum", "inputs": "m_turned", "args": {"axis": 1}},
+        "m_sum": {"call": "mean", "inputs": "m_rows"},
+        "m_mean": {"loss": "mse", "inputs": ["m_p", "q"]},
+        "m_both": {"call": "add", "inputs": ["m_sum", "m_mean"]},
+        "step_m": {"update": "m", "loss": "m_both", "accumulate": 2},
+    }
+    return _with(sound_pair(), ops)
+
+
+def recomputed_apart() -> Parts:
+    """Return checkpoints of two models that share a weight, one in training and one in evaluation."""
+    kind = {"class": "tests.properties.users:Coder", "args": {"size": 3}}
+    models = {
+        "o": {**kind, "traits": {"recomputes": False}, "optimizer": "sgd"},
+        "r": {**kind, "traits": {"recomputes": False, "ties": ["o.weight"]}},
+    }
+    ops = {
+        "r_p": {"forward": "r", "inputs": "p", "checkpoint": True},
+        "o_p": {"forward": "o", "inputs": "r_p", "checkpoint": True},
+        "o_loss": {"loss": "mse", "inputs": ["o_p", "q"]},
+        "step_o": {"update": "o", "loss": "o_loss"},
+    }
+    return _with(sound_pair(), ops, **models)
+
+
 MISTAKES: Mapping[str, Callable[[], Parts]] = {
     "E-UNORDERED-WRITES": unordered,
     "E-OVERLAP": overlapping,
@@ -175,6 +204,7 @@ MISTAKES: Mapping[str, Callable[[], Parts]] = {
     "E-INTERVAL": uneven,
     "E-CLIP": wide_clip,
     "E-PACE": unpaced,
+    "E-COUNTS": uncountable,
     "GS040": lambda: sound_pair(weigth=1.0),
     "GS103": lambda: _with(sound_pair(), {"lost": {"forward": "nobody", "inputs": "p"}}),
     "GS104": lambda: _with(sound_pair(), {"lost": {"forward": "m", "inputs": "nothing"}}),
@@ -185,5 +215,6 @@ MISTAKES: Mapping[str, Callable[[], Parts]] = {
     "GS115": lambda: _with(sound_pair(), {"lost": {"forward": "o", "inputs": "p"}}, o=_model([{"lineer": 3}])),
     "GS118": lambda: _with(sound_pair(), {"step_n": {"update": "n", "loss": "p"}}),
     "GS120": lambda: sound_pair(start=5, until=4),
+    "GS133": recomputed_apart,
 }
 """What can be wrong, by the code of the error; where a code has several, told apart in brackets."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from random import Random
 
 from tests.properties.special_endings import ENDING
+from tests.properties.special_moved import MOVED
 from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.specs import base_spec
 
@@ -329,6 +330,7 @@ SPECIAL: Mapping[str, dict] = {
     "weighed": weighed(),
     **OVERFLOWING,
     **ENDING,
+    **MOVED,
 }
 
 

@@ -20,8 +20,13 @@ from tests.properties.special import SPECIAL, document_of
 from tests.properties.specs import random_spec
 from tests.properties.test_rejections import codes
 
+ELSEWHERE = [pytest.mark.needs("tensorflow")]
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(one, id=one.name, marks=ELSEWHERE if "TensorFlow" in one.killer else ()) for one in MUTANTS],
+)
 def test_a_mutant_is_killed_by_its_property(mutant):
     assert not fails(mutant.killer, mutant.case)
     with mutant.applied():

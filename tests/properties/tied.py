@@ -1,4 +1,4 @@
-"""Random models of classes that share a weight, their updates, and what follows them."""
+"""Random models of classes that share a weight or a module, their updates, and what follows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,27 @@ TRAITS = {"buffers": False, "rng": False, "batch_coupled": False}
 
 def add_tied(draft: Draft) -> None:
     """Add a coder and a reader of its code with one weight, or one model of two layers with one weight."""
-    models = _declare_models(draft)
+    _add_models(draft, _declare_models(draft))
+
+
+def share_modules(draft: Draft) -> None:
+    """Add two models that hold one module, whose calls are in training here and in evaluation there."""
+    if "first_loss" in draft.ops:
+        return
+    declare(draft, "speaker", "Speaker")
+    declare(draft, "hearer", draft.random.choice(["Louder", "Speaker"]), ties=["speaker.inner.weight"])
+    _add_models(draft, draft.random.choice([["speaker", "hearer"], ["hearer", "speaker"]]))
+    alike = {"train": draft.chance(0.6), "checkpoint": True} if draft.chance(0.25) else None
+    for name, op in list(draft.ops.items()):
+        if op.get("forward") in ("speaker", "hearer"):
+            draft.ops[name] = {**op, **(alike or draft.random.choice([{}, {"train": True}, {"train": False}]))}
+    draft.ops["heard"] = {"forward": draft.random.choice(["speaker", "hearer"]), "inputs": "y"}
+    modes = [{"mode": "eval"}, {"mode": ["train", "eval"]}, {"mode": ["eval", "train"], "train": False}, {"every": 2}]
+    draft.ops["heard"] |= draft.random.choice(modes)
+
+
+def _add_models(draft: Draft, models: list[str]) -> None:
+    """Add the loss of a chain of models with a shared weight, updates of some of them, and what follows these."""
     given = draft.random.choice(draft.values.usable())
     loss = _add_loss(draft, "first", models, given)
     if draft.chance(0.25):

@@ -71,7 +71,36 @@ class Recoder(Coder):
         return checkpoint(super().forward, x, use_reentrant=False)
 
 
-USED = (Coder, Reader, Mirror, Idler, Recoder)
+class Louder(nn.Module):
+    """tanh(W x), twice that in training: a module that several models may hold."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(size, size))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x heard in a mode."""
+        return torch.tanh(nn.functional.linear(x, self.weight)) * (2 if self.training else 1)
+
+
+class Keeper(Coder):
+    """A coder: of Keras it is a layer with penalties and a constraint of its own, which elsewhere the spec says."""
+
+
+class Speaker(nn.Module):
+    """What an inner module makes of x, every element scaled; in training one third of x is added."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.inner, self.scale = Louder(size), nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x said in a mode."""
+        found = self.inner(x) * self.scale
+        return found + x / 3 if self.training else found
+
+
+USED = (Coder, Reader, Mirror, Idler, Recoder, Keeper, Louder, Speaker)
 CLASSES: Mapping[str, type[nn.Module]] = {f"{__name__}:{one.__name__}": one for one in USED}
 
 
@@ -93,14 +122,22 @@ def kept(x: torch.Tensor, label: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
 
 
 def make_models(spec: GraphSpec, dtype: torch.dtype) -> Mapping[str, nn.Module]:
-    """Return the models of classes with keyed initial weights, those tied that the spec says are."""
+    """Return the models of classes with keyed initial weights, those tied that the spec says are.
+
+    Models that share a parameter of an inner module share that module, which may be all that one of them is.
+    """
     paths = {name: model.class_path("torch") for name, model in spec.models.items()}
     made = {name: CLASSES[path](**spec.models[name].args).to(dtype) for name, path in paths.items() if path}
-    for name, module in made.items():
+    for name, module in list(made.items()):
         traits = spec.models[name].traits
         for tie in traits.ties if traits is not None else ():
             other, _, parameter = tie.partition(".")
-            setattr(module, parameter, getattr(made[other], parameter))
+            inner = parameter.rpartition(".")[0]
+            shared = getattr(made[other], inner or parameter)
+            if isinstance(shared, type(module)):
+                made[name] = shared
+            else:
+                setattr(module, inner or parameter, shared)
     for name, module in made.items():
         shapes = {key: tuple(value.shape) for key, value in module.state_dict().items()}
         first = initial_state(spec, name, shapes, spec.seed)
