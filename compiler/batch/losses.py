@@ -60,20 +60,22 @@ def _find_set_losses(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
             return
 
 
-def find_addends(spec: GraphSpec, loss: str, whole: Whole = None) -> tuple[str, ...]:
+def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Collection[str] = ()) -> tuple[str, ...]:
     """Return the values that are added up to a loss, each once: `add`, `sub` and constant factors keep them apart.
 
-    ``whole``: so does every call that is linear in one value, the others being of these.
+    ``whole``: so does every call that is linear in one value, the others being of these; ``rows``: but for calls that
+    read one of these.
     """
-    return tuple(dict.fromkeys(_find_addends(spec, loss, whole)))
+    return tuple(dict.fromkeys(_find_addends(spec, loss, whole, rows)))
 
 
-def _find_addends(spec: GraphSpec, value: str, whole: Whole) -> Iterator[str]:
+def _find_addends(spec: GraphSpec, value: str, whole: Whole, rows: Collection[str]) -> Iterator[str]:
     """Yield the values that are added up to one."""
     op = spec.ops.get(value)
-    if isinstance(op, CallOp) and is_linear(op, whole):
-        for name in find_linear(op, whole):
-            yield from _find_addends(spec, name, whole)
+    parts = find_linear(op, whole) if isinstance(op, CallOp) and is_linear(op, whole) else ()
+    if parts and not any(name in rows for name in parts):
+        for name in parts:
+            yield from _find_addends(spec, name, whole, rows)
     else:
         yield value
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from compiler.batch.calls import BATCH
 from compiler.batch.losses import (
     are_added,
+    find_addends,
     find_batch_sums,
     find_gathering,
     find_own,
@@ -68,15 +69,18 @@ def check_coupled(scene: Scene, coupled: Mapping[str, str]) -> Iterator[Diagnost
 
 def check_counts(scene: Scene) -> Iterator[Diagnostic]:
     """Yield E-COUNTS for an update that gathers sums and means, which are combined over steps in different ways."""
-    sums, whole = find_batch_sums(scene.spec, scene.types), find_whole(scene.spec)
-    for update, terms in find_gathering(scene.spec).items():
+    spec = scene.spec
+    sums, rows, whole = find_batch_sums(spec, scene.types), find_rows(spec, scene.types), find_whole(spec)
+    for update in find_gathering(spec):
+        losses = find_set_losses(spec, update)
+        terms = [term for loss in losses for term in find_addends(spec, loss, whole, rows)]
         totals = [term for term in terms if term in sums]
         means = [term for term in terms if term not in totals]
         if means and are_added(terms, sums, whole):
             yield Diagnostic(
                 code="E-COUNTS",
                 message=f"'{update}' gathers '{totals[0]}', a sum, and '{means[0]}', a mean: they count differently",
-                span=span_of(scene.spec, update, "accumulate"),
+                span=span_of(spec, update, "accumulate"),
                 label="over several steps, sums are added up and means are not",
                 help="give the terms the same `reduction`, or let every step count alike: `{steps: 4, reduce: steps}`",
             )

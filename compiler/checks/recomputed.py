@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import product
 
+from compiler.facts.models import find_root
 from compiler.ir.cell import find_tied, is_buffers
 from compiler.ir.diagnose import span_of
 from compiler.ir.hazard_table import HazardTable
@@ -19,7 +20,7 @@ from graphspec.diagnostics import Diagnostic
 def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> Iterator[Diagnostic]:
     """Yield GS133 for a gradient that recomputes one model, or two that may share a module, in training and evaluation.
 
-    Of models without buffers and draws nothing is known that would differ between the two.
+    Of layers without buffers and draws nothing differs between the two; of a class it is assumed that something does.
     """
     for gradient, path in graph.paths.items() if table.holds_modes else ():
         recomputed = [node for name, node in graph.nodes.items() if name in path.nodes and is_recomputed(node)]
@@ -47,7 +48,12 @@ def _find_clashes(
     for (first, training), (second, evaluating) in product(forwards, repeat=2):
         models = tuple(dict.fromkeys((training.model, evaluating.model)))
         shares = len(models) == 1 or models[1] in find_tied(spec, models[0])
-        if shares and training.train and not evaluating.train and (_is_modal(first) or _is_modal(second)):
+        if (
+            shares
+            and training.train
+            and not evaluating.train
+            and (_is_modal(spec, first, training) or _is_modal(spec, second, evaluating))
+        ):
             found[models] = first.op, second.op
     yield from ((models, *ops) for models, ops in found.items())
 
@@ -58,7 +64,9 @@ def _or_no_checkpoint(spec: GraphSpec, name: str) -> str:
     return "take `checkpoint` off one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
 
 
-def _is_modal(node: Node) -> bool:
+def _is_modal(spec: GraphSpec, node: Node, call: Forward) -> bool:
     """Return whether the model of a call may do something else in training than in evaluation."""
-    draws = isinstance(node.instruction, Forward) and node.instruction.draws
-    return draws or any(is_buffers(read.cell) for read in node.reads)
+    shadows = spec.shadows()
+    followed = shadows[call.model].ema if call.model in shadows else call.model
+    is_class = spec.models[find_root(spec, followed)].class_ is not None
+    return is_class or call.draws or any(is_buffers(read.cell) for read in node.reads)

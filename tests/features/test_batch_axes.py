@@ -141,5 +141,28 @@ def test_a_sum_over_turned_rows_stands_beside_other_sums(backend: str) -> None:
 
 def test_a_sum_over_turned_rows_is_refused_beside_a_mean() -> None:
     text = REDUCED.replace("CALLS", BOTH).replace(" ACCUMULATE", ", accumulate: 2").replace(" REDUCED", "")
-    with pytest.raises(SpecError, match=r"E-COUNTS.*gathers 'first', a sum, and 'second', a mean"):
+    with pytest.raises(SpecError, match=r"E-COUNTS.*gathers 'rows', a sum, and 'second', a mean"):
+        compile_step(load(text))
+
+
+@pytest.mark.parametrize("other", ["mean, inputs: seen", "mul, inputs: [held, 0.5]"])
+def test_a_sum_and_what_is_no_sum_are_refused_below_a_mean_of_both(other: str) -> None:
+    """The mean is over places, not over rows: what is added up in it is taken apart all the same."""
+    text = f"""
+graphspec: 1
+name: below
+inputs: {{x: {{shape: [batch, 3]}}}}
+models:
+  net: {{layers: [{{linear: 3}}], optimizer: {{name: sgd, lr: 0.1}}}}
+  weight: {{parameter: {{shape: [3], init: ones}}, optimizer: {{name: sgd, lr: 0.1}}}}
+ops:
+  held: {{forward: weight}}
+  seen: {{forward: net, inputs: x}}
+  total: {{call: sum, inputs: seen, args: {{axis: 0}}}}
+  other: {{call: {other}{", args: {axis: 0}" if "seen" in other else ""}}}
+  both: {{call: add, inputs: [total, other]}}
+  fit: {{call: mean, inputs: both}}
+  step: {{update: [net, weight], loss: fit, accumulate: 2}}
+"""
+    with pytest.raises(SpecError, match=r"E-COUNTS.*gathers 'total', a sum, and '(other|held)', a mean"):
         compile_step(load(text))
