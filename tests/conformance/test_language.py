@@ -7,11 +7,11 @@ from tests.conformance.language import find_all, find_said
 from tests.conformance.scenarios import specs
 
 ELSEWHERE = {
-    "ModelSpec.weights": "a file beside the spec: tests/features/test_a17.py",
+    "ModelSpec.weights": "a file beside the spec: tests/features/test_model_sources.py",
     "Traits.recomputes": "a class that runs its forward again: tests/backends/test_recomputed.py",
-    **{f"UpdateOp.on_overflow = {one}": "tests/features/test_b10.py" for one in ("group", "all")},
-    "UpdateOp.on_overflow = error": "it ends the run: tests/features/test_b2.py",
-    "UpdateOp.missing = zero": "tests/features/test_c7.py",
+    **{f"UpdateOp.on_overflow = {one}": "tests/features/test_shared_loss_scale.py" for one in ("group", "all")},
+    "UpdateOp.on_overflow = error": "it ends the run: tests/features/test_skipped_steps.py",
+    "UpdateOp.missing = zero": "tests/features/test_missing_gradients.py",
     "InputSpec.dtype = bfloat16": "NumPy has no such type: such a batch is one of the framework's own",
     **{
         f"optimizer {name}.fused": "PyTorch's kernels"

@@ -1,4 +1,4 @@
-"""What the predecessors do, row by row, in a few words; a row is done when tests/features has a module of its name."""
+"""What the predecessors do, row by row, in a few words; a row is done when a module here is marked with it."""
 
 from __future__ import annotations
 

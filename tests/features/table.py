@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.features.rows import AREAS, ROWS
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parents[1] / "docs" / "features.md"
+ROW = re.compile(r'^pytestmark = pytest\.mark\.row\("(\w+)"\)$', re.MULTILINE)
 HEAD = """# What the predecessors do, and what stepgraph does
 
 One row is one thing that a predecessor has. Where a row says what stepgraph does, a module of tests shows it, with the
@@ -23,6 +25,12 @@ def make_page() -> str:
     return "\n".join((HEAD, *(line for area in AREAS for line in _tell_area(area)))) + "\n"
 
 
+def find_modules() -> Mapping[str, Path]:
+    """Return the modules that show a row, by the row that they are marked with."""
+    marked = ((ROW.search(path.read_text(encoding="utf-8")), path) for path in sorted(FOLDER.glob("test_*.py")))
+    return {found[1]: path for found, path in marked if found}
+
+
 def _tell_area(area: str) -> Iterator[str]:
     """Yield the lines of one predecessor."""
     yield f"## {AREAS[area]}\n"
@@ -33,8 +41,8 @@ def _tell_area(area: str) -> Iterator[str]:
 
 def _tell_row(row: str) -> str:
     """Return the line of one row."""
-    path = FOLDER / f"test_{row.lower()}.py"
-    if not path.exists():
+    path = find_modules().get(row)
+    if path is None:
         return f"| {row} | {ROWS[row]} | not shown yet | | |"
     text = path.read_text(encoding="utf-8")
     said = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.features.overflows import INF
 from tests.features.steps import build_step
-from tests.features.test_b2 import RULES
-from tests.features.test_b10 import ORDERED, TWO
+from tests.features.test_shared_loss_scale import ORDERED, TWO
+from tests.features.test_skipped_steps import RULES
 from tests.features.waiting import counted
 
 GATED = TWO.replace("decay: 0.5}", "decay: 0.5, every: 2}")

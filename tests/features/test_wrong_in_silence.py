@@ -1,7 +1,8 @@
 """Four cases in which a predecessor trains something else in silence: each is told, or has the right numbers.
 
 They are a parameter that is not used, a layer that is thawed late, two losses of one model, and a parameter that two
-models share. The first is also shown by test_d9.py, the last by the catalogue (one-owner, two-owners, tied-weights).
+models share. The first is also shown by test_unreached_targets.py, the last by the catalogue (one-owner, two-owners,
+tied-weights).
 """
 
 from __future__ import annotations

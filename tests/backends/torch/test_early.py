@@ -13,7 +13,7 @@ from tests.backends.torch import early
 from tests.conformance.test_twice import SPEC as TWICE
 from tests.conformance.test_twice import THRICE
 from tests.features.overflows import INF
-from tests.features.test_b10 import ORDERED
+from tests.features.test_shared_loss_scale import ORDERED
 from tests.features.waiting import counted
 
 CLASS = ('models.a.optimizer={class: "tests.backends.torch.early:Counting", lr: 1.0}',)
