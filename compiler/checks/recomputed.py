@@ -20,7 +20,8 @@ from graphspec.diagnostics import Diagnostic
 def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> Iterator[Diagnostic]:
     """Yield GS133 for a gradient that recomputes one model, or two that may share a module, in training and evaluation.
 
-    Of layers without buffers and draws nothing differs between the two; of a class it is assumed that something does.
+    A class may always do something else in evaluation; of two that are tied, only those with buffers or draws are held
+    to share what does.
     """
     for gradient, path in graph.paths.items() if table.holds_modes else ():
         recomputed = [node for name, node in graph.nodes.items() if name in path.nodes and is_recomputed(node)]
@@ -47,13 +48,11 @@ def _find_clashes(
     found: dict[tuple[str, ...], tuple[str, str]] = {}
     for (first, training), (second, evaluating) in product(forwards, repeat=2):
         models = tuple(dict.fromkeys((training.model, evaluating.model)))
+        if not training.train or evaluating.train:
+            continue
+        is_alone = len(models) == 1 and _is_class(spec, models[0])
         shares = len(models) == 1 or models[1] in find_tied(spec, models[0])
-        if (
-            shares
-            and training.train
-            and not evaluating.train
-            and (_is_modal(spec, first, training) or _is_modal(spec, second, evaluating))
-        ):
+        if is_alone or (shares and (_is_modal(first) or _is_modal(second))):
             found[models] = first.op, second.op
     yield from ((models, *ops) for models, ops in found.items())
 
@@ -64,9 +63,14 @@ def _or_no_checkpoint(spec: GraphSpec, name: str) -> str:
     return "take `checkpoint` off one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
 
 
-def _is_modal(spec: GraphSpec, node: Node, call: Forward) -> bool:
-    """Return whether the model of a call may do something else in training than in evaluation."""
+def _is_modal(node: Node) -> bool:
+    """Return whether the model of a call has what training and evaluation usually differ in: buffers or draws."""
+    draws = isinstance(node.instruction, Forward) and node.instruction.draws
+    return draws or any(is_buffers(read.cell) for read in node.reads)
+
+
+def _is_class(spec: GraphSpec, model: str) -> bool:
+    """Return whether a model, or the one that it is an average of, is of a user's class."""
     shadows = spec.shadows()
-    followed = shadows[call.model].ema if call.model in shadows else call.model
-    is_class = spec.models[find_root(spec, followed)].class_ is not None
-    return is_class or call.draws or any(is_buffers(read.cell) for read in node.reads)
+    followed = shadows[model].ema if model in shadows else model
+    return spec.models[find_root(spec, followed)].class_ is not None

@@ -233,6 +233,24 @@ def test_one_gradient_cannot_run_a_model_again_in_two_modes_on_pytorch() -> None
     compile_step(load(text), "tensorflow")
 
 
+def test_a_class_without_buffers_and_draws_may_still_go_by_its_mode() -> None:
+    text = """
+graphspec: 1
+name: modes
+inputs: {x: {shape: [batch, 3]}}
+models:
+  net: {class: "zoo:Net", traits: {buffers: false, rng: false, recomputes: false}, optimizer: {name: sgd, lr: 0.1}}
+ops:
+  seen: {forward: net, inputs: x, checkpoint: true}
+  steady: {forward: net, inputs: x, train: false, checkpoint: true}
+  cost: {loss: mse, inputs: [seen, steady]}
+  step: {update: net, loss: cost}
+"""
+    with pytest.raises(SpecError, match=r"GS133.*recomputes 'seen' as in training and 'steady' as in evaluation"):
+        compile_step(load(text))
+    compile_step(load(text.replace(", train: false", "")))
+
+
 def test_a_circle_through_a_checkpoint_names_the_clones_that_would_break_it() -> None:
     text = """
 graphspec: 1

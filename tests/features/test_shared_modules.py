@@ -95,13 +95,6 @@ ops:
 """
 
 
-def test_a_class_that_denies_buffers_and_draws_may_still_go_by_its_mode() -> None:
-    denied = CHECKPOINTS.replace("recomputes: false", "recomputes: false, buffers: false, rng: false")
-    text = denied.replace("optimizer:", "traits: {buffers: false, rng: false}, optimizer:").replace(" TRAIN", "")
-    with pytest.raises(SpecError, match="GS133"):
-        compile_step(load(text))
-
-
 def test_models_that_share_a_module_are_recomputed_in_one_mode_alone() -> None:
     with pytest.raises(SpecError, match=r"GS133.*'seen' as in training and 'features' as in evaluation, and a module"):
         compile_step(load(CHECKPOINTS.replace(" TRAIN", "")))
