@@ -8,7 +8,7 @@ DEV := .venv
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-all check kills soak schemas clean
+.PHONY: help demo examples quick test test-all check kills soak schemas clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -18,6 +18,12 @@ demo: $(DEMO)/installed  ## plan, explain and train a GAN on real digits, from n
 
 examples: $(DEMO)/examples  ## train five more examples and judge what they reach
 	$(DEMO)/bin/python examples/judge.py
+
+# The slice says most for its time: layers and tables, whole plans, diagnostics and emitted sources, hand-written loops of some rows.
+QUICK := tests/architecture tests/golden $(foreach row,accumulated_gradients deferred_updates skipped_steps missing_gradients micro_batches,tests/features/test_$(row).py)
+quick: $(DEV)/installed  ## check format, lint, types and layers, and run the tests that say most: a minute and a half
+	$(DEV)/bin/ruff format --check --quiet .
+	$(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup $(QUICK)
 
 # loadgroup keeps tests that share a costly fixture on one worker. tests/conftest.py gives each process one thread.
 # At its end, a table tells what each folder of tests/ took beside its budget.
