@@ -196,6 +196,40 @@ def test_options_of_keras_optimizers_that_act_on_one_update_act_as_in_keras(opti
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rate", [0.1, "{schedule: piecewise, at: {0: 0.1, 1: 0.02}}"])
+@pytest.mark.parametrize("rule", ["Adafactor", "Muon"])
+def test_rules_that_go_by_the_names_of_variables_are_those_of_keras(rule, rate):
+    ours, theirs = (keras.Sequential([keras.Input((2,)), embedding(), keras.layers.Dense(3)]) for _ in range(2))
+    theirs.set_weights(ours.get_weights())
+    step = build_with(ours, f'{{class: "keras.optimizers:{rule}", lr: {rate}}}')
+    optimizer = getattr(keras.optimizers, rule)(0.1)
+    for count in range(3):
+        step(BATCH)
+        optimizer.learning_rate = 0.1 if isinstance(rate, float) or count < 1 else 0.02
+        train_by_hand(theirs, optimizer, 1)
+    for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    state = step.state()
+    step.reset()
+    step.restore(state)
+    step(BATCH)
+    train_by_hand(theirs, optimizer, 1)
+    for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def embedding():
+    """Return a layer whose matrix Muon leaves to Adam, by its name."""
+    return keras.layers.Dense(4, name="embedding")
+
+
+@pytest.mark.parametrize("inner", ["", ", inner_optimizer: adam"])
+def test_an_optimizer_that_scales_losses_is_refused_with_what_to_write(inner):
+    with pytest.raises(SpecError, match=r"model 'net' failed: inner_optimizer of LossScaleOptimizer") as raised:
+        build_with(dense(), f'{{class: "keras.optimizers:LossScaleOptimizer"{inner}}}')
+    assert "name the inner class, and write `precision: {loss_scale: dynamic}`" in str(raised.value)
+
+
 TAKEN = {
     "loss_scale_factor: 8": "precision: {loss_scale",
     "gradient_accumulation_steps: 2": "`accumulate: n`",
