@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from itertools import product
 
 import numpy as np
@@ -189,8 +190,11 @@ def test_an_accuracy_refuses_a_column_of_targets(backend: str) -> None:
     step = build_step(text.format(a="{shape: [batch, 2]}", b="{dtype: int64}"), backend)
     scores = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     assert float(np.asarray(step({"a": scores, "b": np.array([1, 0, 0])})["fit"])) == pytest.approx(2 / 3)
-    with pytest.raises(SpecError, match=MISFIT):
+    with pytest.raises(SpecError, match=MISFIT) as raised:
         step({"a": scores, "b": np.array([[1], [0], [0]])})
+    backends = {"torch": "runtime.backends.torch.execution", "tensorflow": "runtime.backends.tensorflow.execution"}
+    meaning, _, _ = import_module(backends[backend]).interpret(ValueError(str(raised.value)))
+    assert meaning == "its operands have shapes that do not fit"  # those of a metric here, and of no loss
 
 
 @pytest.mark.needs("tensorflow")

@@ -20,7 +20,7 @@ from runtime.problems import raised_at, raised_in
 
 _MEANINGS: Mapping[str, tuple[str, str]] = {
     r"do not fit: (they|the target|the scores) |reshape is a tensor with 1 values, but the requested shape has 2": (
-        "the operands of the loss have shapes that do not fit",
+        "its operands have shapes that do not fit",
         "give one of them the shape of the other with `call: reshape`; the framework would broadcast them and pair "
         "elements that do not belong together",
     ),

@@ -17,7 +17,7 @@ from runtime.problems import describe
 
 _MEANINGS: Mapping[str, tuple[str, str]] = {
     r"do not fit: (they|the target|the scores) ": (
-        "the operands of the loss have shapes that do not fit",
+        "its operands have shapes that do not fit",
         "give one of them the shape of the other with `call: reshape`; the framework would broadcast them and pair "
         "elements that do not belong together",
     ),
