@@ -66,6 +66,11 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
         "models given by `models=` keep their type: make them in the type of the step, or build the step in theirs, "
         '`build(..., dtype="float64")`',
     ),
+    r"custom_gradient decorator currently supports keywords? arguments only when eager": (
+        "a function with a gradient of its own is called with keywords, which TensorFlow cannot do in a graph; a "
+        "`keras.RematScope` makes layers that are called so",
+        "make the model outside of the scope, and write `checkpoint: true` on its forward: that recomputes all of it",
+    ),
     r"deepcopy|cannot pickle|Could not locate class|must override `get_config": (
         "the model cannot be copied",
         "a copy is made for `like` and `ema`; keep files, locks and the like out of its attributes",

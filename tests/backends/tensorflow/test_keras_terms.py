@@ -10,6 +10,7 @@ import tensorflow as tf
 from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import Step, build
+from runtime.backends.tensorflow.execution import interpret
 
 SPEC = """
 graphspec: 1
@@ -179,6 +180,30 @@ def test_a_model_with_terms_in_place_of_layers_is_refused():
     spec = SPEC.replace('class: "zoo:Net"', "layers: [{linear: 3}]")
     with pytest.raises(SpecError, match=r"GS274.*what is given in its place has penalties or constraints of its own"):
         build_with(dense(kernel_regularizer="l2"), spec=spec)
+
+
+@pytest.mark.parametrize("mode", ["full", "list_of_layers"])
+def test_layers_of_a_remat_scope_are_told_with_what_to_write(mode):
+    more = {"layer_names": ["last"]} if mode == "list_of_layers" else {}
+    with keras.RematScope(mode=mode, **more):
+        scoped = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, name="last")])
+    with pytest.raises(SpecError, match="op 'y'") as raised:
+        build_with(scoped)
+    (told,) = raised.value.diagnostics
+    advice = (
+        "make the model outside of the scope, and write `checkpoint: true` on its forward: that recomputes all of it"
+    )
+    assert told.help.startswith(advice)
+    assert "a `keras.RematScope` makes layers that are called so" in interpret(ValueError(str(raised.value)))[0]
+
+
+def test_what_is_written_in_place_of_a_remat_scope_trains_as_keras_does():
+    ours, theirs = dense(), dense()
+    step = build_with(ours, spec=SPEC.replace("inputs: x}", "inputs: x, checkpoint: true}"))
+    step(BATCH)
+    train_by_hand(theirs, keras.optimizers.SGD(0.1), 1)
+    for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 OPTIONS = ({"clipnorm": 0.1}, {"clipvalue": 0.05}, {"global_clipnorm": 0.2}, {"weight_decay": 0.1})
