@@ -81,6 +81,13 @@ def test_free_dimensions_meet_under_the_rule_of_the_compiler(backend: str, loss:
                 assert runs(step, batch_of(one, other, dtype)) == is_allowed(loss, one, other, dtype), (one, other)
 
 
+@pytest.mark.parametrize("loss", ["cosine", "kl_div"])
+def test_what_does_not_fit_is_told_before_the_loss_meets_it(backend: str, loss: str) -> None:
+    step = build_step(ANY.format(a="{}", b="{}", loss=loss), backend)
+    for _ in range(20):  # in a graph, what is computed of the second operand raced with the look at both
+        assert not runs(step, batch_of((), (), "float32"))
+
+
 def divergence(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Return KL(target, scores) of logits by samples."""
     pair = (each.log_softmax(1) for each in (scores, target))

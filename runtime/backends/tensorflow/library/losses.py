@@ -89,7 +89,7 @@ def behind(fits: tf.Tensor, a: tf.Tensor, b: tf.Tensor, message: str) -> tuple[t
     with tf.control_dependencies([tf.debugging.Assert(fits, said)]):  # XLA leaves assertions out: there this fails
         fitting = tf.reshape(tf.zeros(1), [tf.where(fits, 1, 2)])
     with tf.control_dependencies([fitting]):
-        return tf.identity(a), b
+        return tf.identity(a), tf.identity(b)
 
 
 def counted_axis(axis: int, x: tf.Tensor) -> Any:
