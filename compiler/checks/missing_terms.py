@@ -9,7 +9,7 @@ from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import Scene
 from graphspec.analysis.datasets import find_datasets, find_places
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import LossOp, UpdateOp
+from graphspec.declare.ops import CallOp, LossOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
@@ -36,14 +36,17 @@ def check_datasets(scene: Scene) -> Iterator[Diagnostic]:
     datasets = find_datasets(scene.spec)
     places = find_places(scene.spec.ops, datasets)
     found: dict[str, list[str]] = {}
+    added: set[tuple[str, str]] = set()
     for update, op, term in _find_terms(scene.spec) if datasets else ():
-        if op.dataset is None and term in places:
-            found.setdefault(update, []).append(term)
+        if op.dataset is None:
+            added.add((update, term))
+            found.setdefault(update, []).extend(each for each in _find_parts(scene.spec, term) if each in places)
     for update, terms in found.items():
         missed = [name for name in datasets if name not in places[update]]
         for name in [name for name in missed if any(name in places[term] for term in terms)][:1]:
             there = next(term for term in terms if name in places[term])
             absent = next((term for term in terms if name not in places[term]), terms[0])
+            other = "one update for each loss" if (update, absent) in added else f"take `dataset` from '{absent}'"
             yield Diagnostic(
                 code="W-DATASET",
                 severity="warning",
@@ -51,8 +54,27 @@ def check_datasets(scene: Scene) -> Iterator[Diagnostic]:
                 f"though '{there}' is not",
                 span=span_of(scene.spec, update),
                 label=f"never runs on batches of '{name}'",
-                help=f"write `dataset` on '{update}' if this is meant, else one update for each loss",
+                help=f"write `dataset` on '{update}' if this is meant, else {other}",
             )
+
+
+def _find_parts(spec: GraphSpec, term: str) -> tuple[str, ...]:
+    """Return what calls make a term of, as a product of losses; the term itself where no loss is among that.
+
+    A call that says itself on which data sets it runs is looked at as it is.
+    """
+    found: dict[str, None] = {}
+    seen, pending = {term}, [term]
+    while pending:
+        value = pending.pop()
+        op = spec.ops.get(value)
+        if isinstance(op, CallOp) and op.dataset is None:
+            news = [each.name for each in op.operands() if each.name not in seen]
+            seen.update(news)
+            pending.extend(reversed(news))
+        else:
+            found[value] = None
+    return tuple(found) if any(isinstance(spec.ops.get(value), LossOp) for value in found) else (term,)
 
 
 def _find_terms(spec: GraphSpec) -> Iterator[tuple[str, UpdateOp, str]]:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from compiler.ir.step_graph import Edge, Hazard, Node
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import ForwardOp, Op
+from graphspec.declare.ops import ForwardOp, Op, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 
 PENDING = (Hazard.BACKWARD_WAR, Hazard.BUFFER_WAR)
@@ -70,6 +70,13 @@ def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Node], steps: li
             "let both ops read one version (write `after` on the other), or write `snapshot: true`"
             f"{instead} on '{name}', which then reads clones"
         )
+    waits = next((edge for edge in steps if edge.hazard is Hazard.VERDICT), None)
+    if waits is not None:
+        one, other = nodes[waits.after].op, nodes[waits.before].op
+        if spec.ops[one].every == other:
+            return f"count steps in place of updates of '{other}', which the check may skip: `every: 2` on '{one}'"
+        held = one if isinstance(spec.ops[one], UpdateOp) else other
+        return f"write `on_overflow: own` on '{held}': it is then skipped for its own gradients alone"
     return "let both ops read one version: write `after` on the one that reads the older, or take it from the other"
 
 

@@ -52,6 +52,29 @@ def test_an_update_that_rests_for_one_of_its_terms_is_told():
     assert found == "'step' rests on batches of 'two', where its term 'extra' is absent, though 'fit' is not"
 
 
+FACTORS = {
+    "two losses": "{call: mul, inputs: [fit, extra]}",
+    "a quotient": "{call: div, inputs: [fit, extra]}",
+    "inside a sum": "{call: add, inputs: [factor, fit]}",
+}
+
+
+@pytest.mark.parametrize("loss", FACTORS.values(), ids=FACTORS)
+def test_so_is_one_that_rests_for_a_factor(loss):
+    text = SPEC.replace("{call: add, inputs: [fit, extra]}", loss)
+    text = text.replace("  aside:", "  factor: {call: mul, inputs: [fit, extra]}\n  aside:")
+    plan = compile_step(load(text.replace("EXTRA", "dataset: one").replace("STEP", "every: 1").lstrip()))
+    (found,) = (each for each in plan.warnings if each.code == "W-DATASET")
+    assert found.message == "'step' rests on batches of 'two', where its term 'extra' is absent, though 'fit' is not"
+    assert found.help == "write `dataset` on 'step' if this is meant, else take `dataset` from 'extra'"
+
+
+def test_one_loss_of_a_value_of_one_data_set_is_what_it_is():
+    text = SPEC.replace("loss: {call: add, inputs: [fit, extra]}", "loss: {call: square, inputs: extra}")
+    plan = compile_step(load(text.replace("EXTRA", "dataset: one").replace("STEP", "every: 1").lstrip()))
+    assert "W-DATASET" not in {each.code for each in plan.warnings}
+
+
 @pytest.mark.parametrize(("extra", "step"), [("dataset: one", "dataset: one"), ("weight: 2.0", "every: 1")])
 def test_an_update_that_says_its_data_sets_or_runs_on_all_is_not(extra, step):
     assert warnings_of(extra, step) == {}

@@ -112,3 +112,23 @@ def test_a_window_does_not_wait_for_what_is_told_by_the_window(text, other):
         compile_step(load(text))
     assert find_circle(load(other)) == ()
     compile_step(load(other))
+
+
+OWN = "write `on_overflow: own` on 'first': it is then skipped for its own gradients alone"
+STEPS = "count steps in place of updates of 'whole', which the check may skip: `every: 2` on 'part'"
+
+
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+@pytest.mark.parametrize(
+    ("text", "advice", "advised"),
+    [
+        (SLOPES, OWN, SLOPES.replace("accumulate: 2", "accumulate: 2, on_overflow: own")),
+        (SHARED, STEPS, SHARED.replace("every: whole", "every: 2")),
+    ],
+)
+def test_the_advice_for_a_circle_through_a_check_breaks_it(text, advice, advised, backend):
+    with pytest.raises(SpecError, match="E-TWO-VERSIONS") as raised:
+        compile_step(load(text), backend)
+    assert {each.help for each in raised.value.diagnostics if each.code == "E-TWO-VERSIONS"} == {advice}
+    compile_step(load(advised), backend)
+    assert find_circle(load(advised)) == ()

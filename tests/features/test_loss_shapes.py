@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from itertools import product
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 
 from compiler import compile_step
 from compiler.types.dimension import ShapeProblem, TensorType
@@ -14,9 +18,10 @@ from graphspec import SpecError, load
 from tests.features.steps import build_step, weights
 
 ELEMENTWISE = ("mse", "l1", "huber", "hinge", "bce", "bce_with_logits")
-OPEN_RANK = (*ELEMENTWISE, "cosine", "nt_xent")
-OF_AXIS = ("kl_div", "cross_entropy", "nll")
-"""Losses along an axis, for which TensorFlow must know how many axes there are."""
+OF_CLASSES = (("cross_entropy", "float32"), ("cross_entropy", "int64"), ("nll", "int64"))
+OF_AXIS = (("kl_div", "float32"), *OF_CLASSES)
+OPEN_RANK = (*((each, "float32") for each in (*ELEMENTWISE, "cosine", "nt_xent")), *OF_AXIS)
+"""Losses, and the type of their second operand."""
 SHAPES = ((), (4,), (4, 1), (1, 4), (4, 4))
 ANY = """
 graphspec: 1
@@ -27,6 +32,7 @@ ops:
 outputs: [fit]
 """
 MISFIT = "do not fit"
+UNREDUCED = {"reduction": "none"}
 
 
 def is_allowed(loss, one, other, dtype):
@@ -53,15 +59,15 @@ def runs(step, batch):
     return bool(np.isfinite(np.asarray(found)))
 
 
-@pytest.mark.parametrize("loss", OPEN_RANK)
-def test_inputs_without_a_shape_meet_under_the_rule_of_the_compiler(backend: str, loss: str) -> None:
-    step = build_step(ANY.format(a="{}", b="{}", loss=loss), backend)
-    shapes = SHAPES if loss in ("mse", "cosine") else SHAPES[:3]
+@pytest.mark.parametrize(("loss", "dtype"), OPEN_RANK)
+def test_inputs_without_a_shape_meet_under_the_rule_of_the_compiler(backend: str, loss: str, dtype: str) -> None:
+    step = build_step(ANY.format(a="{}", b=f"{{dtype: {dtype}}}", loss=loss), backend)
+    shapes = SHAPES if loss in ("mse", "cosine", "kl_div", "cross_entropy") else SHAPES[:3]
     for one, other in product(shapes, shapes):
-        assert runs(step, batch_of(one, other, "float32")) == is_allowed(loss, one, other, "float32"), (one, other)
+        assert runs(step, batch_of(one, other, dtype)) == is_allowed(loss, one, other, dtype), (one, other)
 
 
-@pytest.mark.parametrize(("loss", "dtype"), [("kl_div", "float32"), *((each, "int64") for each in OF_AXIS[1:])])
+@pytest.mark.parametrize(("loss", "dtype"), OF_AXIS)
 def test_free_dimensions_meet_under_the_rule_of_the_compiler(backend: str, loss: str, dtype: str) -> None:
     for ranks in ((2, 2), (2, 1)):
         shapes = ("{shape: [p, q]}", f"{{shape: [{', '.join('rs'[: ranks[1]])}], dtype: {dtype}}}")
@@ -76,11 +82,61 @@ def test_free_dimensions_meet_under_the_rule_of_the_compiler(backend: str, loss:
                 assert runs(step, batch_of(one, other, dtype)) == is_allowed(loss, one, other, dtype), (one, other)
 
 
-@pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("loss", ["kl_div", "cross_entropy"])
-def test_an_input_without_a_shape_is_refused_where_its_axes_must_be_known(loss: str) -> None:
-    with pytest.raises(SpecError, match="the number of axes"):
-        build_step(ANY.format(a="{}", b="{}", loss=loss), "tensorflow")
+@pytest.mark.parametrize("loss", ["cosine", "kl_div"])
+def test_what_does_not_fit_is_told_before_the_loss_meets_it(backend: str, loss: str) -> None:
+    step = build_step(ANY.format(a="{}", b="{}", loss=loss), backend)
+    for _ in range(20):  # in a graph, what is computed of the second operand raced with the look at both
+        assert not runs(step, batch_of((), (), "float32"))
+
+
+def divergence(scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return KL(target, scores) of logits by samples."""
+    pair = (each.log_softmax(1) for each in (scores, target))
+    return F.kl_div(*pair, reduction="none", log_target=True).sum(1)
+
+
+LEARNT = """
+graphspec: 1
+name: learnt
+inputs: {{x: {{}}, b: {{dtype: {dtype}}}}}
+models: {{scale: {{parameter: {{shape: [], init: ones}}, optimizer: {{name: sgd, lr: 0.5}}}}}}
+ops:
+  s: {{forward: scale}}
+  a: {{call: mul, inputs: [x, s]}}
+  fit: {{loss: {loss}, inputs: [a, b], {more}}}
+  cost: {{call: mean, inputs: fit}}
+  step: {{update: scale, loss: cost}}
+outputs: [fit]
+"""
+HELD: dict[str, tuple[str, str, tuple[int, ...], Callable[..., torch.Tensor]]] = {
+    "kl_div": ("kl_div", "float32", (4, 3, 2), divergence),
+    "class numbers": ("cross_entropy", "int64", (4, 2), F.cross_entropy),
+    "probabilities": ("cross_entropy", "float32", (4, 3, 2), F.cross_entropy),
+    "nll": ("nll", "int64", (4, 2), F.nll_loss),
+}
+"""Loss, type and shape of the target, and the loss in torch, for scores [4, 3, 2]."""
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("name", HELD)
+def test_classes_of_inputs_without_a_shape_are_along_axis_1(
+    backend: str, name: str, reduction: str, parts: int
+) -> None:
+    loss, dtype, shape, reference = HELD[name]
+    random = np.random.default_rng(3)
+    x = random.normal(size=(4, 3, 2))
+    b = random.random(shape) if dtype == "float32" else random.integers(0, 3, shape)
+    text = LEARNT.format(loss=loss, dtype=dtype, more=f"reduction: {reduction}")
+    step = build_step(text, backend, [f"micro_batches={parts}"])
+    found = np.asarray(step({"x": x, "b": b})["fit"])
+    scale = torch.ones((), dtype=torch.float64, requires_grad=True)
+    every = reference(torch.from_numpy(x) * scale, torch.from_numpy(b), **({} if loss == "kl_div" else UNREDUCED))
+    cost = every.sum() / 4 if (loss, reduction) == ("kl_div", "mean") else every.mean()  # kl_div's is over the batch
+    cost.backward()
+    assert np.allclose(found, (every if reduction == "none" else cost).detach(), rtol=1e-12)
+    (left,) = (value for key, value in weights(step).items() if key.startswith("scale"))
+    assert np.isclose(left, 1 - 0.5 * float(scale.grad), rtol=1e-12)
 
 
 HALF = "tests.features.columns"
@@ -142,8 +198,11 @@ def test_an_accuracy_refuses_a_column_of_targets(backend: str) -> None:
     step = build_step(text.format(a="{shape: [batch, 2]}", b="{dtype: int64}"), backend)
     scores = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     assert float(np.asarray(step({"a": scores, "b": np.array([1, 0, 0])})["fit"])) == pytest.approx(2 / 3)
-    with pytest.raises(SpecError, match=MISFIT):
+    with pytest.raises(SpecError, match=MISFIT) as raised:
         step({"a": scores, "b": np.array([[1], [0], [0]])})
+    backends = {"torch": "runtime.backends.torch.execution", "tensorflow": "runtime.backends.tensorflow.execution"}
+    meaning, _, _ = import_module(backends[backend]).interpret(ValueError(str(raised.value)))
+    assert meaning == "its operands have shapes that do not fit"  # those of a metric here, and of no loss
 
 
 @pytest.mark.needs("tensorflow")

@@ -19,14 +19,10 @@ from runtime.engine.load import find_named, find_op
 from runtime.problems import raised_at, raised_in
 
 _MEANINGS: Mapping[str, tuple[str, str]] = {
-    r"do not fit: (they|the target) must be|reshape is a tensor with 1 values, but the requested shape has 2": (
-        "the operands of the loss have shapes that do not fit",
+    r"do not fit: (they|the target|the scores) |reshape is a tensor with 1 values, but the requested shape has 2": (
+        "its operands have shapes that do not fit",
         "give one of them the shape of the other with `call: reshape`; the framework would broadcast them and pair "
         "elements that do not belong together",
-    ),
-    r"the number of axes is not known": (
-        "the number of axes of its input is not known before the step runs",
-        "declare the `shape` of the input it comes from, or give the value one with `call: reshape`",
     ),
     r"has no gradient: the loss does not reach it": (
         "the loss does not depend on every parameter it is differentiated by",
@@ -69,6 +65,11 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
         "numbers of different types meet",
         "models given by `models=` keep their type: make them in the type of the step, or build the step in theirs, "
         '`build(..., dtype="float64")`',
+    ),
+    r"custom_gradient decorator currently supports keywords? arguments only when eager": (
+        "a function with a gradient of its own is called with keywords, which TensorFlow cannot do in a graph; a "
+        "`keras.RematScope` makes layers that are called so",
+        "make the model outside of the scope, and write `checkpoint: true` on its forward: that recomputes all of it",
     ),
     r"deepcopy|cannot pickle|Could not locate class|must override `get_config": (
         "the model cannot be copied",

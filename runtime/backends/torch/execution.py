@@ -16,8 +16,8 @@ from runtime.engine import errors, load
 from runtime.problems import describe
 
 _MEANINGS: Mapping[str, tuple[str, str]] = {
-    r"do not fit: (they|the target) must be": (
-        "the operands of the loss have shapes that do not fit",
+    r"do not fit: (they|the target|the scores) ": (
+        "its operands have shapes that do not fit",
         "give one of them the shape of the other with `call: reshape`; the framework would broadcast them and pair "
         "elements that do not belong together",
     ),

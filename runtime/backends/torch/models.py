@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.graph import get_gradient_edge
 from torch.nn.parameter import is_lazy
 
 from compiler.ir.program import Program
@@ -46,10 +47,28 @@ def find_reducers(model: nn.Module) -> Iterator[Reducer]:
         if "DTensor" in (type(parameter).__name__, type(parameter.data).__name__):
             what = f": its parameter '{name}' is spread over processes (a DTensor)"
             yield Reducer(what=what, why="a step computes with whole parameters in one process", remedy=BEFORE)
-        if parameter._post_accumulate_grad_hooks:
-            what = f": its parameter '{name}' has a post-accumulate-grad hook"
+        hook = find_late_hook(parameter)
+        if hook:
+            what = f": its parameter '{name}' has a {hook}"
             remedy = "remove it: what it does to gradients is a `transform`, and its optimizer is that of the `update`"
             yield Reducer(what=what, why="a step takes gradients as values and never calls it", remedy=remedy)
+
+
+def find_late_hook(parameter: nn.Parameter) -> str:
+    """Return what hook of a parameter only ``backward()`` calls; empty where it has none.
+
+    Torch shows the hooks of a node to one that is added: it shares their dictionary.
+    """
+    if parameter._post_accumulate_grad_hooks:
+        return "post-accumulate-grad hook"
+    if not parameter.requires_grad or is_lazy(parameter):
+        return ""
+    node = get_gradient_edge(parameter).node
+    added = [add(lambda *_: None) for add in (node.register_hook, node.register_prehook)]
+    shared = [handle.hooks_dict_ref() or {} for handle in added]
+    for handle in added:
+        handle.remove()
+    return "hook on its AccumulateGrad node" if any(shared) else ""
 
 
 def find_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

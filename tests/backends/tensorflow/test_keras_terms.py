@@ -10,6 +10,7 @@ import tensorflow as tf
 from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import Step, build
+from runtime.backends.tensorflow.execution import interpret
 
 SPEC = """
 graphspec: 1
@@ -181,6 +182,30 @@ def test_a_model_with_terms_in_place_of_layers_is_refused():
         build_with(dense(kernel_regularizer="l2"), spec=spec)
 
 
+@pytest.mark.parametrize("mode", ["full", "list_of_layers"])
+def test_layers_of_a_remat_scope_are_told_with_what_to_write(mode):
+    more = {"layer_names": ["last"]} if mode == "list_of_layers" else {}
+    with keras.RematScope(mode=mode, **more):
+        scoped = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, name="last")])
+    with pytest.raises(SpecError, match="op 'y'") as raised:
+        build_with(scoped)
+    (told,) = raised.value.diagnostics
+    advice = (
+        "make the model outside of the scope, and write `checkpoint: true` on its forward: that recomputes all of it"
+    )
+    assert told.help.startswith(advice)
+    assert "a `keras.RematScope` makes layers that are called so" in interpret(ValueError(str(raised.value)))[0]
+
+
+def test_what_is_written_in_place_of_a_remat_scope_trains_as_keras_does():
+    ours, theirs = dense(), dense()
+    step = build_with(ours, spec=SPEC.replace("inputs: x}", "inputs: x, checkpoint: true}"))
+    step(BATCH)
+    train_by_hand(theirs, keras.optimizers.SGD(0.1), 1)
+    for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 OPTIONS = ({"clipnorm": 0.1}, {"clipvalue": 0.05}, {"global_clipnorm": 0.2}, {"weight_decay": 0.1})
 
 
@@ -194,6 +219,40 @@ def test_options_of_keras_optimizers_that_act_on_one_update_act_as_in_keras(opti
     train_by_hand(theirs, keras.optimizers.Adam(0.1, **options), 3)
     for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.1, "{schedule: piecewise, at: {0: 0.1, 1: 0.02}}"])
+@pytest.mark.parametrize("rule", ["Adafactor", "Muon"])
+def test_rules_that_go_by_the_names_of_variables_are_those_of_keras(rule, rate):
+    ours, theirs = (keras.Sequential([keras.Input((2,)), embedding(), keras.layers.Dense(3)]) for _ in range(2))
+    theirs.set_weights(ours.get_weights())
+    step = build_with(ours, f'{{class: "keras.optimizers:{rule}", lr: {rate}}}')
+    optimizer = getattr(keras.optimizers, rule)(0.1)
+    for count in range(3):
+        step(BATCH)
+        optimizer.learning_rate = 0.1 if isinstance(rate, float) or count < 1 else 0.02
+        train_by_hand(theirs, optimizer, 1)
+    for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    state = step.state()
+    step.reset()
+    step.restore(state)
+    step(BATCH)
+    train_by_hand(theirs, optimizer, 1)
+    for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def embedding():
+    """Return a layer whose matrix Muon leaves to Adam, by its name."""
+    return keras.layers.Dense(4, name="embedding")
+
+
+@pytest.mark.parametrize("inner", ["", ", inner_optimizer: adam"])
+def test_an_optimizer_that_scales_losses_is_refused_with_what_to_write(inner):
+    with pytest.raises(SpecError, match=r"model 'net' failed: inner_optimizer of LossScaleOptimizer") as raised:
+        build_with(dense(), f'{{class: "keras.optimizers:LossScaleOptimizer"{inner}}}')
+    assert "name the inner class, and write `precision: {loss_scale: dynamic}`" in str(raised.value)
 
 
 TAKEN = {

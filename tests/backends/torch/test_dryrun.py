@@ -99,7 +99,7 @@ def test_inputs_of_open_sizes_are_checked_with_the_first_batch():
     assert "checked with the first batch: inputs have free sizes beside `batch`" in step.notes
     x = torch.ones(2, 5, 4)
     before = step.models["m"].get_parameter("0.weight").clone()
-    with pytest.raises(StepError, match="op 'l' failed: the operands of the loss have shapes that do not fit"):
+    with pytest.raises(StepError, match="op 'l' failed: its operands have shapes that do not fit"):
         step({"x": x, "t": torch.ones(2, 5, 2)})
     assert torch.equal(before, step.models["m"].get_parameter("0.weight"))
     assert step({"x": x, "t": torch.ones(2, 5, 3)})["l"].shape == ()

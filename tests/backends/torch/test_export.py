@@ -103,6 +103,24 @@ def batch_of(size, number=0):
     return {name: torch.randn(shape, generator=drawn) for name, shape in shapes.items()}
 
 
+CONSTANT = """
+  bias: {parameter: {shape: [3], init: ones}, optimizer: {name: sgd, lr: 0.1}}
+ops:
+  shift: {forward: bias}
+  loss: {call: sum, inputs: shift, mode: train}
+  step: {update: bias, loss: loss}
+  double: {call: mul, inputs: [shift, 2.0], mode: eval}
+outputs: [loss, double]
+"""
+
+
+def test_a_mode_that_reads_no_inputs_is_a_program_of_none(tmp_path):
+    exported = make(CONSTANT).export(tmp_path / "out")
+    program = torch.export.load(tmp_path / "out" / exported.program.file).module()
+    moved = torch.full((3,), 1 - 3 * 0.1)  # three steps along a slope of 1
+    torch.testing.assert_close(program({}), {"double": 2 * moved})
+
+
 def assert_same(folder, step, mode="eval", **tolerance):
     """Compare the program in a folder with a step, bit for bit; what the step draws and returns is given."""
     tolerance = tolerance or {"rtol": 0, "atol": 0}

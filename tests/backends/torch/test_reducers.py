@@ -13,6 +13,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import build
+from runtime.backends.torch.models import find_late_hook
 from tests.backends.torch.specs import batch_of, build_of, plan_of
 
 HERE = "tests.backends.torch.test_reducers"
@@ -73,6 +74,14 @@ def with_hook() -> nn.Module:
     return model
 
 
+def with_hook_of_node(kind: str) -> nn.Module:
+    """Return a model whose first weight keeps a hook on the node that would add its gradient to `.grad`."""
+    model = net()
+    model.node = model[0].weight.expand_as(model[0].weight).grad_fn.next_functions[0][0]
+    getattr(model.node, kind)(lambda *gradients: None)
+    return model
+
+
 WRAPPED = {
     "ddp": (lambda: DistributedDataParallel(net()), "is wrapped by DistributedDataParallel", "`net.module`"),
     "ddp inside": (
@@ -106,6 +115,16 @@ WRAPPED = {
         "as it was before",
     ),
     "hook": (with_hook, r"parameter '0\.weight' has a post-accumulate-grad hook", "`transform`"),
+    "hook of a node": (
+        lambda: with_hook_of_node("register_hook"),
+        r"parameter '0\.weight' has a hook on its AccumulateGrad node",
+        "`transform`",
+    ),
+    "hook before a node": (
+        lambda: with_hook_of_node("register_prehook"),
+        r"parameter '0\.weight' has a hook on its AccumulateGrad node",
+        "`transform`",
+    ),
 }
 
 
@@ -157,6 +176,20 @@ def test_hooks_of_tensors_and_modules_act_as_they_do_in_a_loop():
     nn.functional.mse_loss(models[1](torch.tensor(batch["x"])), torch.tensor(batch["t"])).backward()
     torch.optim.SGD(models[1].parameters(), lr=0.1).step()
     torch.testing.assert_close(dict(models[0].named_parameters()), dict(models[1].named_parameters()))
+
+
+def test_a_look_at_the_hooks_of_a_node_leaves_none_and_keeps_those_it_finds():
+    model, called = net(), []
+    weight = model[0].weight
+    node = weight.expand_as(weight).grad_fn.next_functions[0][0]
+    assert not find_late_hook(weight)
+    assert not find_late_hook(weight.detach())
+    handle = node.register_hook(lambda *_: called.append(1))
+    assert find_late_hook(weight)
+    model(torch.ones(1, 4)).sum().backward()
+    assert called == [1]
+    handle.remove()
+    assert not find_late_hook(weight)
 
 
 def train_gan(wrap) -> dict[str, torch.Tensor]:

@@ -24,6 +24,12 @@ models:
     buffers: copy
   user: {class: "zoo:Net", args: {width: 16, norm: batch}, optimizer: {class: "zoo:Rule", lr: 0.1}}
   slow: {like: net}
+  tuned:
+    layers: [{linear: 64}]
+    optimizer: sgd
+    groups: [{match: bias, lr_scale: 0.5}]
+    regularizer: {l2: 0.1}
+    constraint: {max_norm: 1}
 ops:
   scores: {forward: net, inputs: image}
   error: {loss: cross_entropy, inputs: [scores, label], args: {label_smoothing: 0.1}}
@@ -34,6 +40,9 @@ ops:
   learn: {update: net, loss: error, clip: {norm: 1.0}}
   teach: {update: user, loss: total, optimizer: {name: adam, lr: 0.001}, every: 2}
   average: {ema: net, into: slow, decay: 0.99}
+  seen: {forward: tuned, inputs: image}
+  own: {loss: mse, inputs: [seen, image]}
+  tune: {update: tuned, loss: own}
 outputs: [error, total]
 data:
   train: {source: digits, batch: 32, shuffle: true}
@@ -90,6 +99,10 @@ STRUCTURE = {
     "models.net.optimizer.momentum=0": "models.net.optimizer.momentum: 0.9 -> 0",
     "models.net.optimizer.momentum_form=lr_inside": "models.net.optimizer.momentum_form: lr_outside -> lr_inside",
     "models.net.buffers=average": "models.net.buffers: copy -> average",
+    "models.tuned.groups=[{match: bias, lr_scale: 0.1}]": "models.tuned.groups.0.lr_scale: 0.5 -> 0.1",
+    "models.tuned.groups=[{match: weight, lr_scale: 0.5}]": "models.tuned.groups.0.match: bias -> weight",
+    "models.tuned.regularizer={l2: 0.2}": "models.tuned.regularizer.0.l2: 0.1 -> 0.2",
+    "models.tuned.constraint={max_norm: 2}": "models.tuned.constraint.0.max_norm: 1.0 -> 2.0",
     "models.slow.init=fresh": "models.slow.init: copy -> fresh",
     "models.user.class=zoo:Other": "models.user.class: zoo:Net -> zoo:Other",
     "ops.guess.train=false": "ops.guess.train: true -> false",

@@ -21,7 +21,10 @@ def reduced(values: tf.Tensor, reduction: str) -> tf.Tensor:
 
 def classes_last(x: tf.Tensor, axis: int) -> tf.Tensor:
     """Return a tensor with the axis of its classes moved to the end; a vector has no other."""
-    rank = rank_of(x)
+    rank = x.shape.rank
+    if rank is None:
+        is_moved = tf.range(tf.rank(x)) == counted_axis(axis, x)
+        return tf.transpose(x, tf.argsort(tf.cast(is_moved, tf.int32), stable=True))
     axis = axis % rank if rank > 1 else 0
     return x if axis == rank - 1 else tf.transpose(x, [*(each for each in range(rank) if each != axis), axis])
 
@@ -52,16 +55,17 @@ def matched_classes(scores: tf.Tensor, target: tf.Tensor, axis: int = 1, shares:
 
     Class numbers have the shape of the scores without that axis; probabilities, where ``shares``, have their shape.
     """
-    rank, sizes = rank_of(scores), tf.shape(scores)
-    if not -rank <= axis < rank:
-        raise ValueError(f"scores of shape {sizes_of(scores)} have no axis {axis} of classes")
-    at, is_shares = axis % rank, target.dtype.is_floating
-    wanted = scores.shape if is_shares else scores.shape[:at] + scores.shape[at + 1 :]
+    rank, sizes, at = scores.shape.rank, tf.shape(scores), counted_axis(axis, scores)
+    if rank is not None and not 0 <= at < rank:
+        raise ValueError(f"{unlike(scores, target)} do not fit: the scores have no axis {axis} of classes")
+    is_shares = target.dtype.is_floating
+    wanted = scores.shape if is_shares or rank is None else scores.shape[:at] + scores.shape[at + 1 :]
     message = wanted_target(axis, shares)
     if (is_shares and not shares) or target.dtype == tf.bool or not target.shape.is_compatible_with(wanted):
         raise ValueError(f"{unlike(scores, target)} do not fit: {message}")
     expected = sizes if is_shares else tf.concat((sizes[:at], sizes[at + 1 :]), 0)
-    return behind(same_sizes(expected, tf.shape(target)), scores, target, message)
+    fits = tf.logical_and(same_sizes(expected, tf.shape(target)), tf.logical_and(at >= 0, at < tf.rank(scores)))
+    return behind(fits, scores, target, message)
 
 
 def matched_numbers(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -85,14 +89,12 @@ def behind(fits: tf.Tensor, a: tf.Tensor, b: tf.Tensor, message: str) -> tuple[t
     with tf.control_dependencies([tf.debugging.Assert(fits, said)]):  # XLA leaves assertions out: there this fails
         fitting = tf.reshape(tf.zeros(1), [tf.where(fits, 1, 2)])
     with tf.control_dependencies([fitting]):
-        return tf.identity(a), b
+        return tf.identity(a), tf.identity(b)
 
 
-def rank_of(x: tf.Tensor) -> int:
-    """Return how many axes a tensor has; raise ValueError where a graph does not know."""
-    if x.shape.rank is None:
-        raise ValueError("the number of axes is not known")
-    return x.shape.rank
+def counted_axis(axis: int, x: tf.Tensor) -> Any:
+    """Return an axis counted from the first one: a tensor where only the running graph knows how many there are."""
+    return axis if axis >= 0 else axis + (tf.rank(x) if x.shape.rank is None else x.shape.rank)
 
 
 def sizes_of(x: tf.Tensor) -> list[int | None]:
@@ -193,7 +195,9 @@ def sparse_entropy(target: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 def picked(log_p: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
     """Return the entries at class numbers along the last axis."""
-    return tf.gather(log_p, tf.cast(target, tf.int64), axis=log_p.shape.rank - 1, batch_dims=log_p.shape.rank - 1)
+    rows = tf.reshape(log_p, (tf.size(target), tf.shape(log_p)[-1]))
+    found = tf.gather(rows, tf.reshape(tf.cast(target, tf.int64), [-1]), axis=1, batch_dims=1)
+    return tf.reshape(found, tf.shape(target))
 
 
 def leave_out(target: tf.Tensor, ignore_index: int) -> tf.Tensor:
@@ -224,9 +228,9 @@ def nll(
 
 def kl_div(student: tf.Tensor, teacher: tf.Tensor, temperature: float = 1.0, reduction: str = "mean") -> tf.Tensor:
     """Return KL(teacher, student) of two sets of logits, classes along axis 1; the mean is over the batch."""
-    rank_of(student)
-    log_s, log_t = (tf.nn.log_softmax(each / typed(temperature, each.dtype), axis=1) for each in (student, teacher))
-    divergence = tf.reduce_sum(tf.exp(log_t) * (log_t - log_s), axis=1)
+    student, teacher = classes_last(student, 1), classes_last(teacher, 1)
+    log_s, log_t = (tf.nn.log_softmax(each / typed(temperature, each.dtype)) for each in (student, teacher))
+    divergence = tf.reduce_sum(tf.exp(log_t) * (log_t - log_s), -1)
     if reduction != "mean":
         return reduced(divergence, reduction)
     return tf.reduce_sum(divergence) / tf.cast(tf.shape(divergence)[0], divergence.dtype)

@@ -48,7 +48,7 @@ def matched_classes(
     Class numbers have the shape of the scores without that axis; probabilities, where ``shares``, have their shape.
     """
     if not -scores.ndim <= axis < scores.ndim:
-        raise ValueError(f"scores of shape {list(scores.shape)} have no axis {axis} of classes")
+        raise ValueError(f"{unlike(scores, target)} do not fit: the scores have no axis {axis} of classes")
     if target.is_floating_point():
         fits = shares and target.shape == scores.shape
     else:
