@@ -39,7 +39,7 @@ from runtime.cli import execute
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "adr").glob("*.md"))]
-TEXTS += sorted((ROOT / "docs" / "errors").glob("*.md"))
+TEXTS += sorted((ROOT / "docs" / "errors").glob("*.md")) + sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
 FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
