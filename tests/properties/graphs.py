@@ -15,15 +15,21 @@ UNREAD = ("forward", "update", "after", "every")
 
 
 def recompute(draft: Draft) -> None:
-    """Make models classes that recompute their forwards when a gradient is taken."""
+    """Make models that are called in one mode only classes that recompute their forwards when a gradient is taken."""
     likes = {model.get("like") for model in draft.models.values()}
     tapped = {op["forward"] for op in draft.ops.values() if "forward" in op and "outputs" in op}
     plain = [name for name, model in draft.models.items() if "layers" in model and name not in likes | tapped]
     plain = [name for name in plain if not (draft.with_buffers(name) or draft.is_table(name) or feeds(draft, name))]
+    plain = [name for name in plain if len(find_modes(draft, name)) < 2]
     for name in draft.random.sample(plain, min(len(plain), draft.random.randint(1, 2))):
         optimizer = draft.models[name]["optimizer"]
         declare(draft, name, "Recoder", recomputes=True)
         draft.models[name]["optimizer"] = optimizer
+
+
+def find_modes(draft: Draft, model: str) -> set[object]:
+    """Return what the forwards of a model say of their mode."""
+    return {op.get("train") for op in draft.ops.values() if op.get("forward") == model}
 
 
 def checkpoint(draft: Draft) -> None:
