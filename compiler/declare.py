@@ -82,7 +82,7 @@ def _declare_optimizer(spec: GraphSpec, cell: OptimizerCell, backend: str, pace:
         rule=optimizer.name or path or "",
         builtin=optimizer.name is not None,
         models=cell.models,
-        beside=cell.beside,
+        excluded=cell.excluded,
         groups=tuple(_declare_groups(spec, cell, tempo)),
         options={key: _declare_option(value, tempo) for key, value in optimizer.resolved().items()},
         place=_place(spec, *cell.path),

@@ -86,7 +86,7 @@ class Expansion:
         return value is not None and self.owners.get(value) in self.roles.split
 
     def _whole(self, value: str) -> None:
-        """Join the parts of a value under its own name; one that is there whole is left as it is."""
+        """Join the parts of a value under its own name; a value that was never split stays unchanged."""
         owner = self.owners.get(value)
         if owner not in self.roles.split or self._is_set(value):
             return
@@ -100,7 +100,7 @@ class Expansion:
         self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True))
 
     def _repeat(self, node: Node) -> None:
-        """Add a node once more, of what it uses as it is for the whole batch."""
+        """Add a node once, with operands of the whole batch."""
         for use in node.uses:
             self._whole(use.value)
         uses = tuple(replace(use, differentiable=False) for use in node.uses)
@@ -254,7 +254,7 @@ class Expansion:
         return name
 
     def _add_shares(self) -> None:
-        """Add the node that tells which part of the rows every micro-batch has."""
+        """Add the node that computes the share of the rows in every micro-batch."""
         entry = self.reading.sized_input
         outputs = tuple(part_of(SHARE, part) for part in self._parts())
         options = {"count": self.count, "axis": self.reading.axis(entry)}

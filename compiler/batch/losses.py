@@ -39,7 +39,7 @@ def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
 
 
 def find_set_losses(spec: GraphSpec, update: str) -> tuple[str, ...]:
-    """Return the losses behind the gradient sets of an update: its own, or those of the gradients that it is given."""
+    """Return the losses whose gradient sets an update takes: its own, or those of the gradients it is given."""
     op = spec.ops[update]
     assert isinstance(op, UpdateOp)
     if op.loss is not None:
@@ -154,7 +154,7 @@ def find_terms(spec: GraphSpec, value: str) -> tuple[str, ...]:
 
 
 def _find_terms(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
-    """Yield the values that are added up to one; of a gradient, those of the loss behind it."""
+    """Yield the terms that a value sums; of a gradient set, the terms of its loss."""
     op = owners.get(value)
     references = () if op is None else tuple(reference.name for reference in op.operands())
     match op:
@@ -206,7 +206,7 @@ def _adds_up(name: str, op: Op, rows: frozenset[str]) -> bool:
 
 
 def find_rows(spec: GraphSpec, types: Types) -> frozenset[str]:
-    """Return the values that have a row for each sample: by their shapes, or as far as the ops that make them tell."""
+    """Return the values with one row per sample, judged by shape, else by the ops that compute them."""
     reducing = {name for name, op in spec.ops.items() if not _keeps_rows(op, types.get(name))}
     makers = (_reads_and_makes(name, op) for name, op in spec.ops.items() if name not in reducing)
     return _spread(_find_batches(spec), makers)
@@ -220,7 +220,7 @@ def _keeps_rows(op: Op, made: TensorType | None) -> bool:
 
 
 def _reads_and_makes(name: str, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the values that an op reads, and those that it makes; its own name stands for its gradient set."""
+    """Return the values that an op reads, and those that it computes; its own name denotes its gradient set."""
     return tuple(each.name for each in op.operands()), (name, *op.defines(name))
 
 
@@ -240,7 +240,7 @@ def _spread(found: Iterable[str], makers: Iterable[tuple[tuple[str, ...], tuple[
 
 
 def _reduces(op: Op) -> bool:
-    """Return whether an op gives one number for a batch, or one for each place behind the first axis, as it seems."""
+    """Return whether an op appears to reduce the first axis: to a scalar, or to one number per remaining position."""
     if isinstance(op, CallOp):
         axis = op.args.get("axis")
         over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)

@@ -179,14 +179,14 @@ def find_scalars(nodes: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _is_late(instruction: Forward | Evaluate) -> bool:
-    """Return whether an instruction looks at the whole batch: a metric, and one by the count of all its parts."""
+    """Return whether an instruction needs the whole batch: a metric, or a division by the count of all parts."""
     if not isinstance(instruction, Evaluate):
         return False
     return instruction.family == "metric" or instruction.function.name == "inverse"
 
 
 def _find_loss(instruction: Evaluate) -> Kind:
-    """Return the kind of a loss: as it is reduced, or of its sum and count; one of the user's is a mean."""
+    """Return the kind of a loss: its reduction, or that of its sum and count; a user's loss is a mean."""
     if instruction.reduction == "none":
         return Kind.ROWS
     return Kind.SUM if instruction.reduction == "sum" or instruction.counted else Kind.MEAN

@@ -1,4 +1,4 @@
-"""Roles: which batched nodes run once all the same, before the batch is split or behind all micro-batches."""
+"""Roles: which batched nodes run only once, before the batch is split or after all micro-batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Roles:
     merged: frozenset[str]
     """Forwards that record no graph and couple no samples, of what is there before the batch is split."""
     gathered: frozenset[str]
-    """Calls and losses behind all gradients: only what runs once uses them."""
+    """Calls and losses after all gradients: only nodes that run once use them."""
 
 
 def find_roles(

@@ -19,7 +19,7 @@ from compiler.types.dimension import TensorType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """A scene whose batched nodes are there for every micro-batch, and what is to be told of it."""
+    """A scene with one copy of each batched node per micro-batch, and what to report about it."""
 
     scene: Scene
     copies: Mapping[str, tuple[str, ...]]
@@ -56,7 +56,7 @@ class Parted:
 
 
 def _find_idle(nodes: Mapping[str, Node]) -> frozenset[str]:
-    """Return the copies that nobody uses: what a sum of means and sums adds to the batch is another sum."""
+    """Return the copies that nothing uses: a sum of means and sums is added up over the batch by other nodes."""
     idle, before = frozenset[str](), -1
     while len(idle) > before:
         before = len(idle)
@@ -88,7 +88,7 @@ def part_scene(
     return Parted(
         scene=replace(scene, nodes=nodes, everything=everything, ordering=ordering),
         copies=expansion.copies,
-        merges={name: _tell_merge(node) for name, node in scene.everything.items() if name in roles.merged},
+        merges={name: _describe_merge(node) for name, node in scene.everything.items() if name in roles.merged},
         coupled=coupled,
     )
 
@@ -102,15 +102,15 @@ def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Ite
 
 
 def _find_coupled_forwards(scene: Scene, split: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the forwards in training of models that look at several samples at once."""
-    for name in (name for name in scene.everything if name in split):  # in an order that does not hang on hashes
+    """Yield the train-mode forwards of models that couple the samples of a batch."""
+    for name in (name for name in scene.everything if name in split):  # in an order that does not depend on hashes
         call = scene.everything[name].instruction
         if isinstance(call, Forward) and call.train and scene.models[call.model].batch_coupled:
             assumed = " (assumed)" if "batch_coupled" in scene.models[call.model].assumed else ""
             yield name, f"'{call.model}' normalises over the samples that it is given{assumed}"
 
 
-def _tell_merge(node: Node) -> Decision:
+def _describe_merge(node: Node) -> Decision:
     """Return the decision that a forward runs on the whole batch."""
     text = (
         f"{node.label} runs once on the whole batch, and its values are split: it records no graph, and "

@@ -33,7 +33,7 @@ def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:
         for index, other in enumerate(scene.spec.ops[name].after or () if node.id == node.op else ()):
             if other not in scene.nodes or not scene.nodes[other].writes:
                 continue
-            if not _reads_behind(scene, name, other, consumers) and not _changes_versions(scene, name, other):
+            if not _reads_downstream(scene, name, other, consumers) and not _changes_versions(scene, name, other):
                 yield Diagnostic(
                     code="W-NO-EFFECT",
                     severity="warning",
@@ -44,7 +44,7 @@ def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:
                 )
 
 
-def _reads_behind(scene: Scene, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
+def _reads_downstream(scene: Scene, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether an op, or something made from it, reads what another writes: the common case, and cheap to see."""
     written = {write.cell for write in scene.nodes[other].writes}
     return any(read.cell in written for reached in _reach(name, consumers) for read in scene.nodes[reached].reads)
@@ -99,21 +99,21 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
     firing = frozenset[str]().union(*live.values())
     for name, op in spec.ops.items():
         if name not in firing:
-            message, help = _tell_dead(name, op)
+            message, help = _describe_dead(name, op)
             span = span_of(spec, name)
             yield Diagnostic(
                 code="W-DEAD", severity="warning", message=message, span=span, label="never runs", help=help
             )
 
 
-def _tell_dead(name: str, op: Op) -> tuple[str, str]:
+def _describe_dead(name: str, op: Op) -> tuple[str, str]:
     """Return why an op never runs, and the remedy."""
     match op:
         case EmaOp(ema=source) | CopyOp(copy_=source):
             message = f"'{name}' never runs: nothing in the step writes its source '{source}'"
             return message, f"follow a model that an update, ema or copy writes, or take '{name}' away"
         case _:
-            return f"nobody uses '{name}': it never runs", "use its value, list it under `outputs:`, or take it away"
+            return f"nothing uses '{name}': it never runs", "use its value, list it under `outputs:`, or remove it"
 
 
 def check_defer_never(spec: GraphSpec, graph: StepGraph, decisions: tuple[Decision, ...]) -> Iterator[Diagnostic]:
@@ -212,7 +212,7 @@ def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
 
 
 def check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for what is counted in a unit that nobody knows the length of."""
+    """Yield E-PACE for every duration in a unit of unknown length."""
     yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
     yield from (*check_thaws(spec, pace), *check_windows(spec, pace), *check_resets(spec, pace))
 

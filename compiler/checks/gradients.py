@@ -142,9 +142,9 @@ def _written(value: str) -> str:
 
 
 def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
-    """Return the values that are added up to a loss; `add`, `sub`, and constant factors keep terms apart.
+    """Return the terms that a loss sums; `add`, `sub`, and constant factors keep terms separate.
 
-    A term that is a target itself is left out: whatever it is made of, the loss depends on it.
+    A term that is a target itself is left out: the loss depends on it regardless of how it is computed.
     """
     terms: dict[str, None] = {}
     pending = [loss]
@@ -179,16 +179,16 @@ def check_bootstrap(scene: Scene) -> Iterator[Diagnostic]:
             instruction = scene.nodes[name].instruction
             if not (isinstance(instruction, Evaluate) and instruction.function.name in REGRESSIONS):
                 continue
-            sides = [_called_behind(scene, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
+            sides = [_find_called(scene, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
             twice = {model for model in sides[0] if model in sides[1] and sides[1][model] - sides[0][model]}
             if twice:
                 yield _bootstrap(scene, name, sorted(twice)[0])
 
 
-def _called_behind(
+def _find_called(
     scene: Scene, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
 ) -> Mapping[str, frozenset[str]]:
-    """Return, by target model, the forwards on the path behind one operand of a loss."""
+    """Return, by target model, the forwards that one operand of a loss is computed from."""
     instruction = scene.nodes[loss].instruction
     assert isinstance(instruction, Evaluate)
     operand = instruction.arguments[index].operand if index < len(instruction.arguments) else None

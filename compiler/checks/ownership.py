@@ -16,16 +16,16 @@ from graphspec.diagnostics import Diagnostic
 
 def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
     """Yield E-OVERLAP for every parameter storage that two optimizers step, where none is said to step it for all."""
-    told: set[str] = set()
+    covered: set[str] = set()
     for cell, holders in _find_holders(scene).items():
         sharing = [name for name in dict.fromkeys(holders.values()) if is_sharing(scene.spec, name)]
-        told.update(sharing if len(holders) > 1 else ())
+        covered.update(sharing if len(holders) > 1 else ())
         if len(holders) > 1 and len(sharing) != 1:
             yield _overlap(scene, cell, holders, sharing)
         elif len(holders) > 1:
             yield from _check_owner(scene, cell, sharing[0])
     for name in find_held(scene.spec):
-        if is_sharing(scene.spec, name) and name not in told:
+        if is_sharing(scene.spec, name) and name not in covered:
             message = f"'{name}' says `shared: sum`, but no other optimizer steps what it steps"
             span = span_of(scene.spec, name, "shared")
             yield Diagnostic(
@@ -120,7 +120,7 @@ def check_average_targets(scene: Scene) -> Iterator[Diagnostic]:
 def check_buffer_policy(scene: Scene) -> Iterator[Diagnostic]:
     """Yield E-BUFFERS where an average does not say what happens to buffers, or says what cannot be.
 
-    It is a warning as long as a class is only assumed to have buffers: `build` looks at the class, and decides.
+    It is a warning as long as a class is only assumed to have buffers: `build` inspects the class and decides.
     """
     for name, op in scene.spec.ops.items():
         if not isinstance(op, EmaOp):

@@ -26,7 +26,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTerms:
-    """The penalties and constraints that a model brings along, as layers of Keras do, beside those of the spec."""
+    """The model's own penalties and constraints, as Keras layers have, in addition to those of the spec."""
 
     regularizers: tuple[RegularizerSpec, ...] = ()
     constraints: tuple[ConstraintSpec, ...] = ()

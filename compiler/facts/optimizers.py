@@ -39,7 +39,7 @@ def find_owners(spec: GraphSpec) -> Mapping[str, str]:
 
 @once_per_spec
 def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """Return, by parameter cell, the updates that hold it, each behind the name of its optimizer."""
+    """Return, by parameter cell, (optimizer, update) of every update that steps it."""
     cells = find_parameter_cells(spec)
     found: dict[str, dict[tuple[str, str], None]] = {}
     for name, op in spec.ops.items():
@@ -74,7 +74,7 @@ def is_kept(spec: GraphSpec, update: str, model: str) -> bool:
     return parameters_of(model) in find_kept(spec, update)
 
 
-def find_beside(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:
+def find_excluded(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:
     """Return the models of other updates, tied to some of these, whose parameters those updates step."""
     cells, owners = find_parameter_cells(spec), find_owners(spec)
     shared = {cell for model in models for cell in cells[model] if owners.get(cell, update) != update}
@@ -104,7 +104,7 @@ class OptimizerCell:
     """The epoch from which on it steps, counted from 1."""
     until: int | None = None
     """The last epoch in which it steps, where another follows."""
-    beside: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     """Models whose parameters another steps: what they share with its own is left out."""
 
 
@@ -145,16 +145,17 @@ def _find_phases(
             owner=owner,
             epoch=epoch,
             until=None if following is None else following - 1,
-            beside=find_beside(spec, updates[0], models),
+            excluded=find_excluded(spec, updates[0], models),
         )
 
 
 def find_tempo(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> Tempo:
     """Return the tempo of an optimizer: the pace, and the steps between two of its updates where that is constant."""
+    reason = _describe_rhythm(cell.updates)
     return Tempo(
         pace=pace,
         interval=_find_interval(spec, cell.updates, pace.epoch),
-        missing=f"how many steps lie between two updates of the optimizer of '{cell.name}': {_tell(cell.updates)}",
+        missing=f"how many steps lie between two updates of the optimizer of '{cell.name}': {reason}",
         help="count updates, as in `500 updates`, or give the schedule `clock: steps`",
     )
 
@@ -168,7 +169,7 @@ def _find_interval(spec: GraphSpec, updates: tuple[str, ...], epoch: int | None)
     return Fraction(1, len(rhythms)) if is_constant else None
 
 
-def _tell(updates: tuple[str, ...]) -> str:
-    """Return why the number is not constant."""
+def _describe_rhythm(updates: tuple[str, ...]) -> str:
+    """Return why the steps between two updates are not constant."""
     names = " and ".join(f"'{name}'" for name in updates)
     return f"{names} does not fire at a steady pace" if len(updates) == 1 else f"{names} do not all fire in every step"

@@ -52,7 +52,7 @@ def find_stepped(spec: GraphSpec, model: str, names: Names) -> tuple[str, ...]:
 def check_patterns(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[Diagnostic]:
     """Yield E-MATCH for every pattern that fits nothing, for groups that overlap, and where all is frozen.
 
-    ``known`` has the names of the parameters of those models that are looked at.
+    ``known``: model -> names of its parameters, for the models that were inspected.
     """
     for use in _find_uses(spec, known):
         if not find_matching(use.pattern, use.names):

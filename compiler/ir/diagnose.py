@@ -1,4 +1,4 @@
-"""Diagnostics of the compiler: places, and cycles told edge by edge."""
+"""Diagnostics of the compiler: places, and cycles described edge by edge."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ class Findings:
     def stop_on_errors(self) -> None:
         """Raise SpecError with every problem if one of them is an error."""
         if self.has_errors:
-            raise SpecError(self.told(), self.spec.texts())
+            raise SpecError(self.in_order(), self.spec.texts())
 
-    def told(self) -> tuple[Diagnostic, ...]:
+    def in_order(self) -> tuple[Diagnostic, ...]:
         """Return the problems, sorted by place, then code and message."""
         return tuple(sorted(self.problems, key=_position))
 

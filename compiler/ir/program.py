@@ -1,4 +1,4 @@
-"""The program: everything a backend is told, as frozen data.
+"""The program: everything that a backend is given, as frozen data.
 
 A :class:`Program` holds declarations (inputs, models, optimizers, gates) and one straight-line :class:`Function` per
 mode and set of ops that fire together. Backends match over its instructions and read nothing else.
@@ -142,7 +142,7 @@ class OptimizerDecl:
     builtin: bool
     models: tuple[str, ...]
     options: Mapping[str, HyperParameter]
-    beside: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     """Models whose parameters another optimizer steps: what they share with these is not among its own."""
     groups: tuple[GroupDecl, ...] = ()
     """Parameters of its models for which something is different; each is in one group at most."""
@@ -236,7 +236,7 @@ class ModeProgram:
     gates: tuple[Gate, ...]
     functions: tuple[Function, ...]
     undecided: frozenset[str] = frozenset()
-    """The gates of which no clock tells when they are due, as they count writes that may be held."""
+    """The gates whose firing no clock determines, because they count writes that may be skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,7 @@ class Program:
     loss_scale: LossScaleDecl | None = None
     """How losses are scaled; None where they are not."""
     datasets: tuple[str, ...] = ()
-    """The data sets that ops are told apart by: a step is then told of which its batch is."""
+    """The data sets that ops distinguish: each call of the step then names the data set of its batch."""
 
     def mode(self, name: str) -> ModeProgram:
         """Return the program of a mode; raise KeyError where the spec has none."""

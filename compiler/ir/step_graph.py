@@ -19,7 +19,7 @@ from graphspec.diagnostics import Diagnostic, Span
 
 Overflow: TypeAlias = Literal["", "group", "all", "own", "apply", "error"]
 TOGETHER: tuple[Overflow, ...] = ("group", "all")
-"""Policies under which a write depends on the verdicts of others, whatever those say themselves."""
+"""Policies under which a write depends on the verdicts of other updates, regardless of their policies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Read:
     """A cell read by a node.
 
     ``saved``: where the node is differentiated, autograd keeps the cell itself (not a copy) until the gradient ran.
-    ``streaming``: the node reads the newest version there is when it runs, whatever happened before it (train-mode
+    ``streaming``: the node reads the newest version when it runs, regardless of its causal past (train-mode
     statistics, an optimizer stepping its own parameters); otherwise it reads the version of its causal past.
     ``again``: the cell is read a second time, on every backend, when the gradient recomputes the node.
     ``constant``: for every gradient what is read is a constant.
@@ -55,7 +55,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """A cell written by a node; ``statistics`` for the running statistics a train-mode forward leaves behind."""
+    """A cell written by a node; ``statistics`` for the running statistics that a train-mode forward updates."""
 
     cell: str
     statistics: bool = False
@@ -104,7 +104,7 @@ class Node:
     """The micro-batch it belongs to, from 1; 0 for what runs once."""
     prompt: bool = False
     """It runs as soon as its operands are there, so that these can be forgotten."""
-    beside: bool = False
+    is_opportunistic: bool = False
     """Where its value may be returned, it runs if all is there that it is made from."""
     gate: str = ""
     """The gate that admits it, where that is another than its op's."""

@@ -20,7 +20,7 @@ def verify(graph: StepGraph, after: str) -> None:
 
 
 def find_violations(graph: StepGraph) -> Iterator[str]:
-    """Yield every violated invariant of a graph, whatever passes have run."""
+    """Yield every violated invariant of a graph, regardless of which passes have run."""
     yield from _find_dangling(graph)
     if graph.accesses:
         yield from _find_wrong_versions(graph)

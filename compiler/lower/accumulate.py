@@ -50,7 +50,7 @@ class Windows:
         self.shared: dict[str, Mapping[str, bool]] = {}
         """The sets of such terms, and whether they are absent from some steps, by the one in whose place they are."""
         self.found: dict[str, str] = {}
-        """The set that stands for each of the step's."""
+        """The set that replaces each of the step's."""
         self.overflow: Overflow = find_overflow(op, context.spec)
         self.guard: Guard = guard_of(name, op, context, self.overflow)
         self.filled: list[str] = []
@@ -98,7 +98,7 @@ class Windows:
         return self._add_shares(window, value, shares, models)
 
     def _find_shares(self, value: str) -> tuple[Share, ...]:
-        """Return the shares of the loss behind a set, where its terms are gathered by what they count."""
+        """Return the shares of a set's loss, where its terms are grouped by what they count."""
         owners = {made: op for name, op in self.context.spec.ops.items() for made in op.defines(name)}
         owner = owners.get(value)
         loss = self.op.loss if value == self.name else owner.gradient if isinstance(owner, GradientOp) else None
@@ -140,7 +140,7 @@ class Windows:
         return self.nodes[-1].defines[0]
 
     def _need(self, window: str, loss: str, closed: str) -> None:
-        """Let the steps that add to a window be those that have a loss, and look at ``closed``, where there is that."""
+        """Let only steps that have a loss add to a window, and make the window read ``closed``, if there is one."""
         at = next(at for at, node in enumerate(self.nodes) if node.id == window_of(window))
         needed = [Use(value=loss, differentiable=False)]
         needed += [Use(value=closed, differentiable=False, optional=True)] if closed else []
@@ -252,7 +252,7 @@ class Windows:
         return replace(self._change(drop, "drop", f"{window}.restore"), gate=drop_of(self.name))
 
     def _change(self, instruction: Restore | Drop, kind: str, before: str) -> Node:
-        """Return what changes a window behind whatever else a step does with it, and behind one value more."""
+        """Return a node that changes a window after all else a step does with it, and after the value ``before``."""
         cell, window = window_of(instruction.window), instruction.window
         return Node(
             id=f"{window}.{kind}",

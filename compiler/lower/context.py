@@ -46,7 +46,7 @@ class Lowering:
     counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
     """The losses whose sum and count are kept apart, and how they count."""
     open: frozenset[str] = frozenset()
-    """The losses of which only the step can tell that the shapes of their operands fit."""
+    """The losses whose operands' shapes only the running step can check."""
     parted: bool = False
     """The steps of this mode are split into micro-batches."""
     sums: frozenset[str] = frozenset()
@@ -118,7 +118,7 @@ def lower_inputs(op: str, inputs: Inputs, context: Lowering) -> tuple[Argument, 
 
 
 def uses_of(arguments: tuple[Argument, ...], *, differentiable: bool = True) -> tuple[Use, ...]:
-    """Return the uses behind the arguments that are references."""
+    """Return the uses of the arguments that are references."""
     references = (argument.operand for argument in arguments if isinstance(argument.operand, Ref))
     return tuple(Use(value=reference.name, differentiable=differentiable) for reference in references)
 
@@ -138,7 +138,7 @@ def freeze_options(options: Mapping[str, PlainValue]) -> Mapping[str, Plain]:
 def read_states(node: Node, states: Collection[str]) -> Node:
     """Return a node whose uses of states are reads, too; no gradient flows back into what an earlier step left.
 
-    A graph keeps the tensor that was read, which nobody writes over: an `assign` puts another in its place. So the
+    A graph keeps the tensor that was read, which nothing overwrites: an `assign` rebinds the state to another. So the
     read is not ``saved``, and no write waits for a gradient.
     """
     used = tuple(dict.fromkeys(use.value for use in node.uses if use.value in states))

@@ -78,7 +78,7 @@ def _lower_mean(name: str, context: Lowering) -> Node:
     operands = sum_of(name), count_of(name)
     node = evaluate(f"{name}.mean", "quotient", operands, (name,), op=name, place=context.place(name))
     uses = (node.uses[0], replace(node.uses[1], differentiable=False))
-    return replace(node, label=f"mean of {name}", uses=uses, beside=True)
+    return replace(node, label=f"mean of {name}", uses=uses, is_opportunistic=True)
 
 
 def sum_of(loss: str) -> str:
@@ -218,7 +218,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
 
 
 def _find_inner(instruction: Forward, model: ModelFacts) -> tuple[str, ...]:
-    """Return the taps that are what the model goes on with: not copies in another type, nor of what runs again."""
+    """Return the taps that the model itself continues with: no copies in another type, nothing recomputed."""
     is_copied = instruction.compute != "float32" or model.recomputes
     return () if is_copied else tuple(value for value, _ in instruction.taps)
 

@@ -1,4 +1,4 @@
-"""Lowering of verdicts: whether the gradients behind an update are finite, and what it means where they are not."""
+"""Lowering of verdicts: whether the gradients of an update are finite, and what happens where they are not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_judged(spec: GraphSpec) -> frozenset[str]:
 
 
 def find_holdable(spec: GraphSpec) -> frozenset[str]:
-    """Return the updates that do not take place in steps whose gradients are not finite, while the run goes on."""
+    """Return the updates that are skipped in steps whose gradients are not finite, while the run continues."""
     policies = {name: op.on_overflow for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     return frozenset(name for name in find_judged(spec) if policies[name] not in ("apply", "error"))
 
@@ -183,7 +183,7 @@ def shared_verdict_of(update: str) -> str:
 def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> Guard:
     """Return what gradients that are not committed cost the window of an update.
 
-    One that takes them whatever they are does without those of steps in which the update that it goes by is held.
+    One that takes all gradients, finite or not, loses those of steps in which the update that paces it is skipped.
     """
     if op.accumulate is None:
         return "none"
@@ -222,8 +222,8 @@ def find_filled(nodes: Iterable[Node]) -> tuple[str, ...]:
 def bind_update(write: Node, op: UpdateOp, own: tuple[str, ...], others: tuple[str, ...], spec: GraphSpec) -> Node:
     """Return the write of an update under its own verdicts, and those over what it shares with others.
 
-    The first of its own is the one by which it is in a group. One from a window that takes whatever there is goes by
-    no more than that its window holds something.
+    The first of its own is the one by which it is in a group. A windowed update that takes all gradients depends only
+    on whether its window is non-empty.
     """
     overflow = find_overflow(op, spec)
     write = replace(write, uses=(*write.uses, *(Use(value=each, differentiable=False) for each in own)))

@@ -99,7 +99,9 @@ def find_firing(
             roots.append(name)
     firing = reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
     returned = (producers[value] for value in outputs.values if value in producers)
-    return firing | {name for name in returned if nodes[name].beside and _is_there(nodes[name], producers, firing)}
+    return firing | {
+        name for name in returned if nodes[name].is_opportunistic and _is_there(nodes[name], producers, firing)
+    }
 
 
 def _is_there(node: Node, producers: Mapping[str, str], firing: frozenset[str]) -> bool:
@@ -173,7 +175,7 @@ def _gate(
 ) -> Gate | None:
     """Return the gate of one op, given the ops of the mode without a gate so far; None where it fires in every step.
 
-    A value on demand needs none for its data sets: on others there is nobody to ask for it.
+    A value on demand needs none for its data sets: nothing requests it on others.
     """
     op = spec.ops[node.op]
     start, until = _steps(op.start), _steps(op.until)
@@ -227,7 +229,7 @@ def _goes_with(node: Node, held: set[str], nodes: Mapping[str, Node], writers: M
 
 
 def find_undecided(gates: Sequence[Gate], holdable: Iterable[str]) -> frozenset[str]:
-    """Return the gates of which no clock tells when they are due: they count what may be held, or what is undecided."""
+    """Return the gates whose firing no clock determines: they count writes that may be skipped, or undecided gates."""
     held, undecided, firing = frozenset(holdable), set[str](), set[str]()
     for gate in gates:
         followed = {op for group in gate.follows for op in group}

@@ -48,7 +48,7 @@ SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 
 def assemble(graph: StepGraph, name: str) -> Function:
     """Return the straight-line function of a scheduled graph."""
-    releases, parts = find_releases(graph), _tell_parts(graph)
+    releases, parts = find_releases(graph), _list_parts(graph)
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
         instructions.append(_finish(node, graph, parts.get(node.id, ())))
@@ -69,7 +69,7 @@ def assemble(graph: StepGraph, name: str) -> Function:
     )
 
 
-def _tell_parts(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
+def _list_parts(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     """Return, by the nodes that begin a stretch of a micro-batch, which one it is."""
     parted = [graph.nodes[name] for name in graph.sequence if graph.nodes[name].part]
     count = max((node.part for node in parted), default=0)

@@ -17,7 +17,7 @@ from compiler.passes.order import find_producers
 from compiler.passes.schedule import is_update
 
 ALWAYS: Commit = ()
-"""The condition of what takes place whatever the verdicts are."""
+"""The condition of a write that takes place regardless of verdicts."""
 
 
 def find_commits(graph: StepGraph) -> StepGraph:

@@ -27,7 +27,7 @@ class UpdateOrder:
     never: frozenset[str]
     """Updates that say `defer: never`."""
     always: frozenset[str] = frozenset()
-    """Updates that are deferred in every order: something behind their own anchors stands before their write."""
+    """Updates that are deferred in every order: something after their own anchors must precede their write."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def choose_fewest(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
 
 
 def choose_memory(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
-    """Return the order that keeps the fewest forward graphs and gradient sets alive at once, ties by listing.
+    """Return the order with the fewest forward graphs and gradient sets alive at the same time, ties by listing.
 
     Sizes are not known here, so every recorded node and every gradient set counts one. Exact up to MEMORY_LIMIT
     updates, in listed order beyond.
@@ -126,7 +126,7 @@ def _is_legal(order: UpdateOrder, candidate: tuple[str, ...]) -> bool:
 
 
 def _peak(order: UpdateOrder, graph: StepGraph, candidate: tuple[str, ...]) -> int:
-    """Return the largest number of recorded nodes and gradient sets alive at once under an order."""
+    """Return the peak number of recorded nodes and gradient sets that an order keeps alive."""
     nodes = {name: _recorded_for(graph, order.anchors[name]) for name in candidate}
     sizes: list[int] = []
     for index in range(len(candidate)):

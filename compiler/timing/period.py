@@ -65,7 +65,7 @@ def find_rhythm(
 
 
 def _ends_with(rhythm: Rhythm, epoch: int | None) -> bool:
-    """Return whether every epoch ends with a firing: then none leaves a window open, whatever would become of it."""
+    """Return whether every epoch ends with a firing: then no window is open there, and its policy does not matter."""
     return epoch is not None and rhythm.first == rhythm.every and epoch % rhythm.every == 0
 
 
@@ -86,7 +86,7 @@ def find_writes(
 
 
 def refuse_held(spec: GraphSpec, names: Iterable[str]) -> None:
-    """Raise PaceProblem where writes are counted of which some may be skipped: no number of steps stands for them."""
+    """Raise PaceProblem where counted writes may be skipped: they do not translate into a number of steps."""
     pending = list(dict.fromkeys(names))
     for name in pending:
         op = spec.ops[name]

@@ -12,7 +12,7 @@ from compiler.ir.instructions.base import (
     Resting,
     export_commit,
     find_verdicts,
-    tell_unless,
+    list_unless,
 )
 from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, Object, listing, record
 
@@ -25,8 +25,8 @@ class Gather(Effect):
     """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
 
     ``mean``: as many times as the batch has rows; else once. ``count``: it is that of a sum over the elements that the
-    value ``count`` counts, which are added up beside it. Without ``gradients`` the step counts all the same: the terms
-    that they are of are absent from it.
+    value ``count`` counts, and the counts are summed along with it. Without ``gradients`` the step still counts: their
+    terms are absent from it.
     """
 
     window: str
@@ -62,9 +62,9 @@ class Gather(Effect):
     @property
     def phrase(self) -> str:
         """Return what is added to the window."""
-        return f"{self.window} window <- + {self.gradients or 'nothing'}{self._tell_counted()}"
+        return f"{self.window} window <- + {self.gradients or 'nothing'}{self._format_counted()}"
 
-    def _tell_counted(self) -> str:
+    def _format_counted(self) -> str:
         """Return what the set counts for, where it is not the step."""
         if self.count and self.gradients:
             return f" for every element that {self.count.rpartition('.')[0]} keeps"
@@ -168,7 +168,7 @@ class Restore(Effect):
     @property
     def flags(self) -> tuple[str, ...]:
         """Return where it does nothing."""
-        return tell_unless(self.unless)
+        return list_unless(self.unless)
 
     def export(self) -> Object:
         """Return the window."""
@@ -193,7 +193,7 @@ class Judge(InstructionBase):
 
     @property
     def key(self) -> str:
-        """Return what tells it from other verdicts: the update, or ``step.window``."""
+        """Return what identifies the verdict: the update, or ``step.window``."""
         return self.output.removesuffix(".finite")
 
     @property
@@ -213,11 +213,11 @@ class Judge(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return what is looked at."""
+        """Return the gradients that it checks."""
         return f"{self.output} = all of {', '.join(self.gradients)} finite"
 
     def export(self) -> Object:
-        """Return what is looked at."""
+        """Return the gradients that it checks, and its output."""
         return {"inputs": list(self.gradients), "outputs": [self.output]}
 
 
@@ -253,7 +253,7 @@ class Settle(Effect):
         return f"{scale}{', '.join(self.verdicts)}"
 
     def export(self) -> Object:
-        """Return the verdicts, and what hangs on them."""
+        """Return the verdicts, and what depends on them."""
         return {
             "inputs": list(self.verdicts),
             "held": [{"op": op, "commits": export_commit(commit)} for op, commit in self.held],

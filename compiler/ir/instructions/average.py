@@ -38,7 +38,7 @@ class Blend(Effect):
     @property
     def phrase(self) -> str:
         """Return what is taken of which weights."""
-        return f"{self.target} <- lerp({self.target}, {self.source}, {_tell_taken(self.decay)})"
+        return f"{self.target} <- lerp({self.target}, {self.source}, {_format_taken(self.decay)})"
 
     @property
     def title(self) -> str:
@@ -51,7 +51,7 @@ class Blend(Effect):
         return {"source": self.source, "target": self.target, "decay": decay, "buffers": self.buffers}
 
 
-def _tell_taken(decay: float | Scheduled) -> str:
+def _format_taken(decay: float | Scheduled) -> str:
     """Return what an average takes of the new weights."""
     if not isinstance(decay, Scheduled):
         return f"{1 - decay:g}"

@@ -10,8 +10,8 @@ from compiler.ir.instructions.base import (
     export_detached,
     export_inputs,
     find_names,
-    tell_arguments,
-    tell_set,
+    format_arguments,
+    list_set,
 )
 from compiler.ir.value import FLAG, INPUTS, NAMES, TEXT, Argument, Object
 from graphspec.declare.precision import Compute
@@ -94,7 +94,7 @@ class Forward(InstructionBase):
         """Return the call: ``fake = generator(z)``."""
         method = f".{self.method}" if self.method else ""
         results = (*self.outputs, *(value for value, _ in self.taps))
-        return f"{', '.join(results)} = {self.model}{method}({tell_arguments(self.arguments)})"
+        return f"{', '.join(results)} = {self.model}{method}({format_arguments(self.arguments)})"
 
     @property
     def title(self) -> str:
@@ -104,7 +104,7 @@ class Forward(InstructionBase):
     @property
     def flags(self) -> tuple[str, ...]:
         """Return the mode, and what becomes of the graph."""
-        return tell_set(
+        return list_set(
             {
                 "train": self.train,
                 "no_grad": not self.graph,
