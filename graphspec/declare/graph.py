@@ -41,7 +41,7 @@ def find_kinds(op: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _find_strays(op: Mapping[str, object]) -> tuple[str, ...]:
-    """Return `loss` and `copy` beside kinds that have no such field: a further kind was meant."""
+    """Return `loss` and `copy` where the op's kind has no such field: they were meant as a second kind."""
     kinds = find_kinds(op)
     if not kinds or any(kind in SECOND or kind not in KINDS for kind in kinds):
         return ()
