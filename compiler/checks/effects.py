@@ -220,10 +220,10 @@ def check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
 def check_durations(
     spec: GraphSpec, timed: Timed, pace: Pace, *, pending: bool
 ) -> tuple[tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
-    """Return the problems of what is counted, and the notes of what waits for a length that only a run knows.
+    """Return the problems of durations, and notes for those that need a length which only a run knows.
 
-    ``timed`` is the spec at the pace. Without ``pending`` nothing may wait. What no length would mend is a problem all
-    the same.
+    ``timed`` is the spec at the pace. Without ``pending`` there are no such notes: an unknown length is a problem. What
+    is wrong regardless of lengths is always a problem.
     """
     uncounted = (*timed.problems, *check_pace(timed.spec, pace))
     left = tuple(dict.fromkeys(replace(each, severity="note") for each in uncounted if pending and each.is_pending))
