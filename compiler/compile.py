@@ -70,7 +70,7 @@ from graphspec.diagnostics import Diagnostic, require_kind, sort_diagnostics
 NO_AVERAGES: Mapping[str, str] = {}
 """No average stands in for its model."""
 FIRST_CELLS: Mapping[str, str] = {}
-"""Every optimizer is the one of the first epoch."""
+"""Every optimizer is that of the first epoch."""
 
 
 def compile_step(
@@ -253,7 +253,7 @@ class _Compilation:
         return ModeProgram(mode=mode, gates=every, functions=functions, undecided=turns.undecided)
 
     def _find_turns(self, scene: Scene, mode: Mode) -> Turns:
-        """Return the turns of a mode, with the gates of what changes while it trains."""
+        """Return the turns of a mode, with the gates of everything that changes during training."""
         parts = scene.spec, mode, scene.nodes
         changes = (*find_phase_gates(*parts, self.pace), *find_thaw_gates(*parts, self.pace))
         return Turns.of(*parts, changes, self.pace.epoch)
@@ -293,7 +293,7 @@ class _Compilation:
     def _split(
         self, graph: StepGraph, turns: Turns, scene: Scene, fired: frozenset[str], outputs: Outputs
     ) -> StepGraph:
-        """Return a graph as micro-batches split it; other modes than train are not split."""
+        """Return a graph split into micro-batches; only train mode is split."""
         parted = self._part(scene, graph.mode, outputs)
         if parted is None:
             return graph
@@ -306,7 +306,7 @@ class _Compilation:
         return run_passes(split, ANALYSES[:2], self.context, self.hook)
 
     def _part(self, scene: Scene, mode: Mode, outputs: Outputs) -> Parted | None:
-        """Return a scene as micro-batches split it; None where it is not split, and where it cannot be."""
+        """Return a scene split into micro-batches; None where it is not, or cannot be, split."""
         if mode != "train" or scene.spec.micro_batches == 1:
             return None
         reaches = find_reaches(scene.spec.ops)
@@ -319,7 +319,7 @@ class _Compilation:
         return parted
 
     def _find_graph(self, scene: Scene, mode: Mode, turns: Turns, fired: frozenset[str], outputs: Outputs) -> StepGraph:
-        """Return the graph of the ops that fire together, as nothing but what it consists of."""
+        """Return the graph of the ops that fire together, before any pass."""
         by_op = {gate.op: gate for gate in turns.gates}
         firing = find_firing(scene.nodes, outputs, by_op, fired)
         live = frozenset(scene.nodes[name].op for name in firing)

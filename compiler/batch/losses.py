@@ -1,4 +1,4 @@
-"""Terms: the losses that are added up to what an update minimises, and how their batches are combined over a window."""
+"""Terms: the losses that add up to what an update minimises, and how batches combine over a window."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
 REDUCING = frozenset({"mean", "sum", "max", "min", "norm"})
 SUMMING = frozenset({"sum", "matmul"})
-"""Calls that add up what lies along an axis."""
+"""Calls that sum along an axis."""
 
 
 def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
-    """Return, by update that accumulates with regard to counts, the terms of all losses that it gathers from."""
+    """Return, by update whose window combines gradients by counts, the terms of all losses that it gathers from."""
     owners = {value: op for name, op in spec.ops.items() for value in op.defines(name)}
     found: dict[str, tuple[str, ...]] = {}
     for name, op in spec.ops.items():
@@ -49,7 +49,7 @@ def find_set_losses(spec: GraphSpec, update: str) -> tuple[str, ...]:
 
 
 def _find_set_losses(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
-    """Yield the losses of the gradients that a set is made from."""
+    """Yield the losses of the gradients that a set is computed from."""
     match owners.get(value):
         case GradientOp() as op:
             yield op.gradient
@@ -70,7 +70,7 @@ def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Collecti
 
 
 def _find_addends(spec: GraphSpec, value: str, whole: Whole, rows: Collection[str]) -> Iterator[str]:
-    """Yield the values that are added up to one."""
+    """Yield the values that a value sums."""
     op = spec.ops.get(value)
     parts = find_linear(op, whole) if isinstance(op, CallOp) and is_linear(op, whole) else ()
     if parts and not any(name in rows for name in parts):
@@ -92,7 +92,7 @@ def find_totals(spec: GraphSpec, types: Mapping[str, TensorType]) -> frozenset[s
 
 
 def _has_rows(op: Op | None, known: TensorType | None) -> bool:
-    """Return whether what an op defines has an axis of the batch, or may have one."""
+    """Return whether the values that an op defines have, or may have, a batch axis."""
     if isinstance(op, LossOp) and op.reduction != "none":
         return False
     return known is None or known.shape is None or has_batch(known.shape)
@@ -113,7 +113,7 @@ def find_sums(spec: GraphSpec, ops: Collection[str]) -> frozenset[str]:
 
 
 def _find_losses(op: Op) -> tuple[str, ...]:
-    """Return what an op takes the gradient of."""
+    """Return the value that an op differentiates."""
     return (op.gradient,) if isinstance(op, GradientOp) else (op.loss,) if isinstance(op, UpdateOp) and op.loss else ()
 
 
@@ -198,7 +198,7 @@ def find_batch_sums(spec: GraphSpec, types: Types) -> frozenset[str]:
 
 
 def _adds_up(name: str, op: Op, rows: frozenset[str]) -> bool:
-    """Return whether an op itself adds up the rows of a batch."""
+    """Return whether an op itself sums the rows of a batch."""
     if isinstance(op, CallOp):
         is_sum = op.call.is_builtin and op.call.name("torch") in SUMMING
         return is_sum and name not in rows and any(reference.name in rows for reference in op.operands())
@@ -213,7 +213,7 @@ def find_rows(spec: GraphSpec, types: Types) -> frozenset[str]:
 
 
 def _keeps_rows(op: Op, made: TensorType | None) -> bool:
-    """Return whether an op leaves the rows of what it is given; ``made``: what is known of its result."""
+    """Return whether an op keeps the rows of its operands; ``made``: what is known of its result."""
     if isinstance(op, CallOp) and op.call.is_builtin and made is not None and made.shape is not None:
         return has_batch(made.shape)
     return not _reduces(op)
@@ -292,7 +292,7 @@ def _is_by_rows(shape: Shape | None) -> bool:
 
 
 def _count(name: str, op: Op, observed: Mapping[str, bool]) -> Counted:
-    """Return how an op counts by itself; sums and losses of single elements do not."""
+    """Return how a loss counts by itself; sums and unreduced losses do not."""
     if not isinstance(op, LossOp) or op.reduction in ("sum", "none"):
         return ""
     if op.loss.is_builtin:

@@ -59,7 +59,7 @@ def evaluate(
 
 
 def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, like: Node, part: int) -> Node:
-    """Return a node that adds two of the sets that a gradient gives; what is absent in one adds nothing."""
+    """Return a node that adds two sets of a gradient; an absent entry adds nothing."""
     instruction = Transform(
         op=like.op,
         place=like.place,

@@ -23,11 +23,11 @@ class Parted:
 
     scene: Scene
     copies: Mapping[str, tuple[str, ...]]
-    """By node of the scene as it was: what it became."""
+    """Node of the original scene -> what it became."""
     merges: Mapping[str, Decision]
-    """By node that runs once although the step is split."""
+    """Decisions, by node that runs once although the step is split."""
     coupled: Mapping[str, str]
-    """By node that runs for every micro-batch: why these are not together what the batch would be."""
+    """Node that runs per micro-batch -> why the results do not combine to that of the batch."""
 
     def find_firing(
         self, firing: Collection[str], returned: Iterable[str], absent: Iterable[str] = ()
@@ -43,7 +43,7 @@ class Parted:
         return reach(roots, nodes, producers, self._find_without(absent, producers))
 
     def _find_without(self, absent: Iterable[str], producers: Mapping[str, str]) -> frozenset[str]:
-        """Return the nodes without a value, and those that need one of theirs, as the shares of absent sums do."""
+        """Return the nodes without a value, and those that need one of their values, as shares of absent sums do."""
         found, before = set(absent), -1
         while len(found) > before:
             before = len(found)
@@ -94,7 +94,7 @@ def part_scene(
 
 
 def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Iterator[Edge]:
-    """Yield what is declared or implied between all copies of two nodes: what comes after one waits for all of it."""
+    """Yield the declared or implied edges between all copies of two nodes: a successor waits for every copy."""
     for edge in edges:
         if edge.hazard is not Hazard.DATA:
             for before in copies[edge.before]:

@@ -45,13 +45,13 @@ def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:
 
 
 def _reads_downstream(scene: Scene, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether an op, or something made from it, reads what another writes: the common case, and cheap to see."""
+    """Return whether an op, or something computed from it, reads what another writes: the common, cheap case."""
     written = {write.cell for write in scene.nodes[other].writes}
     return any(read.cell in written for reached in _reach(name, consumers) for read in scene.nodes[reached].reads)
 
 
 def _changes_versions(scene: Scene, name: str, other: str) -> bool:
-    """Return whether some node has other writers of a cell it touches in its past once one `after` is left out."""
+    """Return whether dropping one `after` changes which writers of a cell lie in the past of a node that touches it."""
     kept = [edge for edge in scene.ordering if (edge.before, edge.after, edge.hazard) != (other, name, Hazard.DECLARED)]
     without = close_ordering(scene.everything, kept)
     writers = find_writers(scene.nodes.values())
@@ -144,7 +144,7 @@ def _find_consumers(scene: Scene) -> Mapping[str, tuple[str, ...]]:
 
 
 def _reach(name: str, consumers: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return a node and everything made from its values."""
+    """Return a node and everything computed from its values."""
     reached = {name: None}
     pending = [name]
     while pending:
@@ -167,7 +167,7 @@ def check_backend(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
 
 
 def _missing(subject: str, what: str, backend: str, span: Span | None) -> Diagnostic:
-    """Return the diagnostic of a name that is given for other backends only."""
+    """Return the diagnostic of a name that only other backends have."""
     return Diagnostic(
         code="E-BACKEND",
         message=f"{subject} has no {what} for the backend '{backend}'",
@@ -193,7 +193,7 @@ def _function(op: Op) -> FunctionName | None:
 
 
 def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
-    """Yield E-SKIP-SCOPE where all updates are to be one group, and one happens before another's gradient."""
+    """Yield E-SKIP-SCOPE where all updates must form one group but one happens before another's gradient."""
     asking = next((node.op for node in graph.nodes.values() if node.overflow == "all"), "")
     for group in find_groups(graph) if asking else ():
         updates = [node.id for node in group if takes_part(node)]
@@ -286,7 +286,7 @@ def _check_groups(spec: GraphSpec) -> Iterator[Diagnostic]:
 
 
 def find_idle(spec: GraphSpec) -> Iterator[str]:
-    """Yield a sentence for every field without effect: of how models are stepped that none steps, and of windows."""
+    """Yield a sentence for every field without effect: settings of models that no update steps, and of windows."""
     updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
     for name, model in spec.models.items():
         written = [f"`{field}`" for field in FIELDS if field in model.model_fields_set]

@@ -15,7 +15,7 @@ from graphspec.diagnostics import Diagnostic
 
 
 def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield E-OVERLAP for every parameter storage that two optimizers step, where none is said to step it for all."""
+    """Yield E-OVERLAP for every parameter storage that two optimizers step and none is declared to step for all."""
     covered: set[str] = set()
     for cell, holders in _find_holders(scene).items():
         sharing = [name for name in dict.fromkeys(holders.values()) if is_sharing(scene.spec, name)]
@@ -86,7 +86,7 @@ def _check_owner(scene: Scene, cell: str, owner: str) -> Iterator[Diagnostic]:
 
 
 def _find_holders(scene: Scene) -> dict[str, dict[str, str]]:
-    """Return, by parameter cell, the optimizers that step it, each with an op that says so."""
+    """Return, by parameter cell, the optimizers that step it, each with one of its updates (`shared: sum` first)."""
     holders: dict[str, dict[str, str]] = {}
     for cell, pairs in find_steppers(scene.spec).items():
         found = holders.setdefault(cell, {})

@@ -88,7 +88,7 @@ def _adversary(spec: GraphSpec, graph: StepGraph, name: str, updates: list[str],
 def _find_movers(
     graph: StepGraph, name: str, update: str, gradient: str, applied: Mapping[str, tuple[str, ...]]
 ) -> Iterator[str]:
-    """Yield the updates that move, from other losses, a model that a forward reads unmoved and ``update`` lacks."""
+    """Yield the updates that, from other losses, move a model which a forward reads unmoved and ``update`` leaves."""
     own = graph.nodes[gradient].derivative
     for read in graph.nodes[name].reads:
         if is_buffers(read.cell) or own is None or read.cell in own.cells or graph.version(name, read.cell) != 0:
@@ -135,5 +135,5 @@ def _help(cell: str, first: str, second: str) -> str:
 
 
 def _is_reported_here(spec: GraphSpec, first: str, second: str) -> bool:
-    """Return whether two writers are rivals in order only: an average into what an update steps is E-EMA-TARGET."""
+    """Return whether two writers conflict only in their order: an average into an updated model is E-EMA-TARGET."""
     return isinstance(spec.ops[first], UpdateOp) == isinstance(spec.ops[second], UpdateOp)

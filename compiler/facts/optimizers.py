@@ -27,7 +27,7 @@ def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
 
 @once_per_spec
 def find_owners(spec: GraphSpec) -> Mapping[str, str]:
-    """Return, by parameter cell, the update that steps it for all that hold it: the one that says `shared: sum`."""
+    """Return, by parameter cell, the update that steps it for all updates that share it: the one with `shared: sum`."""
     steppers = find_steppers(spec)
     found: dict[str, str] = {}
     for cell, pairs in steppers.items():
@@ -52,7 +52,7 @@ def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
 
 
 def is_sharing(spec: GraphSpec, update: str) -> bool:
-    """Return whether an update says that it steps what it shares."""
+    """Return whether an update declares that it steps what it shares."""
     op = spec.ops[update]
     return isinstance(op, UpdateOp) and op.shared == "sum"
 
@@ -64,7 +64,7 @@ def find_kept(spec: GraphSpec, update: str) -> Cells:
 
 
 def find_givers(spec: GraphSpec, update: str) -> tuple[str, ...]:
-    """Return the updates whose gradients another adds to its own."""
+    """Return the updates whose gradients another update adds to its own."""
     owned = frozenset(cell for cell, owner in find_owners(spec).items() if owner == update)
     return tuple(name for name, cells in find_held(spec).items() if name != update and not owned.isdisjoint(cells))
 
@@ -101,15 +101,15 @@ class OptimizerCell:
     owner: str
     """The model or update that declares it."""
     epoch: int = 1
-    """The epoch from which on it steps, counted from 1."""
+    """The first epoch in which it steps, counted from 1."""
     until: int | None = None
     """The last epoch in which it steps, where another follows."""
     excluded: tuple[str, ...] = ()
-    """Models whose parameters another steps: what they share with its own is left out."""
+    """Models whose parameters another optimizer steps: what they share with its own models is left out."""
 
 
 def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
-    """Yield the optimizers in use: those of the models in their order, then those that updates bring."""
+    """Yield the optimizers in use: those of the models in their order, then those of updates."""
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     for name, model in spec.models.items():
         users = tuple(

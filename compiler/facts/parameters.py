@@ -70,7 +70,7 @@ def check_patterns(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[Diag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """A pattern that is written somewhere, and the names in one of which it is to be found."""
+    """A pattern of the spec, and the names of which it must match at least one."""
 
     owner: str
     path: Path

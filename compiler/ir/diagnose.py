@@ -53,7 +53,7 @@ def cycle_problem(
 
 
 def _is_checkpoint(op: Op) -> bool:
-    """Return whether an op says itself that gradients run it again."""
+    """Return whether an op itself requests recomputation."""
     return isinstance(op, ForwardOp) and op.checkpoint
 
 
@@ -81,7 +81,7 @@ class Findings:
     known: dict[object, Diagnostic] = field(default_factory=dict[object, Diagnostic])
 
     def report(self, found: Iterable[Diagnostic]) -> None:
-        """Remember problems, each once, with the reasons of the function in which it was found first."""
+        """Record problems, each once, with the reasons of the function in which it was found first."""
         for problem in found:
             self.known.setdefault((problem.code, problem.span, problem.message), problem)
 

@@ -124,11 +124,11 @@ class ModelDecl:
     weights: str | None = None
     """A safetensors file that its parameters and buffers start from, relative to the spec's folder."""
     frozen: tuple[str, ...] = ()
-    """Patterns of the names of those parameters that nothing steps."""
+    """Patterns of the names of the parameters that nothing steps."""
     compute: Compute = "float32"
-    """The type of the operands of what multiplies matrices and convolves in it; parameters are float32."""
+    """The dtype of its matrix products and convolutions; parameters are float32."""
     recomputes: bool = False
-    """Parts of a call run again when a gradient is taken through it."""
+    """Gradients recompute parts of its calls."""
     place: str = ""
 
 
@@ -208,7 +208,7 @@ class Gate:
     datasets: tuple[str, ...] = ()
     """On batches of which data sets it fires, and counts on the clock ``writes``; none are named: on all."""
     epoch: int | None = None
-    """How many steps an epoch has, where its count begins anew with each, or it fires at the end of each."""
+    """The steps of an epoch, where its count restarts with each epoch, or it fires at the end of each."""
     flush: bool = False
     """It fires at the end of an epoch as well, if anything is counted then."""
 

@@ -73,7 +73,7 @@ class Derivative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One instruction to be, with its effects and the instruction it becomes (flags and versions still open)."""
+    """One node: its effects, and the instruction it becomes (flags and versions still open)."""
 
     id: str
     op: str
@@ -94,7 +94,7 @@ class Node:
     eager: bool = False
     """A write that stands at its earliest legal place (apply, ema, copy, assign), rather than on demand."""
     defer: Literal["auto", "end", "never"] = "auto"
-    """Where a write wants to stand: as early as it may, at the end of the step, or right after its gradient."""
+    """The requested place of a write: as early as legal, at the end of the step, or right after its gradient."""
     penalizes: str | None = None
     """The model whose penalties the node adds to a gradient set: once per step, whichever of its updates fire."""
     follows: frozenset[str] = frozenset()
@@ -103,9 +103,9 @@ class Node:
     part: int = 0
     """The micro-batch it belongs to, from 1; 0 for what runs once."""
     prompt: bool = False
-    """It runs as soon as its operands are there, so that these can be forgotten."""
+    """It runs as soon as its operands are defined, so that these can be freed."""
     is_opportunistic: bool = False
-    """Where its value may be returned, it runs if all is there that it is made from."""
+    """Where its value may be returned, it runs if all its operands are defined."""
     gate: str = ""
     """The gate that admits it, where that is another than its op's."""
     verdict: str = ""
@@ -113,9 +113,9 @@ class Node:
     others: tuple[str, ...] = ()
     """Verdicts over gradients of other updates that it writes too, where these fire."""
     overflow: Overflow = ""
-    """What gradients that are not finite stop; empty: nothing was said of them."""
+    """What non-finite gradients skip; empty: not specified."""
     paced: str = ""
-    """The update in whose steps it takes place: where that is not committed, it is not."""
+    """The update in whose steps it takes place: it is committed only where that is."""
 
     @property
     def admission(self) -> str:

@@ -31,7 +31,7 @@ def find_violations(graph: StepGraph) -> Iterator[str]:
 
 
 def _find_dangling(graph: StepGraph) -> Iterator[str]:
-    """Yield edges and values that lead nowhere."""
+    """Yield edges and values with missing ends."""
     for edge in graph.edges:
         if edge.before not in graph.nodes or edge.after not in graph.nodes:
             yield f"edge {edge.before} -> {edge.after} has an end outside the graph"

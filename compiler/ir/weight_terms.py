@@ -55,7 +55,7 @@ def format_projection(projection: Projection) -> str:
 
 
 def _format_kind(projection: Projection) -> str:
-    """Return what the parameters satisfy."""
+    """Return the kind of a constraint, with its bounds."""
     over = "" if projection.axis is None else f" over {', '.join(map(str, projection.axis))}"
     match projection.kind:
         case "clip":
@@ -69,7 +69,7 @@ def _format_kind(projection: Projection) -> str:
 
 
 def format_number(number: float | Scheduled) -> str:
-    """Return a number, one that changes by the name under which the plan lists its schedule."""
+    """Return a number; a scheduled one is shown by the name under which the plan lists its schedule."""
     return str(number) if isinstance(number, Scheduled) else f"{number:g}"
 
 

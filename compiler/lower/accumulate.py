@@ -46,7 +46,7 @@ class Windows:
         self.name, self.op, self.context = name, op, context
         self.nodes: list[Node] = []
         self.taken: list[Node] = []
-        """The gradients of terms that count differently, which it takes itself."""
+        """The gradients that it takes itself, of terms that count differently."""
         self.shared: dict[str, Mapping[str, bool]] = {}
         """The sets of such terms, and whether they are absent from some steps, by the one in whose place they are."""
         self.found: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Windows:
         self.overflow: Overflow = find_overflow(op, context.spec)
         self.guard: Guard = guard_of(name, op, context, self.overflow)
         self.filled: list[str] = []
-        """The verdicts whether its windows have something to give, where their sets are judged."""
+        """The verdicts whether its windows hold anything, where their sets have verdicts."""
 
     def gather(self, value: str) -> str:
         """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
@@ -72,7 +72,7 @@ class Windows:
         return self.found[value]
 
     def _repeat(self, value: str, node: Node) -> str:
-        """Add a transform again, of what was gathered, and return its set."""
+        """Add a copy of a transform, applied to what was gathered, and return its set."""
         assert isinstance(node.instruction, Transform)
         inputs = tuple(self.gather(each) for each in node.instruction.inputs)
         named = dict(zip(node.instruction.inputs, inputs, strict=True))
@@ -106,7 +106,7 @@ class Windows:
         return lower_shares(loss, self.context) if is_gathered and loss is not None else ()
 
     def _add_shares(self, window: str, value: str, shares: tuple[Share, ...], models: tuple[str, ...]) -> str:
-        """Add the gradient of every share, and a window for each; what these give is added up."""
+        """Add the gradient of every share with a window for each, and the sum of the windows."""
         taker = self._owner(value) or self.name
         owner = self.context.spec.ops[taker]
         is_given = isinstance(owner, GradientOp)
@@ -242,12 +242,12 @@ class Windows:
         )
 
     def _restore(self, window: str) -> Node:
-        """Return what undoes a step for a window, where the update that its own goes by is skipped."""
+        """Return the node that restores a window where the update that paces its own is skipped."""
         node = self._change(Restore(op=self.name, place=self.context.place(self.name), window=window), "restore", "")
         return replace(node, defines=(node.id,), defer="end", gate=window_of(self.name))
 
     def _drop(self, window: str) -> Node:
-        """Return what forgets a window at the end of an epoch."""
+        """Return the node that discards a window at the end of an epoch."""
         drop = Drop(op=self.name, place=self.context.place(self.name), window=window)
         return replace(self._change(drop, "drop", f"{window}.restore"), gate=drop_of(self.name))
 

@@ -40,7 +40,7 @@ class Lowering:
     gaps: frozenset[str] = frozenset()
     """The gradient sets in which some parameter may have no gradient."""
     lazy: frozenset[str] = frozenset()
-    """The values that a sum does without where they are absent."""
+    """The values that a sum omits where they are absent."""
     gathering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The terms of what an update gathers over several steps."""
     counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
@@ -56,7 +56,7 @@ class Lowering:
     whole: frozenset[str] = frozenset()
     """The values that do not depend on the batch."""
     judged: frozenset[str] = frozenset()
-    """The updates of which it is found out whether their gradients are finite."""
+    """The updates whose gradients are checked for finiteness."""
     scaled: bool = False
     """Losses are scaled in this mode."""
     averages: Mapping[str, str] = field(default_factory=dict[str, str])

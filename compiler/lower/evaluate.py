@@ -32,7 +32,7 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Node, ...]:
 
 
 def _with_optional(node: Node, lazy: Collection[str]) -> Node:
-    """Return the node of a sum that does without lazy terms in the steps in which they are absent."""
+    """Return the node of a sum that omits lazy terms in the steps in which they are absent."""
     return replace(node, uses=tuple(replace(use, optional=use.value in lazy) for use in node.uses))
 
 
@@ -74,7 +74,7 @@ def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Node, ...]:
 
 
 def _lower_mean(name: str, context: Lowering) -> Node:
-    """Return what divides the sum of a loss by its count."""
+    """Return the node that divides the sum of a loss by its count."""
     operands = sum_of(name), count_of(name)
     node = evaluate(f"{name}.mean", "quotient", operands, (name,), op=name, place=context.place(name))
     uses = (node.uses[0], replace(node.uses[1], differentiable=False))
@@ -82,12 +82,12 @@ def _lower_mean(name: str, context: Lowering) -> Node:
 
 
 def sum_of(loss: str) -> str:
-    """Return what the sum of a loss is called that counts by itself."""
+    """Return the name of the sum of a loss that counts by itself."""
     return f"{loss}.sum"
 
 
 def count_of(loss: str) -> str:
-    """Return what its count is called."""
+    """Return the name of its count."""
     return f"{loss}.count"
 
 

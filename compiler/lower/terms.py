@@ -18,7 +18,7 @@ from graphspec.declare.ops import CallOp, GradientOp
 
 Missing: TypeAlias = Literal["error", "skip", "zero"]
 Made: TypeAlias = tuple[str | None, tuple[Node, ...]]
-"""A value, if there is something of it, and the nodes that make it."""
+"""A value, None where nothing of it remains, and the nodes that compute it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Share:
     terms: tuple[str, ...] = ()
     """The terms of the loss that are in it."""
     nodes: tuple[Node, ...] = ()
-    """What makes the value."""
+    """The nodes that compute the value."""
 
 
 def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
@@ -188,17 +188,17 @@ def lower_gradient_of(
 
 
 def spare(node: Node, values: Collection[str]) -> Node:
-    """Return a node that does without some values in steps in which they are not there."""
+    """Return a node that omits some values in steps in which they are absent."""
     return replace(node, uses=tuple(replace(use, optional=use.value in values) for use in node.uses))
 
 
 def find_seeds(op: GradientOp) -> tuple[Operand, ...]:
-    """Return what a gradient is multiplied with."""
+    """Return the factor of a gradient."""
     return tuple(lower_operand(operand) for operand in op.grad_outputs or ())
 
 
 def find_missing(shares: Collection[Share], wanted: Missing) -> Missing:
-    """Return what an absent gradient of a share means: one that all shares lack is seen to later.
+    """Return what an absent gradient of a share means: one that all shares lack is handled later.
 
     That is so too where zeros are wanted of shares that are absent as a whole from some steps.
     """

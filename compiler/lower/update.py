@@ -186,7 +186,7 @@ def _clip_options(clip: ClipSpec, limit: float | Scheduled, eps: float | Schedul
 def _lower_apply(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
 ) -> Node:
-    """Return the write of an update: it steps the models' newest parameters, whoever wrote them before."""
+    """Return the write of an update: it steps the newest parameters of the models, regardless of who wrote them."""
     parts = tuple(
         replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer), gaps=part.gradients in gaps)
         for part in _parts(name, op, sets, context)

@@ -18,13 +18,13 @@ from graphspec.declare.ops import CallOp, TransformOp, UpdateOp
 Made: TypeAlias = Mapping[str | None, Transform | Gradient | Collect]
 """What makes the sets of an update that are no op's, by name."""
 KEEPING = frozenset({"clip_norm", "clip_value", "join", "fill", "require", "gathered"})
-"""Transforms that give finite gradients where they are given finite ones."""
+"""Transforms that map finite gradients to finite gradients."""
 SHOWING = frozenset(
     {"add", "sub", "add_sets", "sub_sets", "regularize", "clip_norm", "join", "fill", "require", "gathered"}
 )
-"""Transforms that never give finite gradients where they are given others."""
+"""Transforms that never map non-finite gradients to finite ones."""
 FILLED = ".filled"
-"""How the values end that say whether a window holds something."""
+"""The suffix of the values that say whether a window holds anything."""
 
 
 def find_judged(spec: GraphSpec) -> frozenset[str]:
@@ -144,7 +144,7 @@ def _find_hidden(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
 
 
 def _find_raw(sets: Iterable[str], made: Made, context: Lowering) -> tuple[str, ...]:
-    """Return the gradients that sets are made of, as they were taken."""
+    """Return the original gradients that sets are computed from."""
     steps = ((value, _step_of(value, made, context)) for value in sets)
     found = ((value,) if step is None else _find_raw(step[1], made, context) for value, step in steps)
     return tuple(dict.fromkeys(each for one in found for each in one))
@@ -193,7 +193,7 @@ def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> 
 
 
 def _is_paced_by(op: UpdateOp, context: Lowering) -> bool:
-    """Return whether there is a verdict over the update that another goes by, or over one that this goes by."""
+    """Return whether the update that paces an update has a verdict, or one further up that chain has."""
     while isinstance(op.every, str):
         if op.every in context.judged:
             return True

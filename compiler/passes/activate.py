@@ -105,7 +105,7 @@ def find_firing(
 
 
 def _is_there(node: Node, producers: Mapping[str, str], firing: frozenset[str]) -> bool:
-    """Return whether all that a node is made from is there."""
+    """Return whether all operands of a node are defined."""
     return all(producers[use.value] in firing for use in node.uses if use.value in producers)
 
 
@@ -150,7 +150,7 @@ def reach(
 
 
 def _find_fed(nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozenset[str]:
-    """Return the ops whose values some update of the mode is made from."""
+    """Return the ops whose values some update of the mode depends on."""
     writes = [name for name, node in nodes.items() if is_update(node)]
     return frozenset(nodes[name].op for name in reach(writes, nodes, producers))
 
@@ -223,7 +223,7 @@ def find_holdable(nodes: Mapping[str, Node]) -> frozenset[str]:
 
 
 def _goes_with(node: Node, held: set[str], nodes: Mapping[str, Node], writers: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether a write goes by the steps of one that may be held, or by what such a one writes."""
+    """Return whether a write is paced by a write that may be skipped, or by what such a write writes."""
     sources = (nodes[name] for cell in node.follows for name in writers.get(cell, ()) if name != node.id)
     return node.paced in held or any(source.eager and source.op in held for source in sources)
 

@@ -45,7 +45,7 @@ def find_closing(spec: GraphSpec) -> frozenset[str]:
 
 
 def has_ends(spec: GraphSpec) -> bool:
-    """Return whether some window does not go on into the next epoch."""
+    """Return whether some window does not continue into the next epoch."""
     return any(isinstance(op, UpdateOp) and op.at_epoch_end != "carry" for op in spec.ops.values())
 
 
@@ -166,7 +166,7 @@ class Turns:
         return frozenset[str]().union(*self.always.values())
 
     def look(self, scene: Scene, dataset: str) -> Scene:
-        """Return what there is of a scene on a batch of a data set."""
+        """Return the part of a scene that can run on a batch of a data set."""
         if not self.are_named:
             return scene
         return replace(scene, nodes=_look(scene.nodes, dataset, self.places, self.closing))

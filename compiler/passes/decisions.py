@@ -1,4 +1,4 @@
-"""Say what was decided and why: the reasons of deferrals, retained graphs, frozen weights, clones."""
+"""What was decided, and why: the reasons of deferrals, retained graphs, frozen weights, clones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thawing: parameters that are frozen until some moment, and what takes no gradient of them before."""
+"""Thawing: parameters that are frozen until some moment, and gradients that leave them out before."""
 
 from __future__ import annotations
 

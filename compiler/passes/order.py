@@ -89,7 +89,7 @@ def _find_past_absent(name: str, before: Mapping[str, list[str]], nodes: Mapping
 
 
 def find_order_problems(spec: GraphSpec, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> tuple[Diagnostic, ...]:
-    """Return E-CYCLE for every knot of happens-before edges that go round in a circle."""
+    """Return E-CYCLE for every strongly connected component of happens-before edges."""
     cycles = find_cycles((edge.before, edge.after) for edge in edges)
     return tuple(cycle_problem("E-CYCLE", spec, nodes, edges, cycle) for cycle in cycles)
 

@@ -9,9 +9,9 @@ from itertools import permutations
 from compiler.ir.step_graph import StepGraph
 
 EXACT_LIMIT = 10
-"""Up to so many updates ``fewest`` is exact (a table over all subsets); beyond, greedy."""
+"""The most updates for which ``fewest`` is exact (a table over all subsets); beyond, greedy."""
 MEMORY_LIMIT = 6
-"""Up to so many updates ``memory`` tries every order."""
+"""The most updates for which ``memory`` tries every order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ POLICIES: Mapping[str, Policy] = {
     for policy in (
         Policy(name="fewest", choose=choose_fewest),
         Policy(name="listed", choose=choose_listed),
-        # Everything at the end is what people write by hand; it is here to compare with.
+        # By hand, people put every write at the end; this policy exists for comparison.
         Policy(name="latest", choose=choose_listed, eager=False),
         Policy(name="memory", choose=choose_memory),
     )

@@ -18,7 +18,7 @@ from compiler.plan.text import cells_of, flags_of
 T = TypeVar("T")
 
 Aspect: TypeAlias = Literal["reads", "call", "flags"]
-"""What of an instruction is different: the versions it reads, what it does with what, how it runs."""
+"""The aspects of an instruction that can differ: the versions it reads, its phrase, and how it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -483,7 +483,7 @@ def _split(flags: str) -> list[str]:
 
 
 def _describe_moves(moves: tuple[Move, ...]) -> Iterator[str]:
-    """Yield a line for every move that something asks for, and one line for those that came along."""
+    """Yield a line for every move with a reason, and one line for the others."""
     bound = [move for move in moves if move.reasons or move.former]
     free = [move.label for move in moves if not (move.reasons or move.former)]
     for move in bound:

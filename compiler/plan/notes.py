@@ -1,4 +1,4 @@
-"""Notes: what a reader of a plan should know besides its decisions and warnings."""
+"""Notes: what a reader of a plan should know in addition to its decisions and warnings."""
 
 from __future__ import annotations
 

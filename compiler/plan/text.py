@@ -24,7 +24,7 @@ class GroupRow:
     group: GroupDecl
     parameters: tuple[str, ...] | None
     until: int | None = None
-    """The last step in which it is frozen, where that is not so for ever."""
+    """The last step in which it is frozen; None where it never thaws, or is not frozen."""
 
 
 def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:

@@ -122,7 +122,7 @@ class _Walk:
         return frozenset({tuple(0 for _ in self.counted)})
 
     def cross(self, begin: int, end: int | None, states: States) -> States:
-        """Walk from a step up to another (exclusive; None: for ever) without starts and ends between them."""
+        """Walk from a step up to another (exclusive; None: forever) without starts and ends between them."""
         if self.epoch is None:
             return self._cross_stretch(begin, end, states)
         first = -(-(begin - 1) // self.epoch) * self.epoch + 1  # the first step of the first whole epoch
@@ -153,7 +153,7 @@ class _Walk:
     def _repeat(
         self, count: int | None, length: int, begin: int, states: States, move: Callable[[int, States], States]
     ) -> States:
-        """Make as many moves of a length as asked for (None: for ever), and each round of them only once."""
+        """Make as many moves of a length as asked for (None: forever), and each round of them only once."""
         met: dict[tuple[int, States], int] = {}
         trail: list[States] = []
         while count is None or len(trail) < count:

@@ -1,4 +1,4 @@
-"""Rhythms: in which train steps an update, an average or a copy fires, where that is every so many steps."""
+"""Rhythms: in which train steps an update, an average or a copy fires, where the interval is constant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """Firing in the steps ``first``, ``first + every``, ... (from 1), for ever or up to some ``until``."""
+    """Firing in the steps ``first``, ``first + every``, ... (from 1), forever or up to ``until``."""
 
     first: int
     every: int
@@ -24,7 +24,7 @@ class Rhythm:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether this is every step there is."""
+        """Return whether it fires in every step."""
         return self.first == 1 and self.every == 1 and self.endless
 
     def step(self, number: int) -> int:
@@ -32,7 +32,7 @@ class Rhythm:
         return self.first + (number - 1) * self.every
 
     def thin(self, every: int, start: int | None, *, endless: bool) -> Rhythm:
-        """Return every so manieth firing: with a start the first one from there on, and so many later the next."""
+        """Return the rhythm of every n-th firing; with a start, the first firing from it on and every n-th after."""
         skipped = every - 1 if start is None else max(0, -((self.first - start) // self.every))
         first = self.first + skipped * self.every
         return Rhythm(first=first, every=self.every * every, endless=self.endless and endless)

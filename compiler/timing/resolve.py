@@ -25,7 +25,7 @@ Reset: TypeAlias = Literal["epoch", "never", "step"] | int
 
 
 def find_reset(op: MetricOp, mode: Mode, pace: Pace) -> Reset:
-    """Return when the running value of a metric starts anew, or after how many steps of a mode.
+    """Return when the running value of a metric resets, or after how many steps of a mode.
 
     What is counted in epochs, samples or runs is a stretch of the training; in other modes a pass over their data is
     all there is. A stretch that cannot be counted is an epoch; :func:`check_resets` reports it.
@@ -41,7 +41,7 @@ def find_reset(op: MetricOp, mode: Mode, pace: Pace) -> Reset:
 
 
 def check_resets(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for every metric that starts anew after a stretch that cannot be counted."""
+    """Yield E-PACE for every metric that resets after a stretch that cannot be counted."""
     for name, op in spec.ops.items():
         if not isinstance(op, MetricOp) or not op.runs_in("train"):
             continue

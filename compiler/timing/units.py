@@ -43,7 +43,7 @@ class PaceProblem(Exception):
 
     @property
     def is_pending(self) -> bool:
-        """Return whether only a length is missing that is known where a run starts."""
+        """Return whether only a length is missing that is known when a run starts."""
         return self.unit in MISSING
 
     def within(self, message: str, path: tuple[str | int, ...]) -> PaceProblem:

@@ -148,7 +148,7 @@ class GraphSpec(Declaration):
         """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither."""
         models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
         ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
-        # Frozen for everybody else; the constructor would lose a copy.
+        # Frozen for all other code; the constructor would lose a copy.
         object.__setattr__(self, "models", models)
         object.__setattr__(self, "ops", ops)
         return self

@@ -209,7 +209,7 @@ class PartSpec(CurveSpec):
     """One part of a join: a curve that lasts for a while."""
 
     for_: LengthField | None = Field(None, alias="for")
-    """join: how long the part lasts (default: its `over`); the last part lasts for ever."""
+    """join: how long the part lasts (default: its `over`); the last part never ends."""
 
     @model_validator(mode="before")
     @classmethod

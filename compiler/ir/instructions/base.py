@@ -70,7 +70,7 @@ class InstructionBase(ABC):
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """Return all that may be a number that changes while training, or has some in it."""
+        """Return every field that may be, or contain, a scheduled number."""
         return ()
 
     @property
@@ -121,7 +121,7 @@ class Effect(InstructionBase):
 
     @property
     def recorded(self) -> bool:
-        """Return that no graph comes of it."""
+        """Return False: it defines nothing with a graph."""
         return False
 
 
@@ -136,7 +136,7 @@ def find_verdicts(commits: Commit) -> tuple[str, ...]:
 
 
 def list_unless(commits: Commit) -> tuple[str, ...]:
-    """Return the flag of what happens only where a condition does not hold."""
+    """Return the flag of an instruction that acts only where a condition does not hold."""
     return (f"unless {' or '.join(' and '.join(way) for way in commits)}",) if commits else ()
 
 
@@ -152,7 +152,7 @@ def format_options(options: Mapping[str, Setting]) -> str:
 
 
 def _format_setting(value: Setting) -> str:
-    """Return an option; a number that changes by its name."""
+    """Return an option; a scheduled number is shown by its name."""
     if isinstance(value, tuple) and any(isinstance(each, Scheduled) for each in value):
         return f"({', '.join(map(str, value))})"
     return f"{value}"

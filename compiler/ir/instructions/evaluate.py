@@ -73,7 +73,7 @@ class Evaluate(InstructionBase):
 
     @property
     def constant(self) -> bool:
-        """Return whether its results never carry a graph."""
+        """Return whether its results are constants for every gradient."""
         return self.function.builtin and self.function.name in CONSTANT_CALLS
 
     @property
@@ -98,7 +98,7 @@ class Evaluate(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return the call of the function, and what its result is multiplied with."""
+        """Return the call of the function, and the weight of its result."""
         name = self.function.name.split(":")[-1]
         call = f"{name}({format_arguments(self.arguments)}{format_options(self.options)})"
         weight = "" if self.weight is None else f"{format_number(self.weight)} * "
@@ -168,7 +168,7 @@ class Random(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return what is drawn, of which size, and which of its numbers change."""
+        """Return the distribution, the size, and the scheduled options."""
         size = f"like {self.like}" if self.shape is None else _format_shape(self.shape)
         options = {key: each for key, each in self.options.items() if isinstance(each, Scheduled)}
         return f"{self.output} ~ {self.distribution} {size}{format_options(options)}"
@@ -219,7 +219,7 @@ class Schedule(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return what the number follows."""
+        """Return the schedule of the number."""
         return f"{self.output} = {self.number.schedule.kind} schedule"
 
     @property

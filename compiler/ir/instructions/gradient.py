@@ -55,9 +55,9 @@ class Gradient(InstructionBase):
     resting: Resting = ()
     """No gradient is taken for these parameters, which are frozen for now."""
     asleep: tuple[str, ...] = ()
-    """Models that are frozen whole for now: the gradient runs back to none of them."""
+    """Models that are entirely frozen for now: no gradient flows back to them."""
     recomputed: tuple[Recomputed, ...] = ()
-    """The models of which it runs forwards again."""
+    """The models whose forwards it recomputes."""
     term: str = ""
     """Of a loss whose terms count differently: the one that it is about."""
 
@@ -105,7 +105,7 @@ class Gradient(InstructionBase):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Return what becomes of the graph, and what it leaves out."""
+        """Return what happens to the graph, and the parameters it leaves out."""
         named = {"retain_graph": self.retain_graph, "create_graph": self.create_graph, "scaled": self.scaled}
         return (*list_set(named), *dict.fromkeys(f"without {format_resting(each)}" for each in self.resting))
 
@@ -155,12 +155,12 @@ class Transform(InstructionBase):
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Return the sets that it is made of, and the verdicts on which it depends."""
+        """Return the sets that it reads, and the verdicts on which it depends."""
         return (*self.inputs, *find_verdicts(self.unless))
 
     @property
     def recorded(self) -> bool:
-        """Return that the set carries the graphs of those that it is made of."""
+        """Return True: the set carries the graphs of its inputs."""
         return True
 
     @property

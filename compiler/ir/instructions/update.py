@@ -33,7 +33,7 @@ class Apply(Effect):
 
     parts: tuple[ApplyPart, ...]
     projections: tuple[Projection, ...] = ()
-    """What the parameters are made to satisfy then, one after another."""
+    """The constraints that are then applied to the parameters, in order."""
 
     FIELDS: ClassVar[Object] = {"optimizers": NAMES, "inputs": NAMES, "constraints": NAMES}
 
@@ -54,7 +54,7 @@ class Apply(Effect):
 
     @property
     def phrase(self) -> str:
-        """Return which optimizers step which models, and what is done to the weights then."""
+        """Return which optimizers step which models, and the constraints that follow."""
         steps = (f"{', '.join(part.models)} <- {part.optimizer}.optimizer({part.gradients})" for part in self.parts)
         return "; ".join((*steps, *map(format_projection, self.projections)))
 
@@ -64,7 +64,7 @@ class Apply(Effect):
         return "update"
 
     def export(self) -> Object:
-        """Return the optimizers, their sets, and what the weights satisfy then."""
+        """Return the optimizers, their sets, and the constraints that follow."""
         return {
             "optimizers": [part.optimizer for part in self.parts],
             "inputs": [*dict.fromkeys(self.operands)],
