@@ -40,7 +40,7 @@ def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:
                     message=f"`after: {other}` on '{name}' changes nothing: every op reads the same without it",
                     span=scene.spec.span("ops", name, "after", index) or span_of(scene.spec, name),
                     label="no effect",
-                    help=f"put it on the forward that should see the result of '{other}', or take it away",
+                    help=f"put it on the forward that should see the result of '{other}', or remove it",
                 )
 
 
@@ -111,7 +111,7 @@ def _describe_dead(name: str, op: Op) -> tuple[str, str]:
     match op:
         case EmaOp(ema=source) | CopyOp(copy_=source):
             message = f"'{name}' never runs: nothing in the step writes its source '{source}'"
-            return message, f"follow a model that an update, ema or copy writes, or take '{name}' away"
+            return message, f"follow a model that an update, ema or copy writes, or remove '{name}'"
         case _:
             return f"nothing uses '{name}': it never runs", "use its value, list it under `outputs:`, or remove it"
 
@@ -127,7 +127,7 @@ def check_defer_never(spec: GraphSpec, graph: StepGraph, decisions: tuple[Decisi
                 span=span_of(spec, decision.subject, "defer"),
                 notes=(decision.text,),
                 label="cannot be",
-                help="take `defer: never` away, write `snapshot: true` on the forward that is read later, or compile "
+                help="remove `defer: never`, write `snapshot: true` on the forward that is read later, or compile "
                 "with `--order fewest`, which spares it where any order does",
             )
 
@@ -281,7 +281,7 @@ def _check_groups(spec: GraphSpec) -> Iterator[Diagnostic]:
             elif not (group.is_frozen or is_early):
                 message = f"an optimizer of Keras steps '{model}': it has one rate and one decay for all parameters"
                 span = spec.span("models", model, "groups", index)
-                help = "use an optimizer by `name`, take the group away, or choose another backend"
+                help = "use an optimizer by `name`, remove the group, or choose another backend"
                 yield Diagnostic(code="E-BACKEND", message=message, span=span, help=help)
 
 

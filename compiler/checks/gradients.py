@@ -132,7 +132,7 @@ def _unreached(scene: Scene, node: Node, derivative: Derivative, target: str) ->
         message=f"'{node.op}' wants the gradient of '{loss}' for {target}, on which it does not depend",
         span=span_of(scene.spec, node.op, field),
         label=f"'{loss}' does not reach it",
-        help=f"use a loss that is made from {target}, or look for a `stop` on the way from it to '{loss}'",
+        help=f"use a loss that is computed from {target}, or look for a `stop` on the way from it to '{loss}'",
     )
 
 

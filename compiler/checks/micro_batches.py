@@ -34,7 +34,7 @@ def check_batch(scene: Scene) -> Iterator[Diagnostic]:
             message="no input has a dimension named `batch`, so there is nothing to split into micro-batches",
             span=spec.span("micro_batches"),
             label="splits the dimension named `batch`",
-            help="declare it, as in `x: {shape: [batch, 4]}`, or take `micro_batches` away",
+            help="declare it, as in `x: {shape: [batch, 4]}`, or remove `micro_batches`",
         )
     for name, op in spec.ops.items():
         if isinstance(op, RandomOp) and op.random == "permutation" and name in scene.nodes and _is_batched(op):
@@ -43,7 +43,7 @@ def check_batch(scene: Scene) -> Iterator[Diagnostic]:
                 message=f"'{name}' orders the whole batch, of which a micro-batch has some rows only",
                 span=span_of(spec, name),
                 label="its numbers are places in the whole batch",
-                help="mix samples where batches are made and give the result as an input, or take `micro_batches` away",
+                help="mix samples where batches are made and give the result as an input, or remove `micro_batches`",
             )
 
 
@@ -63,7 +63,7 @@ def check_coupled(scene: Scene, coupled: Mapping[str, str]) -> Iterator[Diagnost
                 message=f"'{op}' sees one micro-batch at a time: {why}",
                 span=span_of(scene.spec, op),
                 label="couples the samples of a batch",
-                help="take `micro_batches` away, or accept that the numbers depend on it",
+                help="remove `micro_batches`, or accept that the numbers depend on it",
             )
 
 
@@ -131,5 +131,5 @@ def check_split_counts(spec: GraphSpec, observed: Observations) -> Iterator[Diag
                 "of which a micro-batch knows its own part only",
                 span=span_of(spec, name),
                 label="brings a count of its own",
-                help="take the gradient of a loss that counts rows, or take `micro_batches` away",
+                help="take the gradient of a loss that counts rows, or remove `micro_batches`",
             )

@@ -28,9 +28,7 @@ def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
         if is_sharing(scene.spec, name) and name not in covered:
             message = f"'{name}' says `shared: sum`, but no other optimizer steps what it steps"
             span = span_of(scene.spec, name, "shared")
-            yield Diagnostic(
-                code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="take it out"
-            )
+            yield Diagnostic(code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="remove it")
 
 
 def _overlap(scene: Scene, cell: str, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
@@ -39,7 +37,7 @@ def _overlap(scene: Scene, cell: str, holders: Mapping[str, str], sharing: list[
     if sharing:
         op, both = sharing[-1], " and ".join(f"'{name}'" for name in sharing)
         message = f"{both} say `shared: sum`, and all of them step {cell}"
-        help = "let one of them say it, whose optimizer steps what is shared"
+        help = "keep it on one of them: the one whose optimizer steps what is shared"
         label = "one update steps it for all"
         return Diagnostic(
             code="E-OVERLAP", message=message, span=span_of(scene.spec, op, "shared"), label=label, help=help
@@ -76,7 +74,7 @@ def _check_owner(scene: Scene, cell: str, owner: str) -> Iterator[Diagnostic]:
             message = f"'{owner}' and '{name}' step {cell} with two optimizers, and {min(both)} with one"
             help = f"leave the models of {min(both)} to one of the two"
         elif cell.count(",") > 1:
-            message = f"'{owner}' steps {cell} for all, but who shares what in a group of three is not said"
+            message = f"'{owner}' steps {cell} for all, but a group of three does not say which pairs share what"
             help = "step all of them in one update with one optimizer"
         else:
             continue
@@ -152,13 +150,13 @@ def _unsaid(scene: Scene, name: str, source: str) -> Diagnostic:
     """Return the diagnostic of an average without a policy: an error where the model is known to have buffers."""
     span, help = span_of(scene.spec, name, "ema"), "write `buffers: copy`, `average` or `ignore`"
     if "buffers" not in scene.models[source].assumed:
-        message = f"'{name}' averages '{source}', which has buffers, and says nothing of them"
+        message = f"'{name}' averages '{source}', which has buffers, but does not say what happens to them"
         return Diagnostic(code="E-BUFFERS", message=message, span=span, label="this model has buffers", help=help)
     return Diagnostic(
         code="E-BUFFERS",
         severity="warning",
-        message=f"'{name}' averages '{source}' and says nothing of buffers, which the model is assumed to have: its "
-        "class declares no `traits`",
+        message=f"'{name}' averages '{source}' but does not say what happens to buffers, which the model is assumed to "
+        "have: its class declares no `traits`",
         span=span,
         label="an error when the step is built, if it has buffers",
         help=f"{help}, or `traits: {{buffers: false}}` on the model",
@@ -189,7 +187,7 @@ def check_frozen_train(scene: Scene) -> Iterator[Diagnostic]:
                 message=f"'{op.forward}' is never updated, but '{name}' runs it in train mode: its buffers move",
                 span=span_of(scene.spec, name, "train"),
                 label="its statistics will drift",
-                help="take `train: true` away, or declare `buffers: ignore` on the model if that is meant",
+                help="remove `train: true`, or declare `buffers: ignore` on the model if that is meant",
             )
 
 
@@ -204,7 +202,7 @@ def check_swaps(scene: Scene) -> Iterator[Diagnostic]:
                 message=f"'{first}' and '{swap.op}' both stand in for '{swap.model}' in evaluation",
                 span=span_of(scene.spec, swap.op, "use"),
                 label="only one average can",
-                help=f"take `use` away from one of them, and call its average by name: `forward: {swap.target}`",
+                help=f"remove `use` from one of them, and call its average by name: `forward: {swap.target}`",
             )
         yield from _find_updates(scene, swap)
 
@@ -219,5 +217,5 @@ def _find_updates(scene: Scene, swap: Swap) -> Iterator[Diagnostic]:
                 message=f"'{name}' updates '{swap.model}' in a mode in which '{swap.op}' stands in for it",
                 span=span_of(scene.spec, name, "mode"),
                 label="the forwards of that mode are those of the average",
-                help=f"update it in train mode only, or take `use` away from '{swap.op}'",
+                help=f"update it in train mode only, or remove `use` from '{swap.op}'",
             )

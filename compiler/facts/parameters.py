@@ -64,7 +64,7 @@ def check_patterns(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[Diag
             if known.get(model) and not find_stepped(spec, model, known[model]):
                 message = f"the groups of model '{model}' freeze all of its parameters, but '{name}' updates it"
                 span = spec.span("ops", name, "update", index)
-                help = "take the update away, or leave something to step"
+                help = "remove the update, or leave something to step"
                 yield Diagnostic(code="E-MATCH", message=message, span=span, help=help)
 
 

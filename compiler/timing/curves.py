@@ -139,7 +139,7 @@ def _whole(moments: Sequence[Fraction], path: Path, keys: Sequence[str | int]) -
     for key, moment in zip(keys, moments, strict=True):
         tick = math.ceil(moment)
         if tick <= (found[-1] if found else 0):
-            message = f"what begins at tick {tick} of this schedule's clock does not come after what stands before it"
+            message = f"two parts of this schedule begin at tick {tick} of its clock"
             raise PaceProblem(message, "give each a whole tick of the clock, in their order", path=(*path, key))
         found.append(tick)
     return tuple(found)

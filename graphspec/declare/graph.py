@@ -65,7 +65,7 @@ def _check(value: object) -> object:
             return op
         case found:
             message = f"an op has one kind, found {enumerate_names(found)}"
-            help = "split it into several ops, or remove what is too much"
+            help = "split it into several ops, or remove the extra keys"
             raise below((found[-1],), problem("GS052", message, help=help, at="key"))
 
 

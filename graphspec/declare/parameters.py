@@ -23,7 +23,7 @@ def _check(pattern: str) -> str:
     try:
         read_pattern(pattern)
     except UnmatchableError as error:
-        help = "write a shorter one, or several groups: lists of names, `.*`, and what is not ahead, as in `^(?!head)`"
+        help = "write a shorter one, or several groups: names, `.*`, and negative lookaheads, as in `^(?!head)`"
         raise problem("GS060", f"the pattern {quote(pattern)} is not taken: {error}", help=help) from error
     except re.error as error:
         help = "write a Python regular expression, as in `weight$`; a plain name works too"

@@ -258,8 +258,8 @@ def _check_lengths(parts: tuple[PartSpec, ...]) -> tuple[PartSpec, ...]:
     if parts and parts[-1].for_ is not None:
         error = problem(
             "GS053",
-            "the last part of a join lasts for ever",
-            help="take `for` away, or add the part that follows",
+            "the last part of a join never ends",
+            help="remove `for`, or add the part that follows",
             at="key",
         )
         raise below((len(parts) - 1, "for"), error)

@@ -81,9 +81,9 @@ class ClipSpec(Declaration):
             raise problem("GS053", message, help="write `clip: {norm: 1.0}`", at="key")
         if self.per == "parameter" and self.norm is None:
             message = f"`per: parameter` goes with `norm`, found `{written[0]}`"
-            raise problem("GS053", message, help="take `per` away: there is no norm of all gradients here", at="key")
+            raise problem("GS053", message, help="remove `per`: there is no norm of all gradients here", at="key")
         if self.eps and self.value is not None:
-            raise problem("GS053", "`eps` goes with `norm` and `agc`, found `value`", help="take `eps` away", at="key")
+            raise problem("GS053", "`eps` goes with `norm` and `agc`, found `value`", help="remove `eps`", at="key")
         return self
 
     @property
