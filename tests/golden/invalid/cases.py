@@ -193,7 +193,7 @@ NAMES = (
 
 STEPS = (
     check("cycle.yaml", {"E-CYCLE 8:45": "remove one `after`", "E-CYCLE 12:3": "that exists earlier"}),
-    check("no_gradient.yaml", {"E-NO-GRADIENT 16:20": "made from model 'generator'"}),
+    check("no_gradient.yaml", {"E-NO-GRADIENT 16:20": "computed from model 'generator'"}),
     check("no_gradient_stopped.yaml", {"E-NO-GRADIENT 13:19": "`stop`", "E-NO-GRADIENT 13:42": "`stop`"}),
     check(
         "shape_mismatch.yaml",
