@@ -1,4 +1,4 @@
-"""From a spec to a plan: every mode, every set of ops that fire together, all problems at once."""
+"""From a spec to a plan: every mode, every set of ops that fire together, all problems in one report."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ from graphspec.diagnostics import Diagnostic, require_kind, sort_diagnostics
 NO_AVERAGES: Mapping[str, str] = {}
 """No average stands in for its model."""
 FIRST_CELLS: Mapping[str, str] = {}
-"""Every optimizer is the one of the first epoch."""
+"""Every optimizer is that of the first epoch."""
 
 
 def compile_step(
@@ -88,7 +88,7 @@ def compile_step(
     ``observed`` replaces assumptions about user classes by what a backend saw; ``hook`` is called after every pass;
     ``pace`` is what is known of the run, by which durations are counted (the spec's own batch and steps are known).
     With ``pending``, what needs a length that only a run knows is left out and listed in the plan, which can then be
-    looked at, but not built; otherwise it is an error.
+    inspected but not built; otherwise it is an error.
     Imports nothing that the spec names. Raises SpecError with every error of the spec, and ValueError for a backend or
     policy that does not exist.
     """
@@ -119,7 +119,7 @@ def compile_step(
         spec=spec,
         program=program,
         graphs=compilation.graphs,
-        warnings=findings.told(),
+        warnings=findings.in_order(),
         notes=find_notes(spec, compilation.models, find_counted(spec, "train", observed)),
         pace=known,
         types=structure.types,
@@ -144,7 +144,7 @@ class _Compilation:
     totals: frozenset[str] = frozenset()
     types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
     open: frozenset[str] = frozenset()
-    """The losses whose operands have shapes that no declaration tells; what was seen of some batches tells nothing."""
+    """The losses whose operands have shapes that no declaration gives; shapes seen in a few batches do not count."""
 
     @cached_property
     def models(self) -> Mapping[str, ModelFacts]:
@@ -158,7 +158,7 @@ class _Compilation:
         return find_known_names(declare_models(spec, self.models, self.structure, backend))
 
     def check_document(self) -> None:
-        """Report what is wrong whatever fires in whichever mode; raise SpecError where ops have no order at all."""
+        """Report what is wrong in every mode, regardless of what fires; raise SpecError where ops have no order."""
         scene = self.lower("train")
         self.lowered = scene.everything
         scene = replace(scene, nodes=scene.everything)
@@ -180,7 +180,7 @@ class _Compilation:
             del self.structure
 
     def _find_open(self) -> frozenset[str]:
-        """Return the losses of which the declarations alone do not tell that the shapes of their operands fit."""
+        """Return the losses whose operands have shapes that the declarations alone cannot check."""
         if self.observed is None:
             return self.structure.open
         return find_structure(self.context.spec, self.lowered, describe_models(self.context.spec, None), None).open
@@ -253,7 +253,7 @@ class _Compilation:
         return ModeProgram(mode=mode, gates=every, functions=functions, undecided=turns.undecided)
 
     def _find_turns(self, scene: Scene, mode: Mode) -> Turns:
-        """Return the turns of a mode, with the gates of what changes while it trains."""
+        """Return the turns of a mode, with the gates of everything that changes during training."""
         parts = scene.spec, mode, scene.nodes
         changes = (*find_phase_gates(*parts, self.pace), *find_thaw_gates(*parts, self.pace))
         return Turns.of(*parts, changes, self.pace.epoch)
@@ -278,10 +278,10 @@ class _Compilation:
             scenes[place] = whole
             look = turns.look(whole, dataset), fired, turns.outputs[dataset]
             graph = self._find_graph(look[0], mode, turns, fired, look[2])
-            self.findings.report(check_numbers(whole, graph, dataset) if turns.are_told else ())
+            self.findings.report(check_numbers(whole, graph, dataset) if turns.are_named else ())
             key = graph.gated, tuple(graph.nodes), graph.outputs
             before = found.get(key, graph).datasets
-            found[key] = replace(graph, datasets=(*before, dataset) if turns.are_told else ())
+            found[key] = replace(graph, datasets=(*before, dataset) if turns.are_named else ())
             looks.setdefault(key, look)
         for key, graph in found.items():
             analysed = self._analyse(graph)
@@ -293,7 +293,7 @@ class _Compilation:
     def _split(
         self, graph: StepGraph, turns: Turns, scene: Scene, fired: frozenset[str], outputs: Outputs
     ) -> StepGraph:
-        """Return a graph as micro-batches split it; other modes than train are not split."""
+        """Return a graph split into micro-batches; only train mode is split."""
         parted = self._part(scene, graph.mode, outputs)
         if parted is None:
             return graph
@@ -306,7 +306,7 @@ class _Compilation:
         return run_passes(split, ANALYSES[:2], self.context, self.hook)
 
     def _part(self, scene: Scene, mode: Mode, outputs: Outputs) -> Parted | None:
-        """Return a scene as micro-batches split it; None where it is not split, and where it cannot be."""
+        """Return a scene split into micro-batches; None where it is not, or cannot be, split."""
         if mode != "train" or scene.spec.micro_batches == 1:
             return None
         reaches = find_reaches(scene.spec.ops)
@@ -319,7 +319,7 @@ class _Compilation:
         return parted
 
     def _find_graph(self, scene: Scene, mode: Mode, turns: Turns, fired: frozenset[str], outputs: Outputs) -> StepGraph:
-        """Return the graph of the ops that fire together, as nothing but what it consists of."""
+        """Return the graph of the ops that fire together, before any pass."""
         by_op = {gate.op: gate for gate in turns.gates}
         firing = find_firing(scene.nodes, outputs, by_op, fired)
         live = frozenset(scene.nodes[name].op for name in firing)
@@ -333,7 +333,7 @@ class _Compilation:
         Just that of all gates open where they never repeat in a reasonable time.
         """
         try:
-            if turns.are_told:
+            if turns.are_named:
                 return enumerate_datasets(turns.gates, turns.always, turns.undecided)
             patterns = enumerate_patterns(turns.gates, turns.always[UNNAMED], turns.undecided)
             return tuple((UNNAMED, fired) for fired in patterns)

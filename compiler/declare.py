@@ -82,7 +82,7 @@ def _declare_optimizer(spec: GraphSpec, cell: OptimizerCell, backend: str, pace:
         rule=optimizer.name or path or "",
         builtin=optimizer.name is not None,
         models=cell.models,
-        beside=cell.beside,
+        excluded=cell.excluded,
         groups=tuple(_declare_groups(spec, cell, tempo)),
         options={key: _declare_option(value, tempo) for key, value in optimizer.resolved().items()},
         place=_place(spec, *cell.path),
@@ -147,7 +147,7 @@ def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, bac
 
 
 def _kind(root: ModelSpec) -> Literal["class", "layers", "parameter"]:
-    """Return how the root of a likeness says what it is."""
+    """Return how the root of a likeness is declared."""
     if root.parameter is not None:
         return "parameter"
     return "layers" if root.layers is not None else "class"
@@ -161,7 +161,7 @@ def _parameters(parameter: ParameterSpec | None) -> tuple[TensorDecl, ...]:
 
 
 def _initializer(init: str | float) -> Initializer:
-    """Return how a `parameter:` or a state starts."""
+    """Return the initializer of a `parameter:` or a state."""
     match init:
         case "zeros":
             return Initializer(kind="zeros")
@@ -181,7 +181,7 @@ def _place(spec: GraphSpec, *path: str) -> str:
 
 
 def declare_loss_scale(spec: GraphSpec) -> LossScaleDecl | None:
-    """Return how the losses of a spec are scaled, None where they are not."""
+    """Return the loss scale of a spec, None where it has none."""
     declared = spec.loss_scale
     if declared is None:
         return None

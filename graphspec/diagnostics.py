@@ -117,7 +117,7 @@ class Span:
 class Diagnostic:
     """One problem: its code, what was found and expected, where, and the remedy.
 
-    ``label`` stands beside the caret, ``notes`` and ``help`` below the excerpt.
+    ``label`` is printed next to the caret, ``notes`` and ``help`` below the excerpt.
     """
 
     code: str
@@ -144,7 +144,7 @@ def _cut(text: str) -> str:
 
 
 class SpecError(Exception):
-    """Tell every problem of a document at once; printing it shows each with its place in the source."""
+    """Hold every problem of a document; printing it shows each with its place in the source."""
 
     diagnostics: tuple[Diagnostic, ...]
     texts: Mapping[str, str]
@@ -213,7 +213,7 @@ def _render_one(diagnostic: Diagnostic, lines: Mapping[str, list[str]], style: S
 
 
 def _draw_span(diagnostic: Diagnostic, span: Span, lines: Mapping[str, list[str]], style: Style) -> tuple[str, ...]:
-    """Draw the first line of a span, which ends with that line where it goes on."""
+    """Draw the first line of a span; one of several lines is cut at the end of the first."""
     source = lines.get(span.file, [])
     if not 1 <= span.line <= len(source):
         return ()

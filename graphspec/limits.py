@@ -1,13 +1,13 @@
-"""The limits of a document, and of what is told of it: what a spec may never need and an attacker would."""
+"""Limits of a document, and of what is reported about it: more than a spec needs, less than an attacker would use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MOST_PROBLEMS = 100
-"""How many problems are told; of a document with more, those that are found first."""
+"""The most problems that are reported; of more, those found first."""
 LONGEST_MESSAGE = 1_000
-"""Characters of a message, label or remark; what a document makes longer is cut."""
+"""Characters of a message, label or note; a longer one is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Load a spec: from a file or a text to a checked :class:`GraphSpec`, or every problem at once."""
+"""Load a spec: from a file or a text to a checked :class:`GraphSpec`, or a report of every problem."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A place of a pattern: what must hold here, and the places behind it.
+    """A place of a pattern: what must hold here, and the places after it.
 
     ``kind``: ``take`` a character that fits, ``stand`` where a mark such as ``^`` fits, ``look`` for what begins at
     ``inner`` (``back`` characters before; not, where ``is_not``), ``pass`` on, or the ``end``.
@@ -238,7 +238,7 @@ def _spell_member(kind: str, content: object) -> str:
 
 
 def _width(nodes: Nodes) -> int:
-    """Return how many characters a sequence takes that always takes as many, as what is looked for behind does."""
+    """Return how many characters a sequence of fixed width takes, as in a lookbehind."""
     total = 0
     for kind, content in nodes:
         match str(kind), _parts(content):

@@ -1,4 +1,4 @@
-"""The kind of what a built-in call returns, from the kinds of its operands; and where a call couples the samples."""
+"""The kind of a built-in call's result, from the kinds of its operands; and which calls couple the samples."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from graphspec.declare.options import BATCH
 
 
 class Kind(Enum):
-    """How a value comes of its micro-batches."""
+    """How the value of a batch is computed from those of its micro-batches."""
 
     WHOLE = "whole"
     """It does not depend on the batch."""
     ROWS = "rows"
     """Its parts are joined along the axis of the batch."""
     MEAN = "mean"
-    """The mean of its parts, each counted by its rows."""
+    """The mean of its parts, weighted by rows."""
     SUM = "sum"
     """The sum of its parts."""
     RATIO = "ratio"
-    """What its own operands make of it once these are whole: a sum by its count, and what is linear in such means."""
+    """Computed from its whole operands: a sum divided by its count, and what is linear in such means."""
     MIXED = "mixed"
     """A sum of terms, some of which are means, some sums."""
 
 
 def combine(kinds: Collection[Kind]) -> Kind:
-    """Return the kind of a sum of values without rows; what does not depend on the batch counts as a mean of itself."""
+    """Return the kind of a sum of values without rows; a value that does not depend on the batch counts as a mean."""
     found = set(kinds)
     if Kind.RATIO in found:
         return Kind.RATIO
@@ -42,11 +42,11 @@ def combine(kinds: Collection[Kind]) -> Kind:
 LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
 """Calls of one value that are the same for a sum as for its terms."""
 COUPLING = frozenset({"max", "min", "norm"})
-"""Calls over axes of which a number for the batch is no mean or sum of those of its parts."""
+"""Reductions whose result for the batch is neither the mean nor the sum of the results of its parts."""
 ALONG = frozenset(
     {"softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather", "max", "min", "norm"}
 )
-"""Calls that couple the samples where they go along the axis of the batch."""
+"""Calls that couple the samples when they run along the batch axis."""
 DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "softmax": -1, "normalize": -1}
 
 
@@ -70,7 +70,7 @@ class Called:
         return Kind.SUM if self.name in ("sum", "matmul") else Kind.MEAN
 
     def is_coupling(self) -> bool:
-        """Return whether the parts of the result are not those of the result for the whole batch."""
+        """Return whether the results of the parts differ from the parts of the whole batch's result."""
         batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
         if Kind.ROWS not in batched:
             return bool(batched) and not is_linear_call(self.name, self.kinds)
@@ -83,7 +83,7 @@ class Called:
         return self._goes_along_batch() or (self.name in COUPLING and not self._keeps_rows())
 
     def _find_reduced(self) -> Kind:
-        """Return the kind of what numbers for the batch are made into: linear calls keep terms apart."""
+        """Return the kind of a call on numbers for the batch: linear calls keep terms separate."""
         batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
         if not batched:
             return Kind.WHOLE
@@ -92,14 +92,14 @@ class Called:
         return combine(self.kinds) if self.name in ("add", "sub") else batched[0]
 
     def _keeps_rows(self) -> bool:
-        """Return whether the result has an axis of the batch: known, or as the axes say."""
+        """Return whether the result has a batch axis: by its known shape, or by the call's axes."""
         if self.result.shape is not None:
             return has_batch(self.result.shape)
         over = self.name in ("mean", "sum", *COUPLING)
         return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
 
     def _leads(self) -> bool:
-        """Return whether the first axis of a reshaped value is that of the batch, as far as that can be seen."""
+        """Return whether the first axis of a reshaped value is the batch axis, as far as shapes show."""
         shape = self.options.get("shape")
         first = shape[0] if isinstance(shape, tuple) else shape
         return first in (-1, BATCH) if self.result.shape is None else has_batch(self.result.shape[:1])
@@ -116,7 +116,7 @@ class Called:
         return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
 
     def _goes_along_batch(self) -> bool:
-        """Return whether a call goes along the axis of the batch: the leading one."""
+        """Return whether a call runs along the batch axis, the leading one."""
         if self.name not in ALONG or (self.name in COUPLING and not self._keeps_rows()):
             return False
         rank = next((len(each.shape) for each in self.types if each.shape is not None), None)

@@ -21,7 +21,7 @@ SHARE = "batch#share"
 
 
 def part_of(name: str, part: int) -> str:
-    """Return what a value or node is called in a micro-batch: ``fake#2``."""
+    """Return the name of a value or node in a micro-batch: ``fake#2``."""
     return f"{name}#{part}"
 
 
@@ -40,7 +40,7 @@ class Expansion:
     owners: dict[str, str] = field(default_factory=dict[str, str])
     """Value -> the node that defines it."""
     shared: set[str] = field(default_factory=set[str])
-    """Shares that gradients are taken of."""
+    """Shares that gradients differentiate."""
 
     def expand(self, returned: Iterable[str]) -> Mapping[str, Node]:
         """Return the nodes, what runs once first, then micro-batch by micro-batch; ``returned`` values are joined."""
@@ -69,7 +69,7 @@ class Expansion:
     # ------------------------------------------------------------ nodes that run once
 
     def _keep(self, node: Node) -> None:
-        """Add a node that runs once; what it uses of the batch is there whole, or is joined."""
+        """Add a node that runs once; its operands are whole or get joined."""
         instruction = node.instruction
         if isinstance(instruction, Random) and self._is_parted(instruction.like):
             first = part_of(str(instruction.like), 1)
@@ -82,11 +82,11 @@ class Expansion:
         self._add(node)
 
     def _is_parted(self, value: str | None) -> bool:
-        """Return whether a value comes in parts only."""
+        """Return whether only the parts of a value exist."""
         return value is not None and self.owners.get(value) in self.roles.split
 
     def _whole(self, value: str) -> None:
-        """Join the parts of a value under its own name; one that is there whole is left as it is."""
+        """Join the parts of a value under its own name; a value that was never split stays unchanged."""
         owner = self.owners.get(value)
         if owner not in self.roles.split or self._is_set(value):
             return
@@ -100,14 +100,14 @@ class Expansion:
         self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True))
 
     def _repeat(self, node: Node) -> None:
-        """Add a node once more, of what it uses as it is for the whole batch."""
+        """Add a node once, with operands of the whole batch."""
         for use in node.uses:
             self._whole(use.value)
         uses = tuple(replace(use, differentiable=False) for use in node.uses)
         self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False))
 
     def _kept(self, value: str, part: int, node: Node) -> str:
-        """Return what a micro-batch gives to a joined value, apart from its graph, which can be freed then."""
+        """Return a micro-batch's part of a joined value, detached, so that its graph can be freed."""
         share = self._share(value, part)
         is_apart = share.endswith(".share") and share not in self.shared
         if is_apart or node.id not in self.recorded:
@@ -117,7 +117,7 @@ class Expansion:
         return kept
 
     def _is_set(self, value: str) -> bool:
-        """Return whether a value is a gradient set, which is summed up as its parts are made."""
+        """Return whether a value is a gradient set, which is summed as its parts are computed."""
         instruction = self.nodes[self.owners[value]].instruction
         return isinstance(instruction, Gradient) and instruction.output == value
 
@@ -155,7 +155,7 @@ class Expansion:
         return replace(derivative, loss=loss, values=tuple(self._use(each, part) for each in derivative.values))
 
     def _use(self, value: str, part: int) -> str:
-        """Return what a micro-batch uses of a value: its part of it, or all where it is whole."""
+        """Return what a micro-batch uses of a value: its own part, or all of a whole value."""
         if self.reading.kind(value) is Kind.WHOLE:
             return value
         if not self._is_parted(value):
@@ -163,7 +163,7 @@ class Expansion:
         return part_of(value, part)
 
     def _split(self, value: str) -> None:
-        """Add the split of a value that is there for the whole batch."""
+        """Add the split of a value of the whole batch."""
         node = self.nodes[self.owners[value]] if value in self.owners else None
         outputs = tuple(part_of(value, part) for part in self._parts())
         options = {"count": self.count, "axis": self.reading.axis(value)}
@@ -182,7 +182,7 @@ class Expansion:
         self._add(made)
 
     def _add_sets(self, node: Node) -> None:
-        """Add the sums of the sets of a gradient: each as soon as its micro-batch gave it, so that two are held."""
+        """Add the sums of a gradient's sets: each right after its micro-batch, so that only two sets are alive."""
         instruction = node.instruction
         if not isinstance(instruction, Gradient) or instruction.output is None:
             return
@@ -195,7 +195,7 @@ class Expansion:
     # ------------------------------------------------------------ shares
 
     def _share(self, value: str, part: int) -> str:
-        """Return what a micro-batch adds to a value of the whole batch: they add up to it; of rows they are parts."""
+        """Return a micro-batch's share of a value of the whole batch: shares sum to it; of rows they are parts."""
         match self.reading.kind(value):
             case Kind.ROWS | Kind.SUM:
                 return part_of(value, part)
@@ -207,7 +207,7 @@ class Expansion:
                 return self._share_terms(value, part)
 
     def _weigh(self, operand: str, value: str, part: int) -> str:
-        """Return a value times the part of the rows that a micro-batch has."""
+        """Return a value times a micro-batch's fraction of the rows."""
         self._add_shares()
         share = f"{part_of(value, part)}.share"
         like = self.nodes.get(self.owners.get(value, ""))
@@ -216,7 +216,7 @@ class Expansion:
         return share
 
     def _share_terms(self, value: str, part: int) -> str:
-        """Return the share of a sum of means and sums: the same call, of the shares of its terms."""
+        """Return the share of a sum of means and sums: the same call on the shares of its terms."""
         node = self.nodes[self.owners[value]]
         call = node.instruction
         assert isinstance(call, Evaluate)
@@ -243,7 +243,7 @@ class Expansion:
         return share
 
     def _weigh_number(self, value: str, index: int, operand: Operand, part: int) -> str:
-        """Return a number that is added to a sum, times the part of the rows that a micro-batch has."""
+        """Return a number that is added to a sum, times a micro-batch's fraction of the rows."""
         self._add_shares()
         name = f"{part_of(value, part)}.number{index}"
         like = self.nodes[self.owners[value]]
@@ -254,7 +254,7 @@ class Expansion:
         return name
 
     def _add_shares(self) -> None:
-        """Add the node that tells which part of the rows every micro-batch has."""
+        """Add the node that computes the share of the rows in every micro-batch."""
         entry = self.reading.sized_input
         outputs = tuple(part_of(SHARE, part) for part in self._parts())
         options = {"count": self.count, "axis": self.reading.axis(entry)}

@@ -1,4 +1,4 @@
-"""Terms: the losses that are added up to what an update minimises, and how their batches are combined over a window."""
+"""Terms: the losses that add up to what an update minimises, and how batches combine over a window."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
 REDUCING = frozenset({"mean", "sum", "max", "min", "norm"})
 SUMMING = frozenset({"sum", "matmul"})
-"""Calls that add up what lies along an axis."""
+"""Calls that sum along an axis."""
 
 
 def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
-    """Return, by update that accumulates with regard to counts, the terms of all losses that it gathers from."""
+    """Return, by update whose window combines gradients by counts, the terms of all losses that it gathers from."""
     owners = {value: op for name, op in spec.ops.items() for value in op.defines(name)}
     found: dict[str, tuple[str, ...]] = {}
     for name, op in spec.ops.items():
@@ -39,7 +39,7 @@ def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
 
 
 def find_set_losses(spec: GraphSpec, update: str) -> tuple[str, ...]:
-    """Return the losses behind the gradient sets of an update: its own, or those of the gradients that it is given."""
+    """Return the losses whose gradient sets an update takes: its own, or those of the gradients it is given."""
     op = spec.ops[update]
     assert isinstance(op, UpdateOp)
     if op.loss is not None:
@@ -49,7 +49,7 @@ def find_set_losses(spec: GraphSpec, update: str) -> tuple[str, ...]:
 
 
 def _find_set_losses(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
-    """Yield the losses of the gradients that a set is made from."""
+    """Yield the losses of the gradients that a set is computed from."""
     match owners.get(value):
         case GradientOp() as op:
             yield op.gradient
@@ -70,7 +70,7 @@ def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Collecti
 
 
 def _find_addends(spec: GraphSpec, value: str, whole: Whole, rows: Collection[str]) -> Iterator[str]:
-    """Yield the values that are added up to one."""
+    """Yield the values that a value sums."""
     op = spec.ops.get(value)
     parts = find_linear(op, whole) if isinstance(op, CallOp) and is_linear(op, whole) else ()
     if parts and not any(name in rows for name in parts):
@@ -92,7 +92,7 @@ def find_totals(spec: GraphSpec, types: Mapping[str, TensorType]) -> frozenset[s
 
 
 def _has_rows(op: Op | None, known: TensorType | None) -> bool:
-    """Return whether what an op defines has an axis of the batch, or may have one."""
+    """Return whether the values that an op defines have, or may have, a batch axis."""
     if isinstance(op, LossOp) and op.reduction != "none":
         return False
     return known is None or known.shape is None or has_batch(known.shape)
@@ -113,7 +113,7 @@ def find_sums(spec: GraphSpec, ops: Collection[str]) -> frozenset[str]:
 
 
 def _find_losses(op: Op) -> tuple[str, ...]:
-    """Return what an op takes the gradient of."""
+    """Return the value that an op differentiates."""
     return (op.gradient,) if isinstance(op, GradientOp) else (op.loss,) if isinstance(op, UpdateOp) and op.loss else ()
 
 
@@ -154,7 +154,7 @@ def find_terms(spec: GraphSpec, value: str) -> tuple[str, ...]:
 
 
 def _find_terms(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
-    """Yield the values that are added up to one; of a gradient, those of the loss behind it."""
+    """Yield the terms that a value sums; of a gradient set, the terms of its loss."""
     op = owners.get(value)
     references = () if op is None else tuple(reference.name for reference in op.operands())
     match op:
@@ -198,7 +198,7 @@ def find_batch_sums(spec: GraphSpec, types: Types) -> frozenset[str]:
 
 
 def _adds_up(name: str, op: Op, rows: frozenset[str]) -> bool:
-    """Return whether an op itself adds up the rows of a batch."""
+    """Return whether an op itself sums the rows of a batch."""
     if isinstance(op, CallOp):
         is_sum = op.call.is_builtin and op.call.name("torch") in SUMMING
         return is_sum and name not in rows and any(reference.name in rows for reference in op.operands())
@@ -206,21 +206,21 @@ def _adds_up(name: str, op: Op, rows: frozenset[str]) -> bool:
 
 
 def find_rows(spec: GraphSpec, types: Types) -> frozenset[str]:
-    """Return the values that have a row for each sample: by their shapes, or as far as the ops that make them tell."""
+    """Return the values with one row per sample, judged by shape, else by the ops that compute them."""
     reducing = {name for name, op in spec.ops.items() if not _keeps_rows(op, types.get(name))}
     makers = (_reads_and_makes(name, op) for name, op in spec.ops.items() if name not in reducing)
     return _spread(_find_batches(spec), makers)
 
 
 def _keeps_rows(op: Op, made: TensorType | None) -> bool:
-    """Return whether an op leaves the rows of what it is given; ``made``: what is known of its result."""
+    """Return whether an op keeps the rows of its operands; ``made``: what is known of its result."""
     if isinstance(op, CallOp) and op.call.is_builtin and made is not None and made.shape is not None:
         return has_batch(made.shape)
     return not _reduces(op)
 
 
 def _reads_and_makes(name: str, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the values that an op reads, and those that it makes; its own name stands for its gradient set."""
+    """Return the values that an op reads, and those that it computes; its own name denotes its gradient set."""
     return tuple(each.name for each in op.operands()), (name, *op.defines(name))
 
 
@@ -240,7 +240,7 @@ def _spread(found: Iterable[str], makers: Iterable[tuple[tuple[str, ...], tuple[
 
 
 def _reduces(op: Op) -> bool:
-    """Return whether an op gives one number for a batch, or one for each place behind the first axis, as it seems."""
+    """Return whether an op appears to reduce the first axis: to a scalar, or to one number per remaining position."""
     if isinstance(op, CallOp):
         axis = op.args.get("axis")
         over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)
@@ -292,7 +292,7 @@ def _is_by_rows(shape: Shape | None) -> bool:
 
 
 def _count(name: str, op: Op, observed: Mapping[str, bool]) -> Counted:
-    """Return how an op counts by itself; sums and losses of single elements do not."""
+    """Return how a loss counts by itself; sums and unreduced losses do not."""
     if not isinstance(op, LossOp) or op.reduction in ("sum", "none"):
         return ""
     if op.loss.is_builtin:

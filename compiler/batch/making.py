@@ -1,4 +1,4 @@
-"""Making of the nodes that micro-batches need beside the copies: splits, shares, sums, and what is joined again."""
+"""Builds the nodes that micro-batches need in addition to the copies: splits, shares, sums, and joins."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from compiler.ir.step_graph import Node, Use
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Setting
 
 PARTING = frozenset({"parts", "shares", "weigh", "quotient", "inverse"})
-"""Functions that cut a value into micro-batches, tell their shares of the rows, and multiply with these; and those that
-divide by the count of a loss."""
+"""Functions that split a value into micro-batches, compute their shares of the rows, and multiply by these; and those
+that divide by the count of a loss."""
 
 
 def evaluate(
@@ -59,7 +59,7 @@ def evaluate(
 
 
 def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, like: Node, part: int) -> Node:
-    """Return a node that adds two of the sets that a gradient gives; what is absent in one adds nothing."""
+    """Return a node that adds two sets of a gradient; an absent entry adds nothing."""
     instruction = Transform(
         op=like.op,
         place=like.place,

@@ -30,9 +30,9 @@ class Reading:
     axes: dict[str, int] = field(default_factory=dict[str, int])
     """The axis of the batch of values with rows, where it is not the leading one."""
     coupled: dict[str, str] = field(default_factory=dict[str, str])
-    """Node -> why its micro-batches do not add up to the batch."""
+    """Node -> why its micro-batches do not combine to the result of the batch."""
     scalars: set[str] = field(default_factory=set[str])
-    """Values that are one number, since a gradient is taken of their sum."""
+    """Values that are scalars, since a gradient differentiates their sum."""
 
     def __post_init__(self) -> None:
         """Start from the inputs: one that does not declare its shape has rows."""
@@ -54,7 +54,7 @@ class Reading:
             self._read(nodes[name])
 
     def kind(self, value: str) -> Kind:
-        """Return the kind of a value; states, gradient sets and what else is not batched are whole."""
+        """Return the kind of a value; states, gradient sets and all else that is not batched are whole."""
         return self.kinds.get(value, Kind.WHOLE)
 
     def axis(self, value: str) -> int:
@@ -107,7 +107,7 @@ class Reading:
             self.axes[instruction.output] = self.axis(instruction.like)
 
     def _find_result(self, value: str) -> Kind:
-        """Return the kind of what a model or a user's function makes of rows: rows, unless it is known to have none."""
+        """Return the kind of a model's or user function's result on rows: rows, unless it is known to have none."""
         shape = self.types.get(value, UNKNOWN).shape
         has_rows = value not in self.scalars if shape is None else has_batch(shape)
         return Kind.ROWS if has_rows else Kind.MEAN
@@ -179,20 +179,20 @@ def find_scalars(nodes: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _is_late(instruction: Forward | Evaluate) -> bool:
-    """Return whether an instruction looks at the whole batch: a metric, and one by the count of all its parts."""
+    """Return whether an instruction needs the whole batch: a metric, or a division by the count of all parts."""
     if not isinstance(instruction, Evaluate):
         return False
     return instruction.family == "metric" or instruction.function.name == "inverse"
 
 
 def _find_loss(instruction: Evaluate) -> Kind:
-    """Return the kind of a loss: as it is reduced, or of its sum and count; one of the user's is a mean."""
+    """Return the kind of a loss: its reduction, or that of its sum and count; a user's loss is a mean."""
     if instruction.reduction == "none":
         return Kind.ROWS
     return Kind.SUM if instruction.reduction == "sum" or instruction.counted else Kind.MEAN
 
 
 def _is_coupled_loss(instruction: Evaluate) -> bool:
-    """Return whether a built-in loss couples samples: it compares them, or takes a mean of theirs as a limit."""
+    """Return whether a built-in loss couples samples: it compares them, or takes their mean as its threshold."""
     name = instruction.function.name
     return name in COUPLED_LOSSES or (name == "super_loss" and instruction.options.get("threshold") is None)

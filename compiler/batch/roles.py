@@ -1,4 +1,4 @@
-"""Roles: which batched nodes run once all the same, before the batch is split or behind all micro-batches."""
+"""Roles: which batched nodes run only once, before the batch is split or after all micro-batches."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Roles:
 
     split: frozenset[str]
     merged: frozenset[str]
-    """Forwards that record no graph and couple no samples, of what is there before the batch is split."""
+    """Forwards without a graph that couple no samples, on values that exist before the batch is split."""
     gathered: frozenset[str]
-    """Calls and losses behind all gradients: only what runs once uses them."""
+    """Calls and losses after all gradients: only nodes that run once use them."""
 
 
 def find_roles(
@@ -42,7 +42,7 @@ def _find_merged(
     reading: Reading,
     models: Mapping[str, ModelFacts],
 ) -> Iterator[str]:
-    """Yield the forwards that can run on the whole batch: their inputs are there, and nothing is held or coupled."""
+    """Yield the forwards that can run on the whole batch: inputs are whole, no graph is kept, no samples coupled."""
     whole = set(reading.spec.inputs)
     whole |= {value for node in nodes.values() if isinstance(node.instruction, Random) for value in node.defines}
     pending, before = set(batched), -1
@@ -58,7 +58,7 @@ def _find_merged(
 
 
 def _keeps_apart(node: Node, models: Mapping[str, ModelFacts]) -> bool:
-    """Return whether a forward gives every sample what it gives it in any other batch, and writes nothing."""
+    """Return whether a forward's result for a sample is the same in every batch, and the forward writes nothing."""
     call = node.instruction
     if not isinstance(call, Forward) or call.draws or node.writes:
         return False
@@ -66,7 +66,7 @@ def _keeps_apart(node: Node, models: Mapping[str, ModelFacts]) -> bool:
 
 
 def _find_gathered(nodes: Mapping[str, Node], batched: Collection[str], recorded: Collection[str]) -> frozenset[str]:
-    """Return the calls and losses of no gradient whose results only what runs once uses: states, metrics, outputs."""
+    """Return the calls and losses outside gradient paths whose results only run-once nodes use, such as metrics."""
     producers = find_producers(nodes.values())
     users: dict[str, set[str]] = {}
     for name, node in nodes.items():

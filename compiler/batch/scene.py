@@ -19,15 +19,15 @@ from compiler.types.dimension import TensorType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """A scene whose batched nodes are there for every micro-batch, and what is to be told of it."""
+    """A scene with one copy of each batched node per micro-batch, and what to report about it."""
 
     scene: Scene
     copies: Mapping[str, tuple[str, ...]]
-    """By node of the scene as it was: what it became."""
+    """Node of the original scene -> what it became."""
     merges: Mapping[str, Decision]
-    """By node that runs once although the step is split."""
+    """Decisions, by node that runs once although the step is split."""
     coupled: Mapping[str, str]
-    """By node that runs for every micro-batch: why these are not together what the batch would be."""
+    """Node that runs per micro-batch -> why the results do not combine to that of the batch."""
 
     def find_firing(
         self, firing: Collection[str], returned: Iterable[str], absent: Iterable[str] = ()
@@ -43,7 +43,7 @@ class Parted:
         return reach(roots, nodes, producers, self._find_without(absent, producers))
 
     def _find_without(self, absent: Iterable[str], producers: Mapping[str, str]) -> frozenset[str]:
-        """Return the nodes without a value, and those that need one of theirs, as the shares of absent sums do."""
+        """Return the nodes without a value, and those that need one of their values, as shares of absent sums do."""
         found, before = set(absent), -1
         while len(found) > before:
             before = len(found)
@@ -56,7 +56,7 @@ class Parted:
 
 
 def _find_idle(nodes: Mapping[str, Node]) -> frozenset[str]:
-    """Return the copies that nobody uses: what a sum of means and sums adds to the batch is another sum."""
+    """Return the copies that nothing uses: a sum of means and sums is added up over the batch by other nodes."""
     idle, before = frozenset[str](), -1
     while len(idle) > before:
         before = len(idle)
@@ -88,13 +88,13 @@ def part_scene(
     return Parted(
         scene=replace(scene, nodes=nodes, everything=everything, ordering=ordering),
         copies=expansion.copies,
-        merges={name: _tell_merge(node) for name, node in scene.everything.items() if name in roles.merged},
+        merges={name: _describe_merge(node) for name, node in scene.everything.items() if name in roles.merged},
         coupled=coupled,
     )
 
 
 def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Iterator[Edge]:
-    """Yield what is declared or implied between all copies of two nodes: what comes after one waits for all of it."""
+    """Yield the declared or implied edges between all copies of two nodes: a successor waits for every copy."""
     for edge in edges:
         if edge.hazard is not Hazard.DATA:
             for before in copies[edge.before]:
@@ -102,15 +102,15 @@ def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Ite
 
 
 def _find_coupled_forwards(scene: Scene, split: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the forwards in training of models that look at several samples at once."""
-    for name in (name for name in scene.everything if name in split):  # in an order that does not hang on hashes
+    """Yield the train-mode forwards of models that couple the samples of a batch."""
+    for name in (name for name in scene.everything if name in split):  # in an order that does not depend on hashes
         call = scene.everything[name].instruction
         if isinstance(call, Forward) and call.train and scene.models[call.model].batch_coupled:
             assumed = " (assumed)" if "batch_coupled" in scene.models[call.model].assumed else ""
             yield name, f"'{call.model}' normalises over the samples that it is given{assumed}"
 
 
-def _tell_merge(node: Node) -> Decision:
+def _describe_merge(node: Node) -> Decision:
     """Return the decision that a forward runs on the whole batch."""
     text = (
         f"{node.label} runs once on the whole batch, and its values are split: it records no graph, and "

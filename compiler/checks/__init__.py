@@ -33,7 +33,7 @@ OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_interval,
     check_clip_scope,
 )
-"""Checks that hold whatever the order of ops is, so they can be made where there is none."""
+"""Checks that do not depend on the order of ops, so they can run where there is none."""
 
 SCENE_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
     check_terms,

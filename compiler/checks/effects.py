@@ -33,25 +33,25 @@ def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:
         for index, other in enumerate(scene.spec.ops[name].after or () if node.id == node.op else ()):
             if other not in scene.nodes or not scene.nodes[other].writes:
                 continue
-            if not _reads_behind(scene, name, other, consumers) and not _changes_versions(scene, name, other):
+            if not _reads_downstream(scene, name, other, consumers) and not _changes_versions(scene, name, other):
                 yield Diagnostic(
                     code="W-NO-EFFECT",
                     severity="warning",
                     message=f"`after: {other}` on '{name}' changes nothing: every op reads the same without it",
                     span=scene.spec.span("ops", name, "after", index) or span_of(scene.spec, name),
                     label="no effect",
-                    help=f"put it on the forward that should see the result of '{other}', or take it away",
+                    help=f"put it on the forward that should see the result of '{other}', or remove it",
                 )
 
 
-def _reads_behind(scene: Scene, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether an op, or something made from it, reads what another writes: the common case, and cheap to see."""
+def _reads_downstream(scene: Scene, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
+    """Return whether an op, or something computed from it, reads what another writes: the common, cheap case."""
     written = {write.cell for write in scene.nodes[other].writes}
     return any(read.cell in written for reached in _reach(name, consumers) for read in scene.nodes[reached].reads)
 
 
 def _changes_versions(scene: Scene, name: str, other: str) -> bool:
-    """Return whether some node has other writers of a cell it touches in its past once one `after` is left out."""
+    """Return whether dropping one `after` changes which writers of a cell lie in the past of a node that touches it."""
     kept = [edge for edge in scene.ordering if (edge.before, edge.after, edge.hazard) != (other, name, Hazard.DECLARED)]
     without = close_ordering(scene.everything, kept)
     writers = find_writers(scene.nodes.values())
@@ -99,21 +99,21 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
     firing = frozenset[str]().union(*live.values())
     for name, op in spec.ops.items():
         if name not in firing:
-            message, help = _tell_dead(name, op)
+            message, help = _describe_dead(name, op)
             span = span_of(spec, name)
             yield Diagnostic(
                 code="W-DEAD", severity="warning", message=message, span=span, label="never runs", help=help
             )
 
 
-def _tell_dead(name: str, op: Op) -> tuple[str, str]:
+def _describe_dead(name: str, op: Op) -> tuple[str, str]:
     """Return why an op never runs, and the remedy."""
     match op:
         case EmaOp(ema=source) | CopyOp(copy_=source):
             message = f"'{name}' never runs: nothing in the step writes its source '{source}'"
-            return message, f"follow a model that an update, ema or copy writes, or take '{name}' away"
+            return message, f"follow a model that an update, ema or copy writes, or remove '{name}'"
         case _:
-            return f"nobody uses '{name}': it never runs", "use its value, list it under `outputs:`, or take it away"
+            return f"nothing uses '{name}': it never runs", "use its value, list it under `outputs:`, or remove it"
 
 
 def check_defer_never(spec: GraphSpec, graph: StepGraph, decisions: tuple[Decision, ...]) -> Iterator[Diagnostic]:
@@ -127,7 +127,7 @@ def check_defer_never(spec: GraphSpec, graph: StepGraph, decisions: tuple[Decisi
                 span=span_of(spec, decision.subject, "defer"),
                 notes=(decision.text,),
                 label="cannot be",
-                help="take `defer: never` away, write `snapshot: true` on the forward that is read later, or compile "
+                help="remove `defer: never`, write `snapshot: true` on the forward that is read later, or compile "
                 "with `--order fewest`, which spares it where any order does",
             )
 
@@ -144,7 +144,7 @@ def _find_consumers(scene: Scene) -> Mapping[str, tuple[str, ...]]:
 
 
 def _reach(name: str, consumers: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return a node and everything made from its values."""
+    """Return a node and everything computed from its values."""
     reached = {name: None}
     pending = [name]
     while pending:
@@ -167,7 +167,7 @@ def check_backend(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
 
 
 def _missing(subject: str, what: str, backend: str, span: Span | None) -> Diagnostic:
-    """Return the diagnostic of a name that is given for other backends only."""
+    """Return the diagnostic of a name that only other backends have."""
     return Diagnostic(
         code="E-BACKEND",
         message=f"{subject} has no {what} for the backend '{backend}'",
@@ -193,7 +193,7 @@ def _function(op: Op) -> FunctionName | None:
 
 
 def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
-    """Yield E-SKIP-SCOPE where all updates are to be one group, and one happens before another's gradient."""
+    """Yield E-SKIP-SCOPE where all updates must form one group but one happens before another's gradient."""
     asking = next((node.op for node in graph.nodes.values() if node.overflow == "all"), "")
     for group in find_groups(graph) if asking else ():
         updates = [node.id for node in group if takes_part(node)]
@@ -212,7 +212,7 @@ def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
 
 
 def check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for what is counted in a unit that nobody knows the length of."""
+    """Yield E-PACE for every duration in a unit of unknown length."""
     yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
     yield from (*check_thaws(spec, pace), *check_windows(spec, pace), *check_resets(spec, pace))
 
@@ -220,10 +220,10 @@ def check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
 def check_durations(
     spec: GraphSpec, timed: Timed, pace: Pace, *, pending: bool
 ) -> tuple[tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
-    """Return the problems of what is counted, and the notes of what waits for a length that only a run knows.
+    """Return the problems of durations, and notes for those that need a length which only a run knows.
 
-    ``timed`` is the spec at the pace. Without ``pending`` nothing may wait. What no length would mend is a problem all
-    the same.
+    ``timed`` is the spec at the pace. Without ``pending`` there are no such notes: an unknown length is a problem. What
+    is wrong regardless of lengths is always a problem.
     """
     uncounted = (*timed.problems, *check_pace(timed.spec, pace))
     left = tuple(dict.fromkeys(replace(each, severity="note") for each in uncounted if pending and each.is_pending))
@@ -281,12 +281,12 @@ def _check_groups(spec: GraphSpec) -> Iterator[Diagnostic]:
             elif not (group.is_frozen or is_early):
                 message = f"an optimizer of Keras steps '{model}': it has one rate and one decay for all parameters"
                 span = spec.span("models", model, "groups", index)
-                help = "use an optimizer by `name`, take the group away, or choose another backend"
+                help = "use an optimizer by `name`, remove the group, or choose another backend"
                 yield Diagnostic(code="E-BACKEND", message=message, span=span, help=help)
 
 
 def find_idle(spec: GraphSpec) -> Iterator[str]:
-    """Yield a sentence for every field without effect: of how models are stepped that none steps, and of windows."""
+    """Yield a sentence for every field without effect: settings of models that no update steps, and of windows."""
     updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
     for name, model in spec.models.items():
         written = [f"`{field}`" for field in FIELDS if field in model.model_fields_set]

@@ -57,7 +57,7 @@ def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: lis
 
 
 def check_targets(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield E-NO-GRADIENT for a target of a gradient that its loss does not depend on, unless it says what then."""
+    """Yield E-NO-GRADIENT for a target that a gradient's loss does not depend on, unless `unconnected` allows it."""
     paths = scene.paths
     for node, derivative, shares in _group_shares(scene):
         if _takes_gaps(node):
@@ -72,7 +72,7 @@ def check_targets(scene: Scene) -> Iterator[Diagnostic]:
 
 
 def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
-    """Yield E-NO-GRADIENT for a target that only terms reach which are absent in a step in which it is updated."""
+    """Yield E-NO-GRADIENT for a target that only terms reach that are absent in a step that updates it."""
     for name, path in graph.paths.items():
         node = graph.nodes[name]
         if node.derivative is None or not _lacks_terms(spec, graph, node.derivative.loss) or _takes_gaps(node):
@@ -89,7 +89,7 @@ def _lacks_terms(spec: GraphSpec, graph: StepGraph, loss: str) -> bool:
 
 
 def _takes_gaps(node: Node) -> bool:
-    """Return whether a gradient says what becomes of parameters that it does not reach."""
+    """Return whether a gradient says what to do with parameters that it does not reach."""
     return isinstance(node.instruction, Gradient) and node.instruction.unconnected != "error"
 
 
@@ -132,19 +132,19 @@ def _unreached(scene: Scene, node: Node, derivative: Derivative, target: str) ->
         message=f"'{node.op}' wants the gradient of '{loss}' for {target}, on which it does not depend",
         span=span_of(scene.spec, node.op, field),
         label=f"'{loss}' does not reach it",
-        help=f"use a loss that is made from {target}, or look for a `stop` on the way from it to '{loss}'",
+        help=f"use a loss that is computed from {target}, or look for a `stop` on the way from it to '{loss}'",
     )
 
 
 def _written(value: str) -> str:
-    """Return what a spec calls a value: a loss for its sum, or for one of its shares."""
+    """Return the name of a value in the spec: of a sum or share, its loss."""
     return value.partition(".")[0]
 
 
 def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
-    """Return the values that are added up to a loss; `add`, `sub`, and constant factors keep terms apart.
+    """Return the terms that a loss sums; `add`, `sub`, and constant factors keep terms separate.
 
-    A term that is a target itself is left out: whatever it is made of, the loss depends on it.
+    A term that is a target itself is left out: the loss depends on it regardless of how it is computed.
     """
     terms: dict[str, None] = {}
     pending = [loss]
@@ -160,7 +160,7 @@ def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, .
 
 
 def _find_parts(scene: Scene, value: str) -> tuple[str, ...]:
-    """Return the values that `add`, `sub` or a multiple is made of; none for other values."""
+    """Return the operands of `add`, `sub` or a constant multiple; none for other values."""
     producer = scene.producers.get(value)
     instruction = None if producer is None else scene.nodes[producer].instruction
     if not isinstance(instruction, Evaluate) or not instruction.function.builtin or instruction.family != "call":
@@ -179,16 +179,16 @@ def check_bootstrap(scene: Scene) -> Iterator[Diagnostic]:
             instruction = scene.nodes[name].instruction
             if not (isinstance(instruction, Evaluate) and instruction.function.name in REGRESSIONS):
                 continue
-            sides = [_called_behind(scene, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
+            sides = [_find_called(scene, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
             twice = {model for model in sides[0] if model in sides[1] and sides[1][model] - sides[0][model]}
             if twice:
                 yield _bootstrap(scene, name, sorted(twice)[0])
 
 
-def _called_behind(
+def _find_called(
     scene: Scene, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
 ) -> Mapping[str, frozenset[str]]:
-    """Return, by target model, the forwards on the path behind one operand of a loss."""
+    """Return, by target model, the forwards that one operand of a loss is computed from."""
     instruction = scene.nodes[loss].instruction
     assert isinstance(instruction, Evaluate)
     operand = instruction.arguments[index].operand if index < len(instruction.arguments) else None
@@ -224,6 +224,6 @@ def _target_names(node: Node) -> tuple[str, ...]:
 
 
 def _either(names: list[str]) -> str:
-    """Return names as a choice in words."""
+    """Return names joined by "or"."""
     quoted = [f"'{name}'" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

@@ -26,7 +26,7 @@ from graphspec.diagnostics import Diagnostic
 
 
 def check_batch(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield E-MICRO where there is nothing to split, and for what cannot be: an order of the whole batch."""
+    """Yield E-MICRO where there is nothing to split, and for what cannot be split: an order of the whole batch."""
     spec = scene.spec
     if all(declared.shape is not None and BATCH not in declared.shape for declared in spec.inputs.values()):
         yield Diagnostic(
@@ -34,7 +34,7 @@ def check_batch(scene: Scene) -> Iterator[Diagnostic]:
             message="no input has a dimension named `batch`, so there is nothing to split into micro-batches",
             span=spec.span("micro_batches"),
             label="splits the dimension named `batch`",
-            help="declare it, as in `x: {shape: [batch, 4]}`, or take `micro_batches` away",
+            help="declare it, as in `x: {shape: [batch, 4]}`, or remove `micro_batches`",
         )
     for name, op in spec.ops.items():
         if isinstance(op, RandomOp) and op.random == "permutation" and name in scene.nodes and _is_batched(op):
@@ -43,17 +43,17 @@ def check_batch(scene: Scene) -> Iterator[Diagnostic]:
                 message=f"'{name}' orders the whole batch, of which a micro-batch has some rows only",
                 span=span_of(spec, name),
                 label="its numbers are places in the whole batch",
-                help="mix samples where batches are made and give the result as an input, or take `micro_batches` away",
+                help="mix samples where batches are made and give the result as an input, or remove `micro_batches`",
             )
 
 
 def _is_batched(op: RandomOp) -> bool:
-    """Return whether a draw is as long as the batch, or like a value, which may be."""
+    """Return whether a draw has the length of the batch, or is like a value that may have it."""
     return op.like is not None or BATCH in (op.shape or ())
 
 
 def check_coupled(scene: Scene, coupled: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """Yield W-COUPLED for every op whose micro-batches are not together what it is on the whole batch."""
+    """Yield W-COUPLED for every op whose micro-batches do not combine to its result on the whole batch."""
     for name, why in coupled.items():
         op = scene.everything[name].op
         if name in scene.nodes:
@@ -63,7 +63,7 @@ def check_coupled(scene: Scene, coupled: Mapping[str, str]) -> Iterator[Diagnost
                 message=f"'{op}' sees one micro-batch at a time: {why}",
                 span=span_of(scene.spec, op),
                 label="couples the samples of a batch",
-                help="take `micro_batches` away, or accept that the numbers depend on it",
+                help="remove `micro_batches`, or accept that the numbers depend on it",
             )
 
 
@@ -109,7 +109,7 @@ def check_summed(scene: Scene) -> Iterator[Diagnostic]:
 
 
 def _find_origins(spec: GraphSpec, value: str, rows: frozenset[str]) -> Iterator[str]:
-    """Yield the values without rows that a value is made of, nearest first."""
+    """Yield the values without rows that a value is computed from, nearest first."""
     owners = {made: name for name, op in spec.ops.items() for made in op.defines(name)}
     pending, seen = [value], {value}
     for each in pending:
@@ -121,7 +121,7 @@ def _find_origins(spec: GraphSpec, value: str, rows: frozenset[str]) -> Iterator
 
 
 def check_split_counts(spec: GraphSpec, observed: Observations) -> Iterator[Diagnostic]:
-    """Yield E-MICRO for a loss with a count of its own of which micro-batches take a gradient by a value."""
+    """Yield E-MICRO for a loss with its own count whose gradient by a value is taken in micro-batches."""
     own = find_own(spec, observed.counts)
     for name in dict.fromkeys(find_plain(spec, "train")):
         if own.get(name) in ("kept", "returned"):
@@ -131,5 +131,5 @@ def check_split_counts(spec: GraphSpec, observed: Observations) -> Iterator[Diag
                 "of which a micro-batch knows its own part only",
                 span=span_of(spec, name),
                 label="brings a count of its own",
-                help="take the gradient of a loss that counts rows, or take `micro_batches` away",
+                help="take the gradient of a loss that counts rows, or remove `micro_batches`",
             )

@@ -1,4 +1,4 @@
-"""Checks of terms that are not there in every step of an update: W-LAZY, W-DATASET."""
+"""Checks of terms that are absent from some steps of an update: W-LAZY, W-DATASET."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphspec.diagnostics import Diagnostic
 
 
 def check_lazy(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield W-LAZY for a lazy term of an update that does not run in every step, nor in the steps of the term alone."""
+    """Yield W-LAZY for a lazy term of an update that runs neither in every step nor only in the steps of the term."""
     for update, op, term in _find_terms(scene.spec):
         loss = scene.spec.ops.get(term)
         paces = isinstance(op.every, str) or (op.every or 1) > 1
@@ -32,7 +32,7 @@ def check_lazy(scene: Scene) -> Iterator[Diagnostic]:
 
 
 def check_datasets(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield W-DATASET for an update that rests on batches of a data set on which some of its terms run."""
+    """Yield W-DATASET for an update that does not run on a data set on which some of its terms run."""
     datasets = find_datasets(scene.spec)
     places = find_places(scene.spec.ops, datasets)
     found: dict[str, list[str]] = {}
@@ -78,7 +78,7 @@ def _find_parts(spec: GraphSpec, term: str) -> tuple[str, ...]:
 
 
 def _find_terms(spec: GraphSpec) -> Iterator[tuple[str, UpdateOp, str]]:
-    """Yield every update with each term that its losses add up."""
+    """Yield every update with each term of its losses."""
     for name, op in spec.ops.items():
         if isinstance(op, UpdateOp):
             for term in dict.fromkeys(term for loss in find_set_losses(spec, name) for term in find_terms(spec, loss)):

@@ -15,22 +15,20 @@ from graphspec.diagnostics import Diagnostic
 
 
 def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
-    """Yield E-OVERLAP for every parameter storage that two optimizers step, where none is said to step it for all."""
-    told: set[str] = set()
+    """Yield E-OVERLAP for every parameter storage that two optimizers step and none is declared to step for all."""
+    covered: set[str] = set()
     for cell, holders in _find_holders(scene).items():
         sharing = [name for name in dict.fromkeys(holders.values()) if is_sharing(scene.spec, name)]
-        told.update(sharing if len(holders) > 1 else ())
+        covered.update(sharing if len(holders) > 1 else ())
         if len(holders) > 1 and len(sharing) != 1:
             yield _overlap(scene, cell, holders, sharing)
         elif len(holders) > 1:
             yield from _check_owner(scene, cell, sharing[0])
     for name in find_held(scene.spec):
-        if is_sharing(scene.spec, name) and name not in told:
+        if is_sharing(scene.spec, name) and name not in covered:
             message = f"'{name}' says `shared: sum`, but no other optimizer steps what it steps"
             span = span_of(scene.spec, name, "shared")
-            yield Diagnostic(
-                code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="take it out"
-            )
+            yield Diagnostic(code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="remove it")
 
 
 def _overlap(scene: Scene, cell: str, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
@@ -39,7 +37,7 @@ def _overlap(scene: Scene, cell: str, holders: Mapping[str, str], sharing: list[
     if sharing:
         op, both = sharing[-1], " and ".join(f"'{name}'" for name in sharing)
         message = f"{both} say `shared: sum`, and all of them step {cell}"
-        help = "let one of them say it, whose optimizer steps what is shared"
+        help = "keep it on one of them: the one whose optimizer steps what is shared"
         label = "one update steps it for all"
         return Diagnostic(
             code="E-OVERLAP", message=message, span=span_of(scene.spec, op, "shared"), label=label, help=help
@@ -76,7 +74,7 @@ def _check_owner(scene: Scene, cell: str, owner: str) -> Iterator[Diagnostic]:
             message = f"'{owner}' and '{name}' step {cell} with two optimizers, and {min(both)} with one"
             help = f"leave the models of {min(both)} to one of the two"
         elif cell.count(",") > 1:
-            message = f"'{owner}' steps {cell} for all, but who shares what in a group of three is not said"
+            message = f"'{owner}' steps {cell} for all, but a group of three does not say which pairs share what"
             help = "step all of them in one update with one optimizer"
         else:
             continue
@@ -86,7 +84,7 @@ def _check_owner(scene: Scene, cell: str, owner: str) -> Iterator[Diagnostic]:
 
 
 def _find_holders(scene: Scene) -> dict[str, dict[str, str]]:
-    """Return, by parameter cell, the optimizers that step it, each with an op that says so."""
+    """Return, by parameter cell, the optimizers that step it, each with one of its updates (`shared: sum` first)."""
     holders: dict[str, dict[str, str]] = {}
     for cell, pairs in find_steppers(scene.spec).items():
         found = holders.setdefault(cell, {})
@@ -120,7 +118,7 @@ def check_average_targets(scene: Scene) -> Iterator[Diagnostic]:
 def check_buffer_policy(scene: Scene) -> Iterator[Diagnostic]:
     """Yield E-BUFFERS where an average does not say what happens to buffers, or says what cannot be.
 
-    It is a warning as long as a class is only assumed to have buffers: `build` looks at the class, and decides.
+    It is a warning as long as a class is only assumed to have buffers: `build` inspects the class and decides.
     """
     for name, op in scene.spec.ops.items():
         if not isinstance(op, EmaOp):
@@ -152,13 +150,13 @@ def _unsaid(scene: Scene, name: str, source: str) -> Diagnostic:
     """Return the diagnostic of an average without a policy: an error where the model is known to have buffers."""
     span, help = span_of(scene.spec, name, "ema"), "write `buffers: copy`, `average` or `ignore`"
     if "buffers" not in scene.models[source].assumed:
-        message = f"'{name}' averages '{source}', which has buffers, and says nothing of them"
+        message = f"'{name}' averages '{source}', which has buffers, but does not say what happens to them"
         return Diagnostic(code="E-BUFFERS", message=message, span=span, label="this model has buffers", help=help)
     return Diagnostic(
         code="E-BUFFERS",
         severity="warning",
-        message=f"'{name}' averages '{source}' and says nothing of buffers, which the model is assumed to have: its "
-        "class declares no `traits`",
+        message=f"'{name}' averages '{source}' but does not say what happens to buffers, which the model is assumed to "
+        "have: its class declares no `traits`",
         span=span,
         label="an error when the step is built, if it has buffers",
         help=f"{help}, or `traits: {{buffers: false}}` on the model",
@@ -189,7 +187,7 @@ def check_frozen_train(scene: Scene) -> Iterator[Diagnostic]:
                 message=f"'{op.forward}' is never updated, but '{name}' runs it in train mode: its buffers move",
                 span=span_of(scene.spec, name, "train"),
                 label="its statistics will drift",
-                help="take `train: true` away, or declare `buffers: ignore` on the model if that is meant",
+                help="remove `train: true`, or declare `buffers: ignore` on the model if that is meant",
             )
 
 
@@ -204,7 +202,7 @@ def check_swaps(scene: Scene) -> Iterator[Diagnostic]:
                 message=f"'{first}' and '{swap.op}' both stand in for '{swap.model}' in evaluation",
                 span=span_of(scene.spec, swap.op, "use"),
                 label="only one average can",
-                help=f"take `use` away from one of them, and call its average by name: `forward: {swap.target}`",
+                help=f"remove `use` from one of them, and call its average by name: `forward: {swap.target}`",
             )
         yield from _find_updates(scene, swap)
 
@@ -219,5 +217,5 @@ def _find_updates(scene: Scene, swap: Swap) -> Iterator[Diagnostic]:
                 message=f"'{name}' updates '{swap.model}' in a mode in which '{swap.op}' stands in for it",
                 span=span_of(scene.spec, name, "mode"),
                 label="the forwards of that mode are those of the average",
-                help=f"update it in train mode only, or take `use` away from '{swap.op}'",
+                help=f"update it in train mode only, or remove `use` from '{swap.op}'",
             )

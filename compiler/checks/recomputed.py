@@ -58,7 +58,7 @@ def _find_clashes(
 
 
 def _or_no_checkpoint(spec: GraphSpec, name: str) -> str:
-    """Return the remedy of a call that is recomputed because its op says so."""
+    """Return the remedy of a call whose op requests recomputation."""
     op = spec.ops[name]
     return "take `checkpoint` off one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
 
@@ -70,7 +70,7 @@ def _is_modal(node: Node) -> bool:
 
 
 def _is_class(spec: GraphSpec, model: str) -> bool:
-    """Return whether a model, or the one that it is an average of, is of a user's class."""
+    """Return whether a model, or the model it averages, is an instance of a user's class."""
     shadows = spec.shadows()
     followed = shadows[model].ema if model in shadows else model
     return spec.models[find_root(spec, followed)].class_ is not None

@@ -88,7 +88,7 @@ def _adversary(spec: GraphSpec, graph: StepGraph, name: str, updates: list[str],
 def _find_movers(
     graph: StepGraph, name: str, update: str, gradient: str, applied: Mapping[str, tuple[str, ...]]
 ) -> Iterator[str]:
-    """Yield the updates that move, from other losses, a model that a forward reads unmoved and ``update`` lacks."""
+    """Yield the updates that, from other losses, move a model which a forward reads unmoved and ``update`` leaves."""
     own = graph.nodes[gradient].derivative
     for read in graph.nodes[name].reads:
         if is_buffers(read.cell) or own is None or read.cell in own.cells or graph.version(name, read.cell) != 0:
@@ -115,7 +115,7 @@ def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagn
     """Yield E-UNORDERED-WRITES once for every pair of updates, averages, copies or assignments."""
     pairs: dict[tuple[str, str], str] = {}
     for cell, first, second in find_unordered(graph):
-        if not is_optimizer(cell) and _is_told_here(spec, first, second):
+        if not is_optimizer(cell) and _is_reported_here(spec, first, second):
             pairs.setdefault((first, second), cell)
     for (first, second), cell in pairs.items():
         place = graph.nodes[first].place
@@ -129,11 +129,11 @@ def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagn
 
 
 def _help(cell: str, first: str, second: str) -> str:
-    """Return the remedy, which depends on what is written."""
+    """Return the remedy, which depends on the kind of cell."""
     order = f"write `after: {first}` on '{second}'"
     return order if is_state(cell) else f"add the losses and update once, or {order}"
 
 
-def _is_told_here(spec: GraphSpec, first: str, second: str) -> bool:
-    """Return whether two writers are rivals in order only: an average into what an update steps is E-EMA-TARGET."""
+def _is_reported_here(spec: GraphSpec, first: str, second: str) -> bool:
+    """Return whether two writers conflict only in their order: an average into an updated model is E-EMA-TARGET."""
     return isinstance(spec.ops[first], UpdateOp) == isinstance(spec.ops[second], UpdateOp)

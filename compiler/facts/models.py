@@ -16,7 +16,7 @@ from graphspec.declare.precision import Compute
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The traits of one model, as seen: buffers, random draws, coupled samples, forwards that are recomputed."""
+    """The observed traits of one model: buffers, random draws, coupled samples, recomputed forwards."""
 
     buffers: bool
     rng: bool
@@ -26,7 +26,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTerms:
-    """The penalties and constraints that a model brings along, as layers of Keras do, beside those of the spec."""
+    """The model's own penalties and constraints, as Keras layers have, in addition to those of the spec."""
 
     regularizers: tuple[RegularizerSpec, ...] = ()
     constraints: tuple[ConstraintSpec, ...] = ()
@@ -37,14 +37,14 @@ NO_TERMS = OwnTerms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """Everything seen: traits by model, the types of values by name, and which losses count by themselves."""
+    """Everything observed: traits by model, the types of values by name, and which losses count by themselves."""
 
     models: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
     outputs: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
     counts: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """User's loss -> whether it returns (sum, count)."""
     terms: Mapping[str, OwnTerms] = field(default_factory=dict[str, OwnTerms])
-    """Model -> what it brings along."""
+    """Model -> its own penalties and constraints."""
 
 
 STATEFUL_LAYERS = frozenset({"batch_norm"})
@@ -74,9 +74,9 @@ class ModelFacts:
     policy: BufferPolicy | None
     """Its declared EMA policy for buffers."""
     compute: Compute
-    """The type of the operands of what it multiplies; float32 for a single parameter, which multiplies nothing."""
+    """The dtype of its matrix products and convolutions; float32 for a single parameter, which has none."""
     terms: OwnTerms = NO_TERMS
-    """The penalties and constraints that it brings along."""
+    """Its own penalties and constraints."""
 
 
 def find_used_models(spec: GraphSpec) -> frozenset[str]:

@@ -27,7 +27,7 @@ def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
 
 @once_per_spec
 def find_owners(spec: GraphSpec) -> Mapping[str, str]:
-    """Return, by parameter cell, the update that steps it for all that hold it: the one that says `shared: sum`."""
+    """Return, by parameter cell, the update that steps it for all updates that share it: the one with `shared: sum`."""
     steppers = find_steppers(spec)
     found: dict[str, str] = {}
     for cell, pairs in steppers.items():
@@ -39,7 +39,7 @@ def find_owners(spec: GraphSpec) -> Mapping[str, str]:
 
 @once_per_spec
 def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """Return, by parameter cell, the updates that hold it, each behind the name of its optimizer."""
+    """Return, by parameter cell, (optimizer, update) of every update that steps it."""
     cells = find_parameter_cells(spec)
     found: dict[str, dict[tuple[str, str], None]] = {}
     for name, op in spec.ops.items():
@@ -52,7 +52,7 @@ def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
 
 
 def is_sharing(spec: GraphSpec, update: str) -> bool:
-    """Return whether an update says that it steps what it shares."""
+    """Return whether an update declares that it steps what it shares."""
     op = spec.ops[update]
     return isinstance(op, UpdateOp) and op.shared == "sum"
 
@@ -64,7 +64,7 @@ def find_kept(spec: GraphSpec, update: str) -> Cells:
 
 
 def find_givers(spec: GraphSpec, update: str) -> tuple[str, ...]:
-    """Return the updates whose gradients another adds to its own."""
+    """Return the updates whose gradients another update adds to its own."""
     owned = frozenset(cell for cell, owner in find_owners(spec).items() if owner == update)
     return tuple(name for name, cells in find_held(spec).items() if name != update and not owned.isdisjoint(cells))
 
@@ -74,7 +74,7 @@ def is_kept(spec: GraphSpec, update: str, model: str) -> bool:
     return parameters_of(model) in find_kept(spec, update)
 
 
-def find_beside(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:
+def find_excluded(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:
     """Return the models of other updates, tied to some of these, whose parameters those updates step."""
     cells, owners = find_parameter_cells(spec), find_owners(spec)
     shared = {cell for model in models for cell in cells[model] if owners.get(cell, update) != update}
@@ -101,15 +101,15 @@ class OptimizerCell:
     owner: str
     """The model or update that declares it."""
     epoch: int = 1
-    """The epoch from which on it steps, counted from 1."""
+    """The first epoch in which it steps, counted from 1."""
     until: int | None = None
     """The last epoch in which it steps, where another follows."""
-    beside: tuple[str, ...] = ()
-    """Models whose parameters another steps: what they share with its own is left out."""
+    excluded: tuple[str, ...] = ()
+    """Models whose parameters another optimizer steps: what they share with its own models is left out."""
 
 
 def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
-    """Yield the optimizers in use: those of the models in their order, then those that updates bring."""
+    """Yield the optimizers in use: those of the models in their order, then those of updates."""
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     for name, model in spec.models.items():
         users = tuple(
@@ -145,16 +145,17 @@ def _find_phases(
             owner=owner,
             epoch=epoch,
             until=None if following is None else following - 1,
-            beside=find_beside(spec, updates[0], models),
+            excluded=find_excluded(spec, updates[0], models),
         )
 
 
 def find_tempo(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> Tempo:
     """Return the tempo of an optimizer: the pace, and the steps between two of its updates where that is constant."""
+    reason = _describe_rhythm(cell.updates)
     return Tempo(
         pace=pace,
         interval=_find_interval(spec, cell.updates, pace.epoch),
-        missing=f"how many steps lie between two updates of the optimizer of '{cell.name}': {_tell(cell.updates)}",
+        missing=f"how many steps lie between two updates of the optimizer of '{cell.name}': {reason}",
         help="count updates, as in `500 updates`, or give the schedule `clock: steps`",
     )
 
@@ -168,7 +169,7 @@ def _find_interval(spec: GraphSpec, updates: tuple[str, ...], epoch: int | None)
     return Fraction(1, len(rhythms)) if is_constant else None
 
 
-def _tell(updates: tuple[str, ...]) -> str:
-    """Return why the number is not constant."""
+def _describe_rhythm(updates: tuple[str, ...]) -> str:
+    """Return why the steps between two updates are not constant."""
     names = " and ".join(f"'{name}'" for name in updates)
     return f"{names} does not fire at a steady pace" if len(updates) == 1 else f"{names} do not all fire in every step"

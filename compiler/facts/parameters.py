@@ -52,7 +52,7 @@ def find_stepped(spec: GraphSpec, model: str, names: Names) -> tuple[str, ...]:
 def check_patterns(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[Diagnostic]:
     """Yield E-MATCH for every pattern that fits nothing, for groups that overlap, and where all is frozen.
 
-    ``known`` has the names of the parameters of those models that are looked at.
+    ``known``: model -> names of its parameters, for the models that were inspected.
     """
     for use in _find_uses(spec, known):
         if not find_matching(use.pattern, use.names):
@@ -64,13 +64,13 @@ def check_patterns(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[Diag
             if known.get(model) and not find_stepped(spec, model, known[model]):
                 message = f"the groups of model '{model}' freeze all of its parameters, but '{name}' updates it"
                 span = spec.span("ops", name, "update", index)
-                help = "take the update away, or leave something to step"
+                help = "remove the update, or leave something to step"
                 yield Diagnostic(code="E-MATCH", message=message, span=span, help=help)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """A pattern that is written somewhere, and the names in one of which it is to be found."""
+    """A pattern of the spec, and the names of which it must match at least one."""
 
     owner: str
     path: Path

@@ -1,4 +1,4 @@
-"""Names of the cells: what outlives an op. One storage is one cell, so tied weights are a cell of their own."""
+"""Names of cells, the storage that outlives an op. One storage is one cell, so tied weights are a cell of their own."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def optimizer_cell(name: str) -> str:
 
 
 def window_of(update: str) -> str:
-    """Return the cell of the gradients that an update has gathered; the gate of the steps that it gathers from too."""
+    """Return the cell of an update's gathered gradients; also the name of the gate of the steps it gathers from."""
     return f"{update}.window"
 
 
 def is_window(cell: str) -> bool:
-    """Return whether a cell holds gradients that an update has gathered."""
+    """Return whether a cell holds the gathered gradients of an update."""
     return cell.endswith(".window")
 
 
 def drop_of(update: str) -> str:
-    """Return the gate of the steps at whose end an update forgets what it has gathered."""
+    """Return the gate of the steps at whose end an update discards its gathered gradients."""
     return f"{update}.drop"
 
 
 def group_of(model: str, index: int) -> str:
-    """Return the gate of the steps in which a group of parameters is frozen that is not so for ever."""
+    """Return the gate of the steps in which a group of parameters is temporarily frozen."""
     return f"{model}.groups.{index}"
 
 

@@ -1,4 +1,4 @@
-"""Diagnostics of the compiler: places, and cycles told edge by edge."""
+"""Diagnostics of the compiler: places, and cycles described edge by edge."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cycle_problem(
 
 
 def _is_checkpoint(op: Op) -> bool:
-    """Return whether an op says itself that gradients run it again."""
+    """Return whether an op itself requests recomputation."""
     return isinstance(op, ForwardOp) and op.checkpoint
 
 
@@ -88,7 +88,7 @@ class Findings:
     known: dict[object, Diagnostic] = field(default_factory=dict[object, Diagnostic])
 
     def report(self, found: Iterable[Diagnostic]) -> None:
-        """Remember problems, each once, with the reasons of the function in which it was found first."""
+        """Record problems, each once, with the reasons of the function in which it was found first."""
         for problem in found:
             self.known.setdefault((problem.code, problem.span, problem.message), problem)
 
@@ -105,9 +105,9 @@ class Findings:
     def stop_on_errors(self) -> None:
         """Raise SpecError with every problem if one of them is an error."""
         if self.has_errors:
-            raise SpecError(self.told(), self.spec.texts())
+            raise SpecError(self.in_order(), self.spec.texts())
 
-    def told(self) -> tuple[Diagnostic, ...]:
+    def in_order(self) -> tuple[Diagnostic, ...]:
         """Return the problems, sorted by place, then code and message."""
         return tuple(sorted(self.problems, key=_position))
 

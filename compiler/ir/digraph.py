@@ -69,7 +69,7 @@ def sort(predecessors: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
 
 
 def _is_acyclic(successors: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether nodes without predecessors can be taken away until none is left."""
+    """Return whether nodes without predecessors can be removed until none is left."""
     waiting = Counter(after for afters in successors.values() for after in afters)
     free = [name for name in successors if not waiting[name]]
     for name in free:

@@ -1,4 +1,4 @@
-"""What the checks look at, and small questions they share."""
+"""The graph that the checks examine, and small queries they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program: everything a backend is told, as frozen data.
+"""The program: everything that a backend is given, as frozen data.
 
 A :class:`Program` holds declarations (inputs, models, optimizers, gates) and one straight-line :class:`Function` per
 mode and set of ops that fire together. Backends match over its instructions and read nothing else.
@@ -124,11 +124,11 @@ class ModelDecl:
     weights: str | None = None
     """A safetensors file that its parameters and buffers start from, relative to the spec's folder."""
     frozen: tuple[str, ...] = ()
-    """Patterns of the names of those parameters that nothing steps."""
+    """Patterns of the names of the parameters that nothing steps."""
     compute: Compute = "float32"
-    """The type of the operands of what multiplies matrices and convolves in it; parameters are float32."""
+    """The dtype of its matrix products and convolutions; parameters are float32."""
     recomputes: bool = False
-    """Parts of a call run again when a gradient is taken through it."""
+    """Gradients recompute parts of its calls."""
     place: str = ""
 
 
@@ -142,7 +142,7 @@ class OptimizerDecl:
     builtin: bool
     models: tuple[str, ...]
     options: Mapping[str, HyperParameter]
-    beside: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     """Models whose parameters another optimizer steps: what they share with these is not among its own."""
     groups: tuple[GroupDecl, ...] = ()
     """Parameters of its models for which something is different; each is in one group at most."""
@@ -208,7 +208,7 @@ class Gate:
     datasets: tuple[str, ...] = ()
     """On batches of which data sets it fires, and counts on the clock ``writes``; none are named: on all."""
     epoch: int | None = None
-    """How many steps an epoch has, where its count begins anew with each, or it fires at the end of each."""
+    """The steps of an epoch, where its count restarts with each epoch, or it fires at the end of each."""
     flush: bool = False
     """It fires at the end of an epoch as well, if anything is counted then."""
 
@@ -236,7 +236,7 @@ class ModeProgram:
     gates: tuple[Gate, ...]
     functions: tuple[Function, ...]
     undecided: frozenset[str] = frozenset()
-    """The gates of which no clock tells when they are due, as they count writes that may be held."""
+    """The gates whose firing no clock determines, because they count writes that may be skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,7 @@ class Program:
     loss_scale: LossScaleDecl | None = None
     """How losses are scaled; None where they are not."""
     datasets: tuple[str, ...] = ()
-    """The data sets that ops are told apart by: a step is then told of which its batch is."""
+    """The data sets that ops distinguish: each call of the step then names the data set of its batch."""
 
     def mode(self, name: str) -> ModeProgram:
         """Return the program of a mode; raise KeyError where the spec has none."""

@@ -19,7 +19,7 @@ from graphspec.diagnostics import Diagnostic, Span
 
 Overflow: TypeAlias = Literal["", "group", "all", "own", "apply", "error"]
 TOGETHER: tuple[Overflow, ...] = ("group", "all")
-"""Policies under which a write depends on the verdicts of others, whatever those say themselves."""
+"""Policies under which a write depends on the verdicts of other updates, regardless of their policies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Read:
     """A cell read by a node.
 
     ``saved``: where the node is differentiated, autograd keeps the cell itself (not a copy) until the gradient ran.
-    ``streaming``: the node reads the newest version there is when it runs, whatever happened before it (train-mode
+    ``streaming``: the node reads the newest version when it runs, regardless of its causal past (train-mode
     statistics, an optimizer stepping its own parameters); otherwise it reads the version of its causal past.
     ``again``: the cell is read a second time, on every backend, when the gradient recomputes the node.
     ``constant``: for every gradient what is read is a constant.
@@ -55,7 +55,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """A cell written by a node; ``statistics`` for the running statistics a train-mode forward leaves behind."""
+    """A cell written by a node; ``statistics`` for the running statistics that a train-mode forward updates."""
 
     cell: str
     statistics: bool = False
@@ -73,7 +73,7 @@ class Derivative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One instruction to be, with its effects and the instruction it becomes (flags and versions still open)."""
+    """One node: its effects, and the instruction it becomes (flags and versions still open)."""
 
     id: str
     op: str
@@ -94,7 +94,7 @@ class Node:
     eager: bool = False
     """A write that stands at its earliest legal place (apply, ema, copy, assign), rather than on demand."""
     defer: Literal["auto", "end", "never"] = "auto"
-    """Where a write wants to stand: as early as it may, at the end of the step, or right after its gradient."""
+    """The requested place of a write: as early as legal, at the end of the step, or right after its gradient."""
     penalizes: str | None = None
     """The model whose penalties the node adds to a gradient set: once per step, whichever of its updates fire."""
     follows: frozenset[str] = frozenset()
@@ -103,9 +103,9 @@ class Node:
     part: int = 0
     """The micro-batch it belongs to, from 1; 0 for what runs once."""
     prompt: bool = False
-    """It runs as soon as its operands are there, so that these can be forgotten."""
-    beside: bool = False
-    """Where its value may be returned, it runs if all is there that it is made from."""
+    """It runs as soon as its operands are defined, so that these can be freed."""
+    is_opportunistic: bool = False
+    """Where its value may be returned, it runs if all its operands are defined."""
     gate: str = ""
     """The gate that admits it, where that is another than its op's."""
     verdict: str = ""
@@ -113,9 +113,9 @@ class Node:
     others: tuple[str, ...] = ()
     """Verdicts over gradients of other updates that it writes too, where these fire."""
     overflow: Overflow = ""
-    """What gradients that are not finite stop; empty: nothing was said of them."""
+    """What non-finite gradients skip; empty: not specified."""
     paced: str = ""
-    """The update in whose steps it takes place: where that is not committed, it is not."""
+    """The update in whose steps it takes place: it is committed only where that is."""
 
     @property
     def admission(self) -> str:

@@ -20,7 +20,7 @@ def verify(graph: StepGraph, after: str) -> None:
 
 
 def find_violations(graph: StepGraph) -> Iterator[str]:
-    """Yield every violated invariant of a graph, whatever passes have run."""
+    """Yield every violated invariant of a graph, regardless of which passes have run."""
     yield from _find_dangling(graph)
     if graph.accesses:
         yield from _find_wrong_versions(graph)
@@ -31,7 +31,7 @@ def find_violations(graph: StepGraph) -> Iterator[str]:
 
 
 def _find_dangling(graph: StepGraph) -> Iterator[str]:
-    """Yield edges and values that lead nowhere."""
+    """Yield edges and values with missing ends."""
     for edge in graph.edges:
         if edge.before not in graph.nodes or edge.after not in graph.nodes:
             yield f"edge {edge.before} -> {edge.after} has an end outside the graph"

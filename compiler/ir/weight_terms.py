@@ -42,37 +42,37 @@ class Projection:
     function: str = ""
 
 
-def tell_penalty(penalty: Penalty) -> str:
+def format_penalty(penalty: Penalty) -> str:
     """Return a penalty in words: ``l2 0.5 of net (fit 'weight$')``."""
-    numbers = (f"{name} {tell_number(value)}" for name, value in (("l1", penalty.l1), ("l2", penalty.l2)) if value)
+    numbers = (f"{name} {format_number(value)}" for name, value in (("l1", penalty.l1), ("l2", penalty.l2)) if value)
     what = penalty.function or " + ".join(numbers) or "nothing"
-    return f"{what} of {penalty.model}{_tell_match(penalty.match)}"
+    return f"{what} of {penalty.model}{_format_match(penalty.match)}"
 
 
-def tell_projection(projection: Projection) -> str:
+def format_projection(projection: Projection) -> str:
     """Return a constraint in words: ``net to clip [-1, 1]``."""
-    return f"{projection.model} to {_tell_kind(projection)}{_tell_match(projection.match)}"
+    return f"{projection.model} to {_format_kind(projection)}{_format_match(projection.match)}"
 
 
-def _tell_kind(projection: Projection) -> str:
-    """Return what the parameters satisfy."""
+def _format_kind(projection: Projection) -> str:
+    """Return the kind of a constraint, with its bounds."""
     over = "" if projection.axis is None else f" over {', '.join(map(str, projection.axis))}"
     match projection.kind:
         case "clip":
-            return f"clip [{tell_number(projection.low)}, {tell_number(projection.high)}]"
+            return f"clip [{format_number(projection.low)}, {format_number(projection.high)}]"
         case "max_norm":
-            return f"max_norm {tell_number(projection.high)}{over}"
+            return f"max_norm {format_number(projection.high)}{over}"
         case "function":
             return projection.function
         case _:
             return f"{projection.kind}{over}"
 
 
-def tell_number(number: float | Scheduled) -> str:
-    """Return a number, one that changes by the name under which the plan lists its schedule."""
+def format_number(number: float | Scheduled) -> str:
+    """Return a number; a scheduled one is shown by the name under which the plan lists its schedule."""
     return str(number) if isinstance(number, Scheduled) else f"{number:g}"
 
 
-def _tell_match(match: str | None) -> str:
+def _format_match(match: str | None) -> str:
     """Return which parameters are meant."""
     return "" if match is None else f" (fit '{match}')"

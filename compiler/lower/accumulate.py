@@ -46,15 +46,15 @@ class Windows:
         self.name, self.op, self.context = name, op, context
         self.nodes: list[Node] = []
         self.taken: list[Node] = []
-        """The gradients of terms that count differently, which it takes itself."""
+        """The gradients that it takes itself, of terms that count differently."""
         self.shared: dict[str, Mapping[str, bool]] = {}
         """The sets of such terms, and whether they are absent from some steps, by the one in whose place they are."""
         self.found: dict[str, str] = {}
-        """The set that stands for each of the step's."""
+        """The set that replaces each of the step's."""
         self.overflow: Overflow = find_overflow(op, context.spec)
         self.guard: Guard = guard_of(name, op, context, self.overflow)
         self.filled: list[str] = []
-        """The verdicts whether its windows have something to give, where their sets are judged."""
+        """The verdicts whether its windows hold anything, where their sets have verdicts."""
 
     def gather(self, value: str) -> str:
         """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
@@ -72,7 +72,7 @@ class Windows:
         return self.found[value]
 
     def _repeat(self, value: str, node: Node) -> str:
-        """Add a transform again, of what was gathered, and return its set."""
+        """Add a copy of a transform, applied to what was gathered, and return its set."""
         assert isinstance(node.instruction, Transform)
         inputs = tuple(self.gather(each) for each in node.instruction.inputs)
         named = dict(zip(node.instruction.inputs, inputs, strict=True))
@@ -98,7 +98,7 @@ class Windows:
         return self._add_shares(window, value, shares, models)
 
     def _find_shares(self, value: str) -> tuple[Share, ...]:
-        """Return the shares of the loss behind a set, where its terms are gathered by what they count."""
+        """Return the shares of a set's loss, where its terms are grouped by what they count."""
         owners = {made: op for name, op in self.context.spec.ops.items() for made in op.defines(name)}
         owner = owners.get(value)
         loss = self.op.loss if value == self.name else owner.gradient if isinstance(owner, GradientOp) else None
@@ -106,7 +106,7 @@ class Windows:
         return lower_shares(loss, self.context) if is_gathered and loss is not None else ()
 
     def _add_shares(self, window: str, value: str, shares: tuple[Share, ...], models: tuple[str, ...]) -> str:
-        """Add the gradient of every share, and a window for each; what these give is added up."""
+        """Add the gradient of every share with a window for each, and the sum of the windows."""
         taker = self._owner(value) or self.name
         owner = self.context.spec.ops[taker]
         is_given = isinstance(owner, GradientOp)
@@ -140,7 +140,7 @@ class Windows:
         return self.nodes[-1].defines[0]
 
     def _need(self, window: str, loss: str, closed: str) -> None:
-        """Let the steps that add to a window be those that have a loss, and look at ``closed``, where there is that."""
+        """Let only steps that have a loss add to a window, and make the window read ``closed``, if there is one."""
         at = next(at for at, node in enumerate(self.nodes) if node.id == window_of(window))
         needed = [Use(value=loss, differentiable=False)]
         needed += [Use(value=closed, differentiable=False, optional=True)] if closed else []
@@ -242,17 +242,17 @@ class Windows:
         )
 
     def _restore(self, window: str) -> Node:
-        """Return what undoes a step for a window, where the update that its own goes by is skipped."""
+        """Return the node that restores a window where the update that paces its own is skipped."""
         node = self._change(Restore(op=self.name, place=self.context.place(self.name), window=window), "restore", "")
         return replace(node, defines=(node.id,), defer="end", gate=window_of(self.name))
 
     def _drop(self, window: str) -> Node:
-        """Return what forgets a window at the end of an epoch."""
+        """Return the node that discards a window at the end of an epoch."""
         drop = Drop(op=self.name, place=self.context.place(self.name), window=window)
         return replace(self._change(drop, "drop", f"{window}.restore"), gate=drop_of(self.name))
 
     def _change(self, instruction: Restore | Drop, kind: str, before: str) -> Node:
-        """Return what changes a window behind whatever else a step does with it, and behind one value more."""
+        """Return a node that changes a window after all else a step does with it, and after the value ``before``."""
         cell, window = window_of(instruction.window), instruction.window
         return Node(
             id=f"{window}.{kind}",

@@ -40,13 +40,13 @@ class Lowering:
     gaps: frozenset[str] = frozenset()
     """The gradient sets in which some parameter may have no gradient."""
     lazy: frozenset[str] = frozenset()
-    """The values that a sum does without where they are absent."""
+    """The values that a sum omits where they are absent."""
     gathering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The terms of what an update gathers over several steps."""
     counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
     """The losses whose sum and count are kept apart, and how they count."""
     open: frozenset[str] = frozenset()
-    """The losses of which only the step can tell that the shapes of their operands fit."""
+    """The losses whose operands' shapes only the running step can check."""
     parted: bool = False
     """The steps of this mode are split into micro-batches."""
     sums: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ class Lowering:
     whole: frozenset[str] = frozenset()
     """The values that do not depend on the batch."""
     judged: frozenset[str] = frozenset()
-    """The updates of which it is found out whether their gradients are finite."""
+    """The updates whose gradients are checked for finiteness."""
     scaled: bool = False
     """Losses are scaled in this mode."""
     averages: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -118,7 +118,7 @@ def lower_inputs(op: str, inputs: Inputs, context: Lowering) -> tuple[Argument, 
 
 
 def uses_of(arguments: tuple[Argument, ...], *, differentiable: bool = True) -> tuple[Use, ...]:
-    """Return the uses behind the arguments that are references."""
+    """Return the uses of the arguments that are references."""
     references = (argument.operand for argument in arguments if isinstance(argument.operand, Ref))
     return tuple(Use(value=reference.name, differentiable=differentiable) for reference in references)
 
@@ -138,7 +138,7 @@ def freeze_options(options: Mapping[str, PlainValue]) -> Mapping[str, Plain]:
 def read_states(node: Node, states: Collection[str]) -> Node:
     """Return a node whose uses of states are reads, too; no gradient flows back into what an earlier step left.
 
-    A graph keeps the tensor that was read, which nobody writes over: an `assign` puts another in its place. So the
+    A graph keeps the tensor that was read, which nothing overwrites: an `assign` rebinds the state to another. So the
     read is not ``saved``, and no write waits for a gradient.
     """
     used = tuple(dict.fromkeys(use.value for use in node.uses if use.value in states))

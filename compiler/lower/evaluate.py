@@ -32,7 +32,7 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Node, ...]:
 
 
 def _with_optional(node: Node, lazy: Collection[str]) -> Node:
-    """Return the node of a sum that does without lazy terms in the steps in which they are absent."""
+    """Return the node of a sum that omits lazy terms in the steps in which they are absent."""
     return replace(node, uses=tuple(replace(use, optional=use.value in lazy) for use in node.uses))
 
 
@@ -74,20 +74,20 @@ def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Node, ...]:
 
 
 def _lower_mean(name: str, context: Lowering) -> Node:
-    """Return what divides the sum of a loss by its count."""
+    """Return the node that divides the sum of a loss by its count."""
     operands = sum_of(name), count_of(name)
     node = evaluate(f"{name}.mean", "quotient", operands, (name,), op=name, place=context.place(name))
     uses = (node.uses[0], replace(node.uses[1], differentiable=False))
-    return replace(node, label=f"mean of {name}", uses=uses, beside=True)
+    return replace(node, label=f"mean of {name}", uses=uses, is_opportunistic=True)
 
 
 def sum_of(loss: str) -> str:
-    """Return what the sum of a loss is called that counts by itself."""
+    """Return the name of the sum of a loss that counts by itself."""
     return f"{loss}.sum"
 
 
 def count_of(loss: str) -> str:
-    """Return what its count is called."""
+    """Return the name of its count."""
     return f"{loss}.count"
 
 
@@ -218,7 +218,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ..
 
 
 def _find_inner(instruction: Forward, model: ModelFacts) -> tuple[str, ...]:
-    """Return the taps that are what the model goes on with: not copies in another type, nor of what runs again."""
+    """Return the taps that the model itself continues with: no copies in another type, nothing recomputed."""
     is_copied = instruction.compute != "float32" or model.recomputes
     return () if is_copied else tuple(value for value, _ in instruction.taps)
 

@@ -114,7 +114,7 @@ def _replace_values(node: Node, others: Mapping[str, str]) -> Node:
     """Return a node with other gradient sets in the place of some, which may be replaced themselves."""
 
     def find(value: str) -> str:
-        """Return what stands in the place of a value."""
+        """Return the replacement of a value."""
         return find(others[value]) if value in others else value
 
     if not any(use.value in others for use in node.uses):

@@ -18,7 +18,7 @@ from graphspec.declare.ops import CallOp, GradientOp
 
 Missing: TypeAlias = Literal["error", "skip", "zero"]
 Made: TypeAlias = tuple[str | None, tuple[Node, ...]]
-"""A value, if there is something of it, and the nodes that make it."""
+"""A value, None where nothing of it remains, and the nodes that compute it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Share:
     loss: str
     count: str = ""
     term: str = ""
-    """What tells it from the other shares; empty where there are none."""
+    """The suffix that distinguishes it from other shares; empty where there are none."""
     is_lazy: bool = False
     """It may be absent from a step in which there are others: nothing but lazy terms is in it."""
     whole: str = ""
@@ -36,7 +36,7 @@ class Share:
     terms: tuple[str, ...] = ()
     """The terms of the loss that are in it."""
     nodes: tuple[Node, ...] = ()
-    """What makes the value."""
+    """The nodes that compute the value."""
 
 
 def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
@@ -46,7 +46,7 @@ def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
     plain = [term for term in terms if term not in context.counted]
     found = [_lower_share(loss, {term: term for term in plain}, "rows", context)] if plain else []
     counted = (_lower_share(loss, {term: sum_of(term)}, f"of.{term}", context) for term in own)
-    return _tell_apart(loss, [*found, *(replace(share, count=count_of(share.terms[0])) for share in counted)])
+    return _normalize_shares(loss, [*found, *(replace(share, count=count_of(share.terms[0])) for share in counted)])
 
 
 def lower_parts(
@@ -72,11 +72,11 @@ def lower_parts(
         count = "" if plain and suffix == f"{prefix}rows" else count_of(next(iter(kept)))
         is_lazy = context.lazy.issuperset(kept)
         found.append(replace(share, nodes=(*nodes, *share.nodes), count=count, is_lazy=is_lazy))
-    return _tell_apart(loss, found)
+    return _normalize_shares(loss, found)
 
 
-def _tell_apart(loss: str, shares: Sequence[Share]) -> tuple[Share, ...]:
-    """Return shares as they are where there are several, or some count; else the loss itself."""
+def _normalize_shares(loss: str, shares: Sequence[Share]) -> tuple[Share, ...]:
+    """Return several shares unchanged, a single one that counts without its term, any other as the loss itself."""
     if len(shares) > 1:
         return tuple(shares)
     return tuple(replace(share, term="", is_lazy=False) if share.count else Share(loss=loss) for share in shares)
@@ -93,7 +93,7 @@ def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: Lower
 def _keep(
     value: str, kept: Mapping[str, str], suffix: str, context: Lowering, whole: Collection[str] | None = None
 ) -> Made:
-    """Return what is left of a value with some of its terms, each of which another stands for.
+    """Return what remains of a value when only some of its terms are kept, each under a replacement name.
 
     Constants are left out, which have no gradient; so is, as a term, what does not depend on the batch (``whole``).
     """
@@ -188,17 +188,17 @@ def lower_gradient_of(
 
 
 def spare(node: Node, values: Collection[str]) -> Node:
-    """Return a node that does without some values in steps in which they are not there."""
+    """Return a node that omits some values in steps in which they are absent."""
     return replace(node, uses=tuple(replace(use, optional=use.value in values) for use in node.uses))
 
 
 def find_seeds(op: GradientOp) -> tuple[Operand, ...]:
-    """Return what a gradient is multiplied with."""
+    """Return the factor of a gradient."""
     return tuple(lower_operand(operand) for operand in op.grad_outputs or ())
 
 
 def find_missing(shares: Collection[Share], wanted: Missing) -> Missing:
-    """Return what an absent gradient of a share means: one that all shares lack is seen to later.
+    """Return what an absent gradient of a share means: one that all shares lack is handled later.
 
     That is so too where zeros are wanted of shares that are absent as a whole from some steps.
     """

@@ -14,7 +14,7 @@ from compiler.timing.curves import find_scheduled
 from graphspec.declare.ops import TransformOp
 
 ON_WEIGHTS = frozenset({"clip_agc"})
-"""Built-in transforms that look at the weights as well."""
+"""Built-in transforms that read the weights as well."""
 
 
 def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Node, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.facts.optimizers import find_beside, find_givers, find_held, find_kept, is_kept
+from compiler.facts.optimizers import find_excluded, find_givers, find_held, find_kept, is_kept
 from compiler.ir.cell import optimizer_cell, window_of
 from compiler.ir.instructions import Apply, ApplyPart, Transform
 from compiler.ir.step_graph import Node, Read, Use, Write
@@ -154,7 +154,7 @@ def _given_sets(op: UpdateOp, context: Lowering) -> Mapping[str, tuple[str, ...]
 
 
 def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]) -> Node:
-    """Return the concatenation of several sets, in their order, for what acts on all of them at once."""
+    """Return the concatenation of several sets, in their order, for a transform over all of them."""
     return _transform(f"{name}.joined", name, "join", sets, context, gaps=not gaps.isdisjoint(sets))
 
 
@@ -186,7 +186,7 @@ def _clip_options(clip: ClipSpec, limit: float | Scheduled, eps: float | Schedul
 def _lower_apply(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
 ) -> Node:
-    """Return the write of an update: it steps the models' newest parameters, whoever wrote them before."""
+    """Return the write of an update: it steps the newest parameters of the models, regardless of who wrote them."""
     parts = tuple(
         replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer), gaps=part.gradients in gaps)
         for part in _parts(name, op, sets, context)
@@ -214,15 +214,15 @@ def _parts(name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context
     kept = tuple(model for model in op.update if is_kept(context.spec, name, model))
     if op.optimizer is not None:
         value, covers = next(iter(sets.items()))
-        beside = find_beside(context.spec, name, kept)
-        return (ApplyPart(optimizer=name, models=kept, gradients=value, covers=covers, beside=beside),)
+        excluded = find_excluded(context.spec, name, kept)
+        return (ApplyPart(optimizer=name, models=kept, gradients=value, covers=covers, excluded=excluded),)
     return tuple(
         ApplyPart(
             optimizer=model,
             models=(model,),
             gradients=value,
             covers=covers,
-            beside=find_beside(context.spec, name, (model,)),
+            excluded=find_excluded(context.spec, name, (model,)),
         )
         for model in kept
         for value, covers in sets.items()

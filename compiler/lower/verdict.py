@@ -1,4 +1,4 @@
-"""Lowering of verdicts: whether the gradients behind an update are finite, and what it means where they are not."""
+"""Lowering of verdicts: whether the gradients of an update are finite, and what happens where they are not."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from graphspec.declare.ops import CallOp, TransformOp, UpdateOp
 Made: TypeAlias = Mapping[str | None, Transform | Gradient | Collect]
 """What makes the sets of an update that are no op's, by name."""
 KEEPING = frozenset({"clip_norm", "clip_value", "join", "fill", "require", "gathered"})
-"""Transforms that give finite gradients where they are given finite ones."""
+"""Transforms that map finite gradients to finite gradients."""
 SHOWING = frozenset(
     {"add", "sub", "add_sets", "sub_sets", "regularize", "clip_norm", "join", "fill", "require", "gathered"}
 )
-"""Transforms that never give finite gradients where they are given others."""
+"""Transforms that never map non-finite gradients to finite ones."""
 FILLED = ".filled"
-"""How the values end that say whether a window holds something."""
+"""The suffix of the values that say whether a window holds anything."""
 
 
 def find_judged(spec: GraphSpec) -> frozenset[str]:
@@ -40,7 +40,7 @@ def find_judged(spec: GraphSpec) -> frozenset[str]:
 
 
 def find_holdable(spec: GraphSpec) -> frozenset[str]:
-    """Return the updates that do not take place in steps whose gradients are not finite, while the run goes on."""
+    """Return the updates that are skipped in steps whose gradients are not finite, while the run continues."""
     policies = {name: op.on_overflow for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     return frozenset(name for name in find_judged(spec) if policies[name] not in ("apply", "error"))
 
@@ -144,7 +144,7 @@ def _find_hidden(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
 
 
 def _find_raw(sets: Iterable[str], made: Made, context: Lowering) -> tuple[str, ...]:
-    """Return the gradients that sets are made of, as they were taken."""
+    """Return the original gradients that sets are computed from."""
     steps = ((value, _step_of(value, made, context)) for value in sets)
     found = ((value,) if step is None else _find_raw(step[1], made, context) for value, step in steps)
     return tuple(dict.fromkeys(each for one in found for each in one))
@@ -183,7 +183,7 @@ def shared_verdict_of(update: str) -> str:
 def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> Guard:
     """Return what gradients that are not committed cost the window of an update.
 
-    One that takes them whatever they are does without those of steps in which the update that it goes by is held.
+    One that takes all gradients, finite or not, loses those of steps in which the update that paces it is skipped.
     """
     if op.accumulate is None:
         return "none"
@@ -193,7 +193,7 @@ def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> 
 
 
 def _is_paced_by(op: UpdateOp, context: Lowering) -> bool:
-    """Return whether there is a verdict over the update that another goes by, or over one that this goes by."""
+    """Return whether the update that paces an update has a verdict, or one further up that chain has."""
     while isinstance(op.every, str):
         if op.every in context.judged:
             return True
@@ -222,8 +222,8 @@ def find_filled(nodes: Iterable[Node]) -> tuple[str, ...]:
 def bind_update(write: Node, op: UpdateOp, own: tuple[str, ...], others: tuple[str, ...], spec: GraphSpec) -> Node:
     """Return the write of an update under its own verdicts, and those over what it shares with others.
 
-    The first of its own is the one by which it is in a group. One from a window that takes whatever there is goes by
-    no more than that its window holds something.
+    The first of its own is the one by which it is in a group. A windowed update that takes all gradients depends only
+    on whether its window is non-empty.
     """
     overflow = find_overflow(op, spec)
     write = replace(write, uses=(*write.uses, *(Use(value=each, differentiable=False) for each in own)))

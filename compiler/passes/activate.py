@@ -99,11 +99,13 @@ def find_firing(
             roots.append(name)
     firing = reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
     returned = (producers[value] for value in outputs.values if value in producers)
-    return firing | {name for name in returned if nodes[name].beside and _is_there(nodes[name], producers, firing)}
+    return firing | {
+        name for name in returned if nodes[name].is_opportunistic and _is_there(nodes[name], producers, firing)
+    }
 
 
 def _is_there(node: Node, producers: Mapping[str, str], firing: frozenset[str]) -> bool:
-    """Return whether all that a node is made from is there."""
+    """Return whether all operands of a node are defined."""
     return all(producers[use.value] in firing for use in node.uses if use.value in producers)
 
 
@@ -148,7 +150,7 @@ def reach(
 
 
 def _find_fed(nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozenset[str]:
-    """Return the ops whose values some update of the mode is made from."""
+    """Return the ops whose values some update of the mode depends on."""
     writes = [name for name, node in nodes.items() if is_update(node)]
     return frozenset(nodes[name].op for name in reach(writes, nodes, producers))
 
@@ -173,7 +175,7 @@ def _gate(
 ) -> Gate | None:
     """Return the gate of one op, given the ops of the mode without a gate so far; None where it fires in every step.
 
-    A value on demand needs none for its data sets: on others there is nobody to ask for it.
+    A value on demand needs none for its data sets: nothing requests it on others.
     """
     op = spec.ops[node.op]
     start, until = _steps(op.start), _steps(op.until)
@@ -221,13 +223,13 @@ def find_holdable(nodes: Mapping[str, Node]) -> frozenset[str]:
 
 
 def _goes_with(node: Node, held: set[str], nodes: Mapping[str, Node], writers: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether a write goes by the steps of one that may be held, or by what such a one writes."""
+    """Return whether a write is paced by a write that may be skipped, or by what such a write writes."""
     sources = (nodes[name] for cell in node.follows for name in writers.get(cell, ()) if name != node.id)
     return node.paced in held or any(source.eager and source.op in held for source in sources)
 
 
 def find_undecided(gates: Sequence[Gate], holdable: Iterable[str]) -> frozenset[str]:
-    """Return the gates of which no clock tells when they are due: they count what may be held, or what is undecided."""
+    """Return the gates whose firing no clock determines: they count writes that may be skipped, or undecided gates."""
     held, undecided, firing = frozenset(holdable), set[str](), set[str]()
     for gate in gates:
         followed = {op for group in gate.follows for op in group}

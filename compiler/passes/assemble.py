@@ -48,7 +48,7 @@ SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 
 def assemble(graph: StepGraph, name: str) -> Function:
     """Return the straight-line function of a scheduled graph."""
-    releases, parts = find_releases(graph), _tell_parts(graph)
+    releases, parts = find_releases(graph), _list_parts(graph)
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
         instructions.append(_finish(node, graph, parts.get(node.id, ())))
@@ -69,7 +69,7 @@ def assemble(graph: StepGraph, name: str) -> Function:
     )
 
 
-def _tell_parts(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
+def _list_parts(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     """Return, by the nodes that begin a stretch of a micro-batch, which one it is."""
     parted = [graph.nodes[name] for name in graph.sequence if graph.nodes[name].part]
     count = max((node.part for node in parted), default=0)
@@ -115,7 +115,7 @@ def _find_begun(node: Node, graph: StepGraph) -> tuple[str, ...]:
 
 
 def find_recomputed(node: Node, graph: StepGraph) -> tuple[Recomputed, ...]:
-    """Return the models of which a gradient runs forwards again, each with the modes of these."""
+    """Return the models whose forwards a gradient recomputes, with the modes of those forwards."""
     forwards = (graph.nodes[name] for name in graph.sequence if name in graph.paths[node.id].nodes)
     found = [(each, each.instruction) for each in forwards if is_recomputed(each)]
     made = (
@@ -139,7 +139,7 @@ def _settle(graph: StepGraph) -> Iterator[Settle]:
 
 
 def _find_held(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
-    """Yield what may not take place after all: writes, and steps of windows, by gate, with their conditions."""
+    """Yield what may be skipped, by gate, with its condition: writes, and steps of windows."""
     for node in graph.nodes.values():
         if node.id in graph.commits and (node.id == node.op or isinstance(node.instruction, Restore)):
             yield node.admission, graph.commits[node.id]

@@ -17,7 +17,7 @@ from compiler.passes.order import find_producers
 from compiler.passes.schedule import is_update
 
 ALWAYS: Commit = ()
-"""The condition of what takes place whatever the verdicts are."""
+"""The condition of a write that takes place regardless of verdicts."""
 
 
 def find_commits(graph: StepGraph) -> StepGraph:
@@ -28,7 +28,7 @@ def find_commits(graph: StepGraph) -> StepGraph:
 
 
 def commit_finder(graph: StepGraph) -> Callable[[str], Commit]:
-    """Return what finds the condition of an update."""
+    """Return a function that finds the condition of an update."""
     return _Finder(graph=graph, own=find_own(graph)).find
 
 
@@ -106,7 +106,7 @@ class _Finder:
         return self.known[name]
 
     def _find_sources(self, node: Node) -> tuple[str, ...]:
-        """Return the writers of what an average or copy reads, statistics of forwards aside."""
+        """Return the writers of what an average or copy reads, except the statistics of forwards."""
         writers = (writer for cell in sorted(node.follows) for writer in self.graph.writers.get(cell, ()))
         return tuple(dict.fromkeys(each for each in writers if each != node.id and self.graph.nodes[each].eager))
 

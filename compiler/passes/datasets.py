@@ -24,9 +24,9 @@ WORDS = {"flush": "applies", "drop": "forgets"}
 
 
 def time_windows(gates: Iterable[Gate], spec: GraphSpec, epoch: int | None) -> Iterator[Gate]:
-    """Yield gates with the length of an epoch where windows begin anew with each; what cannot be counted is left out.
+    """Yield gates with the length of an epoch, where windows restart with each; uncountable ones are left out.
 
-    :func:`check_windows` tells of that.
+    :func:`check_windows` reports those.
     """
     for gate in gates:
         op = spec.ops.get(gate.op)
@@ -39,18 +39,18 @@ def time_windows(gates: Iterable[Gate], spec: GraphSpec, epoch: int | None) -> I
 
 
 def find_closing(spec: GraphSpec) -> frozenset[str]:
-    """Return the gates of what takes place at the end of an epoch, whatever batch its last step has."""
+    """Return the gates that fire at the end of an epoch, regardless of the batch of its last step."""
     ending = [name for name, op in spec.ops.items() if isinstance(op, UpdateOp) and op.at_epoch_end != "carry"]
     return frozenset(gate for name in ending for gate in (name, drop_of(name)))
 
 
 def has_ends(spec: GraphSpec) -> bool:
-    """Return whether some window does not go on into the next epoch."""
+    """Return whether some window does not continue into the next epoch."""
     return any(isinstance(op, UpdateOp) and op.at_epoch_end != "carry" for op in spec.ops.values())
 
 
 def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for every update whose window ends with an epoch, where nobody knows when that is."""
+    """Yield E-PACE for every update whose window ends with an epoch of unknown length."""
     for name, op in spec.ops.items():
         if not isinstance(op, UpdateOp) or op.at_epoch_end == "carry":
             continue
@@ -116,13 +116,13 @@ class Turns:
     always: Mapping[str, frozenset[str]]
     """By data set: the ops without a gate."""
     undecided: frozenset[str]
-    """Gates of which no clock tells when they are due, as they count writes that may be held."""
+    """Gates whose firing no clock determines, because they count writes that may be skipped."""
     places: Mapping[str, frozenset[str]]
     """By op: the data sets that it runs on."""
     closing: frozenset[str]
-    """The gates of what ends windows with an epoch, whatever the data set of its last step."""
-    are_told: bool
-    """A step is told of which data set its batch is."""
+    """The gates that end windows with an epoch, regardless of the data set of its last step."""
+    are_named: bool
+    """Each call of a step names the data set of its batch."""
 
     @classmethod
     def of(
@@ -157,7 +157,7 @@ class Turns:
             undecided=find_undecided(gates, find_holdable(nodes)),
             places=places,
             closing=closing,
-            are_told=bool(datasets),
+            are_named=bool(datasets),
         )
 
     @property
@@ -166,8 +166,8 @@ class Turns:
         return frozenset[str]().union(*self.always.values())
 
     def look(self, scene: Scene, dataset: str) -> Scene:
-        """Return what there is of a scene on a batch of a data set."""
-        if not self.are_told:
+        """Return the part of a scene that can run on a batch of a data set."""
+        if not self.are_named:
             return scene
         return replace(scene, nodes=_look(scene.nodes, dataset, self.places, self.closing))
 
@@ -185,6 +185,6 @@ def is_particular(function: Function, program: Program) -> bool:
     return not possible.issubset(function.datasets)
 
 
-def tell_datasets(datasets: tuple[str, ...]) -> str:
+def format_datasets(datasets: tuple[str, ...]) -> str:
     """Return data sets in words."""
     return ", ".join(each or "no data set" for each in datasets)

@@ -1,4 +1,4 @@
-"""Say what was decided and why: the reasons of deferrals, retained graphs, frozen weights, clones."""
+"""What was decided, and why: the reasons of deferrals, retained graphs, frozen weights, clones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from compiler.passes.hazards import place_of
 from compiler.passes.schedule import Chain, find_chains
 
 MOST = 4
-"""How many reasons of one kind a sentence tells."""
+"""The most reasons of one kind that a sentence lists."""
 ALIKE = ("NO_GRAD", "FREEZE", "DETACH", "CREATE_GRAPH", "RECOMPUTE")
-"""Decisions that are the same for every micro-batch, and told of the first."""
+"""Decisions that are the same for every micro-batch; only the first one's are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     changing = (transform for each in view.chains.values() for transform in each.transforms)
     between = set(graph.sequence[last + 1 : view.position[name]]).difference(changing)
     if late:
-        behind = graph.nodes[late[-1].before].label
+        last_label = graph.nodes[late[-1].before].label
         reasons = "; ".join(dict.fromkeys(edge.why for edge in late))
-        text = f"{node.label} is deferred after {behind}: {reasons}"
+        text = f"{node.label} is deferred after {last_label}: {reasons}"
         yield Decision(code="DEFER", subject=node.op, text=text, because=_because(graph, late), node=name)
     elif any(not graph.nodes[other].eager for other in between):
         why = "it says `defer: end`" if node.defer == "end" else "the order policy puts every write at the end"
@@ -92,9 +92,9 @@ def _shared_reason(view: View, name: str, other: str) -> Because:
     shared = view.masks[name] & view.masks[other]
     through = _first_names(shared, tuple(view.graph.nodes))
     more = shared.bit_count() - len(through)
-    told = ", ".join(through) + (f" and {more} more" if more else "")
+    names = ", ".join(through) + (f" and {more} more" if more else "")
     node = view.graph.nodes[other]
-    text = f"{node.label} runs through {told} too"
+    text = f"{node.label} runs through {names} too"
     return Because(edge="graph", op=node.op, through=through, place=node.place, text=text)
 
 
@@ -114,9 +114,9 @@ def _find_recompute(view: View, name: str) -> Iterator[Decision]:
     path = graph.paths[name].nodes if name in graph.paths else frozenset[str]()
     forwards = [graph.nodes[each] for each in graph.sequence if each in path and is_recomputed(graph.nodes[each])]
     if forwards:
-        told = ", ".join(dict.fromkeys(node.op for node in forwards))
+        names = ", ".join(dict.fromkeys(node.op for node in forwards))
         because = tuple(Because(edge="graph", op=node.op, place=node.place) for node in forwards)
-        text = f"{graph.nodes[name].label} recomputes {told}, in whole or in part: they read their models again"
+        text = f"{graph.nodes[name].label} recomputes {names}, in whole or in part: they read their models again"
         yield Decision(code="RECOMPUTE", subject=graph.nodes[name].op, text=text, because=because, node=name)
 
 

@@ -13,7 +13,7 @@ from graphspec.declare.ops import EmaOp, ForwardOp
 from graphspec.diagnostics import Diagnostic
 
 MOST_FUNCTIONS = 256
-"""How many functions a mode may have."""
+"""The most functions that a mode may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ def find_frozen(graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
 
 
 def is_recomputed(node: Node) -> bool:
-    """Return whether parts of a node run again when a gradient is taken through it."""
+    """Return whether a gradient through a node recomputes parts of it."""
     return any(read.again for read in node.reads)
 
 

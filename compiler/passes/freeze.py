@@ -1,4 +1,4 @@
-"""Thawing: parameters that are frozen until some moment, and what takes no gradient of them before."""
+"""Thawing: parameters that are frozen until some moment, and gradients that leave them out before."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def find_thaws(spec: GraphSpec) -> Iterator[Thaw]:
 def find_thaw_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node], pace: Pace) -> Iterator[Gate]:
     """Yield the gate of every group that is frozen at first, of models that are trained.
 
-    None of those that cannot be counted, which :func:`check_thaws` tells.
+    Groups whose end cannot be counted are left out; :func:`check_thaws` reports them.
     """
     trained = {model for node in nodes.values() if node.derivative is not None for model in node.derivative.models}
     for thaw in find_thaws(spec) if mode == "train" else ():
@@ -126,9 +126,9 @@ def find_resting(spec: GraphSpec, fired: Collection[str]) -> Resting:
 
 
 def find_asleep(spec: GraphSpec, resting: Resting, known: Mapping[str, Names]) -> frozenset[str]:
-    """Return the models all of whose parameters are frozen for now: nothing need run back to them.
+    """Return the models all of whose parameters are frozen for now: no gradient need flow back to them.
 
-    ``known`` has the names of the parameters of those models that are looked at; what a model shares is not looked at.
+    ``known``: model -> names of its parameters, for the models that were inspected; shared parameters do not count.
     """
     return frozenset(
         model
@@ -224,7 +224,7 @@ def _of(resting: Resting, models: Collection[str], holders: Holders) -> Resting:
 
 
 def _opens(instruction: Instruction) -> tuple[str, ...]:
-    """Return the set with gaps that an instruction gives, whatever it is given."""
+    """Return the set in which an instruction itself leaves gaps, regardless of its inputs."""
     match instruction:
         case Gradient() if instruction.resting and instruction.output is not None:
             return (instruction.output,)

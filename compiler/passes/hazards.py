@@ -88,7 +88,7 @@ def _write_edge(graph: StepGraph, name: str, access: Access) -> Edge:
 def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
     """Yield an edge from every train-mode forward of a model to an average or copy that writes the model.
 
-    The statistics such a forward leaves belong to the version the other writer ends, whatever its buffers policy.
+    The statistics such a forward writes belong to the version that the other writer ends, under any buffers policy.
     """
     for cell, names in graph.writers.items():
         statistics = [name for name in names if not graph.nodes[name].eager] if is_buffers(cell) else []

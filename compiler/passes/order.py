@@ -68,13 +68,13 @@ def restrict_ordering(edges: tuple[Edge, ...], nodes: Mapping[str, Node]) -> tup
     for edge in edges:
         before.setdefault(edge.after, []).append(edge.before)
     for name, node in nodes.items():
-        for other in _find_behind_absent(name, before, nodes):
+        for other in _find_past_absent(name, before, nodes):
             why = f"{node.label} comes after {nodes[other].label}, by way of ops that do not fire here"
             kept.append(Edge(before=other, after=name, hazard=Hazard.DECLARED, why=why))
     return tuple(kept)
 
 
-def _find_behind_absent(name: str, before: Mapping[str, list[str]], nodes: Mapping[str, Node]) -> tuple[str, ...]:
+def _find_past_absent(name: str, before: Mapping[str, list[str]], nodes: Mapping[str, Node]) -> tuple[str, ...]:
     """Return the present nodes that lead to a node through absent ones only."""
     pending = [other for other in before.get(name, ()) if other not in nodes]
     seen, found = set(pending), dict[str, None]()
@@ -89,7 +89,7 @@ def _find_behind_absent(name: str, before: Mapping[str, list[str]], nodes: Mappi
 
 
 def find_order_problems(spec: GraphSpec, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> tuple[Diagnostic, ...]:
-    """Return E-CYCLE for every knot of happens-before edges that go round in a circle."""
+    """Return E-CYCLE for every strongly connected component of happens-before edges."""
     cycles = find_cycles((edge.before, edge.after) for edge in edges)
     return tuple(cycle_problem("E-CYCLE", spec, nodes, edges, cycle) for cycle in cycles)
 
@@ -104,7 +104,7 @@ def _data_edges(node: Node, producers: Mapping[str, str]) -> Iterator[Edge]:
 
 
 def _is_bare_reader(node: Node) -> bool:
-    """Return whether a node of an op only looks at cells, as a clip by weights does: it sees what the op sees.
+    """Return whether a node of an op only reads cells, as a clip by weights does: it sees the versions the op sees.
 
     Penalties are part of a gradient, which is taken where its forwards are.
     """

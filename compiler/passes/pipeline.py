@@ -20,7 +20,7 @@ from graphspec.declare.graph import GraphSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What passes may depend on besides the graph."""
+    """What passes may depend on in addition to the graph."""
 
     spec: GraphSpec
     table: HazardTable
@@ -42,14 +42,14 @@ ANALYSES: tuple[Pass, ...] = (
     Pass(name="hazards", run=lambda graph, context: find_hazards(graph, context.table)),
     Pass(name="cycles", run=lambda graph, context: resolve_cycles(graph, context.spec)),
 )
-"""What the graph means; needed before anything can be said about it."""
+"""Analysis: what the graph means. Needed before the checks."""
 
 DECISIONS: tuple[Pass, ...] = (
     Pass(name="schedule", run=lambda graph, context: schedule(graph, context.policy)),
     Pass(name="flags", run=lambda graph, context: infer_flags(graph)),
     Pass(name="decisions", run=lambda graph, context: explain_decisions(graph)),
 )
-"""What to do; only for graphs without problems."""
+"""Scheduling: only for graphs without problems."""
 
 Hook = Callable[[str, StepGraph], None]
 """Called after every pass with its name and result: to dump, time or verify."""

@@ -9,9 +9,9 @@ from itertools import permutations
 from compiler.ir.step_graph import StepGraph
 
 EXACT_LIMIT = 10
-"""Up to so many updates ``fewest`` is exact (a table over all subsets); beyond, greedy."""
+"""The most updates for which ``fewest`` is exact (a table over all subsets); beyond, greedy."""
 MEMORY_LIMIT = 6
-"""Up to so many updates ``memory`` tries every order."""
+"""The most updates for which ``memory`` tries every order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class UpdateOrder:
     never: frozenset[str]
     """Updates that say `defer: never`."""
     always: frozenset[str] = frozenset()
-    """Updates that are deferred in every order: something behind their own anchors stands before their write."""
+    """Updates that are deferred in every order: something after their own anchors must precede their write."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def choose_fewest(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
 
 
 def choose_memory(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
-    """Return the order that keeps the fewest forward graphs and gradient sets alive at once, ties by listing.
+    """Return the order with the fewest forward graphs and gradient sets alive at the same time, ties by listing.
 
     Sizes are not known here, so every recorded node and every gradient set counts one. Exact up to MEMORY_LIMIT
     updates, in listed order beyond.
@@ -103,7 +103,7 @@ POLICIES: Mapping[str, Policy] = {
     for policy in (
         Policy(name="fewest", choose=choose_fewest),
         Policy(name="listed", choose=choose_listed),
-        # Everything at the end is what people write by hand; it is here to compare with.
+        # By hand, people put every write at the end; this policy exists for comparison.
         Policy(name="latest", choose=choose_listed, eager=False),
         Policy(name="memory", choose=choose_memory),
     )
@@ -126,7 +126,7 @@ def _is_legal(order: UpdateOrder, candidate: tuple[str, ...]) -> bool:
 
 
 def _peak(order: UpdateOrder, graph: StepGraph, candidate: tuple[str, ...]) -> int:
-    """Return the largest number of recorded nodes and gradient sets alive at once under an order."""
+    """Return the peak number of recorded nodes and gradient sets that an order keeps alive."""
     nodes = {name: _recorded_for(graph, order.anchors[name]) for name in candidate}
     sizes: list[int] = []
     for index in range(len(candidate)):

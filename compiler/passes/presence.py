@@ -53,7 +53,7 @@ def is_made_of(node: Node, absent: Collection[str], producers: Mapping[str, str]
 
 
 def find_idle_writes(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:
-    """Return the writes of ops that rest: what could do with their values does without them."""
+    """Return the writes of ops that do not run in a step; users of their values drop those uses."""
     return frozenset(name for name, node in nodes.items() if node.admission in resting and node.eager)
 
 

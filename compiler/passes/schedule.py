@@ -21,7 +21,7 @@ class Chain:
 
     gradients: tuple[str, ...]
     transforms: tuple[str, ...] = ()
-    """Whatever stands between the gradients and the write: clips, projections, sums of gradient sets."""
+    """The nodes between the gradients and the write: clips, projections, sums of gradient sets."""
 
 
 def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
@@ -181,7 +181,7 @@ class _Scheduler:
             self._append(node)
 
     def _append(self, name: str) -> None:
-        """Append one node and, at once, the writes it sets free."""
+        """Append one node, and immediately after it the writes that become ready."""
         pending = [name]
         while pending:
             node = pending.pop(0)

@@ -29,7 +29,7 @@ def order_statistics(nodes: Mapping[str, Node], causality: Causality) -> tuple[s
     """Return all train-mode forwards of models with buffers in the one order in which they run.
 
     Repeatedly the first listed op whose happens-before predecessors among them are done. Under micro-batches, ops run
-    part by part together until one needs a later part of another, as behind an update: it begins a new stretch.
+    part by part together until one needs a later part of another, as after an update: it begins a new stretch.
     """
     runs: dict[str, tuple[str, ...]] = {}
     for name, node in nodes.items():

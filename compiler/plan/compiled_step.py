@@ -15,7 +15,7 @@ from graphspec.diagnostics import Diagnostic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledStep:
-    """The schedule of a step and the decisions behind it."""
+    """The schedule of a step, and the reasons for it."""
 
     spec: GraphSpec
     program: Program
@@ -23,7 +23,7 @@ class CompiledStep:
     """What the passes found out, by function."""
     warnings: tuple[Diagnostic, ...]
     notes: tuple[str, ...]
-    """What was assumed about models that may not be looked at."""
+    """What was assumed about models that could not be inspected."""
     pace: Pace = field(default_factory=Pace)
     """What was known of the run when its durations were turned into steps."""
     types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])

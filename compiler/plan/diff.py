@@ -11,14 +11,14 @@ from compiler.ir.cell import is_optimizer
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, Node, StepGraph
 from compiler.ir.value import CellVersion, Json, Object
-from compiler.plan.explain import find_instructions, tell_version
+from compiler.plan.explain import explain_version, find_instructions
 from compiler.plan.plan import Plan
 from compiler.plan.text import cells_of, flags_of
 
 T = TypeVar("T")
 
 Aspect: TypeAlias = Literal["reads", "call", "flags"]
-"""What of an instruction is different: the versions it reads, what it does with what, how it runs."""
+"""The aspects of an instruction that can differ: the versions it reads, its phrase, and how it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """A decision as a plan tells it: its code, the op it is about, and its sentence."""
+    """A decision as a plan states it: its code, the op it is about, and its sentence."""
 
     code: str
     subject: str
@@ -186,7 +186,7 @@ def _find_versions(node: Node, before: Instruction, after: Instruction, graph: S
     old, new = _find_reads(before), _find_reads(after)
     for cell in dict.fromkeys((*old, *new)):
         if old.get(cell) != new.get(cell):
-            why = tell_version(graph, new[cell]) if cell in new else ""
+            why = explain_version(graph, new[cell]) if cell in new else ""
             yield _alter(node, "reads", _spell(old.get(cell)), _spell(new.get(cell)), why.lstrip(":, "))
 
 
@@ -240,7 +240,7 @@ def drop_places(text: str, graph: StepGraph) -> str:
 
 
 MOST = 2
-"""How many reasons of one kind are told."""
+"""The most reasons of one kind that are listed."""
 
 
 def find_moves(old: StepGraph, new: StepGraph) -> Iterator[Move]:
@@ -267,8 +267,8 @@ def _explain(old: StepGraph, new: StepGraph, name: str, passed: Sequence[str]) -
         op=new.nodes[name].op,
         before=tuple(new.nodes[other].label for other in partners if new.sequence.index(other) > ahead),
         after=tuple(new.nodes[other].label for other in partners if new.sequence.index(other) < ahead),
-        reasons=_tell(new, now),
-        former=_tell(old, then),
+        reasons=_explain_edges(new, now),
+        former=_explain_edges(old, then),
     )
 
 
@@ -295,7 +295,7 @@ def _joins(edge: Edge, name: str, others: frozenset[str]) -> bool:
     return (edge.before == name and edge.after in others) or (edge.after == name and edge.before in others)
 
 
-def _tell(graph: StepGraph, edges: Sequence[Edge]) -> tuple[str, ...]:
+def _explain_edges(graph: StepGraph, edges: Sequence[Edge]) -> tuple[str, ...]:
     """Return the reasons of edges, the first few and without places."""
     return tuple(dict.fromkeys(drop_places(edge.why, graph) for edge in edges))[:MOST]
 
@@ -304,13 +304,13 @@ K = TypeVar("K")
 
 
 def compare_plans(old: Plan, new: Plan) -> Difference:
-    """Return everything that is different between two plans, whatever their specs are called and wherever they lie."""
+    """Return every difference between two plans; the names and paths of their specs do not count."""
     pairs = [pair for mode in _find_modes(old, new) for pair in match_functions(old, new, mode)]
     return Difference(
         functions=tuple(_compare_functions(old, new, pair) for pair in pairs if pair.old and pair.new),
         whole=Both(
-            appeared=tuple(_tell_whole(pair.mode, pair.new, new) for pair in pairs if not pair.old),
-            vanished=tuple(_tell_whole(pair.mode, pair.old, old) for pair in pairs if not pair.new),
+            appeared=tuple(_summarize_whole(pair.mode, pair.new, new) for pair in pairs if not pair.old),
+            vanished=tuple(_summarize_whole(pair.mode, pair.old, old) for pair in pairs if not pair.new),
         ),
         warnings=_separate(_find_warnings(old), _find_warnings(new)),
         notes=_separate({note: note for note in old.notes}, {note: note for note in new.notes}),
@@ -335,23 +335,23 @@ def _compare_functions(old: Plan, new: Plan, pair: Pair) -> FunctionChange:
     )
 
 
-def _tell_whole(mode: str, name: str, plan: Plan) -> WholeFunction:
+def _summarize_whole(mode: str, name: str, plan: Plan) -> WholeFunction:
     return WholeFunction(mode=mode, name=name, writes=plan.graphs[name].active)
 
 
 def _separate(old: Mapping[K, T], new: Mapping[K, T]) -> Both[T]:
-    """Return what only one of two collections has, by what tells things apart."""
+    """Return the items that only one of two collections has, by key."""
     appeared = tuple(item for key, item in new.items() if key not in old)
     return Both(appeared=appeared, vanished=tuple(item for key, item in old.items() if key not in new))
 
 
 def _find_decisions(sheet: Sheet) -> Mapping[Reason, Reason]:
     """Return the decisions of a function."""
-    told = (
+    reasons = (
         Reason(code=each.code, subject=each.subject, text=drop_places(each.text, sheet.graph))
         for each in sheet.graph.decisions
     )
-    return {reason: reason for reason in told}
+    return {reason: reason for reason in reasons}
 
 
 def _find_warnings(plan: Plan) -> Mapping[Reason, Reason]:
@@ -421,42 +421,42 @@ def _export_whole(each: WholeFunction) -> Object:
 SAME = "the schedule is the same: no instruction, decision or warning is different"
 
 
-def tell_difference(difference: Difference) -> str:
+def format_difference(difference: Difference) -> str:
     """Return a difference as text; one line where there is none."""
     if not difference:
         return f"{SAME}\n"
-    blocks = [list(_tell_function(change)) for change in difference.functions if change]
-    blocks.extend([_tell_new_function("+", each)] for each in difference.whole.appeared)
-    blocks.extend([_tell_new_function("-", each)] for each in difference.whole.vanished)
-    same = [f"{change.name}{_tell_name(change)}" for change in difference.functions if not change]
+    blocks = [list(_describe_function(change)) for change in difference.functions if change]
+    blocks.extend([_format_new_function("+", each)] for each in difference.whole.appeared)
+    blocks.extend([_format_new_function("-", each)] for each in difference.whole.vanished)
+    same = [f"{change.name}{_format_name(change)}" for change in difference.functions if not change]
     blocks.extend([[f"{', '.join(same)}: the same"]] if same else [])
-    blocks.append(list(_tell_warnings(difference)))
+    blocks.append(list(_describe_warnings(difference)))
     return "\n".join("\n".join(block) + "\n" for block in blocks if block)
 
 
-def _tell_function(change: FunctionChange) -> Iterator[str]:
+def _describe_function(change: FunctionChange) -> Iterator[str]:
     """Yield the lines of one function."""
     old, new = change.sizes
     size = f"{old} before" if old != new else "as before"
-    yield f"{change.name}{_tell_name(change)}  ({new} instructions, {size})"
-    yield from (_tell_row("-", row) for row in change.rows.vanished)
-    yield from (_tell_row("+", row) for row in change.rows.appeared)
-    yield from (line for each in change.altered for line in _tell_alteration(each))
-    yield from _tell_moves(change.moved)
-    yield from (_tell_reason("-", each) for each in change.decisions.vanished)
-    yield from (_tell_reason("+", each) for each in change.decisions.appeared)
+    yield f"{change.name}{_format_name(change)}  ({new} instructions, {size})"
+    yield from (_format_row("-", row) for row in change.rows.vanished)
+    yield from (_format_row("+", row) for row in change.rows.appeared)
+    yield from (line for each in change.altered for line in _describe_alteration(each))
+    yield from _describe_moves(change.moved)
+    yield from (_format_reason("-", each) for each in change.decisions.vanished)
+    yield from (_format_reason("+", each) for each in change.decisions.appeared)
 
 
-def _tell_name(change: FunctionChange) -> str:
+def _format_name(change: FunctionChange) -> str:
     return f" (was {change.was})" if change.was != change.name else ""
 
 
-def _tell_row(sign: str, row: Row) -> str:
+def _format_row(sign: str, row: Row) -> str:
     parts = (row.text, row.cells, f"[{', '.join(row.flags)}]" if row.flags else "")
     return f"  {sign} {row.kind:<10}{'  '.join(part for part in parts if part)}"
 
 
-def _tell_alteration(each: Alteration) -> Iterator[str]:
+def _describe_alteration(each: Alteration) -> Iterator[str]:
     match each.aspect:
         case "reads" if each.before and each.after:
             yield f"  ~ {each.label} reads {each.after} instead of {each.before}"
@@ -482,8 +482,8 @@ def _split(flags: str) -> list[str]:
     return flags.split(", ") if flags else []
 
 
-def _tell_moves(moves: tuple[Move, ...]) -> Iterator[str]:
-    """Yield a line for every move that something asks for, and one line for those that came along."""
+def _describe_moves(moves: tuple[Move, ...]) -> Iterator[str]:
+    """Yield a line for every move with a reason, and one line for the others."""
     bound = [move for move in moves if move.reasons or move.former]
     free = [move.label for move in moves if not (move.reasons or move.former)]
     for move in bound:
@@ -499,24 +499,24 @@ def _tell_moves(moves: tuple[Move, ...]) -> Iterator[str]:
         yield "      no rule asks for it: what is needed at another time runs at another time"
 
 
-def _tell_reason(sign: str, each: Reason) -> str:
+def _format_reason(sign: str, each: Reason) -> str:
     return f"  {sign} {each.code:<13}{each.text}"
 
 
-def _tell_new_function(sign: str, each: WholeFunction) -> str:
+def _format_new_function(sign: str, each: WholeFunction) -> str:
     end = "is new" if sign == "+" else "is gone"
     return f"{sign} {each.name} {end}: a {each.mode} step that writes {', '.join(each.writes) or 'nothing'}"
 
 
-def _tell_warnings(difference: Difference) -> Iterator[str]:
+def _describe_warnings(difference: Difference) -> Iterator[str]:
     if difference.warnings:
         yield "warnings"
-        yield from (_tell_reason("-", each) for each in difference.warnings.vanished)
-        yield from (_tell_reason("+", each) for each in difference.warnings.appeared)
+        yield from (_format_reason("-", each) for each in difference.warnings.vanished)
+        yield from (_format_reason("+", each) for each in difference.warnings.appeared)
     if difference.notes:
         yield "notes"
         yield from (f"  - {note}" for note in difference.notes.vanished)
         yield from (f"  + {note}" for note in difference.notes.appeared)
 
 
-__all__ = ["Difference", "FunctionChange", "compare_plans", "export_difference", "tell_difference"]
+__all__ = ["Difference", "FunctionChange", "compare_plans", "export_difference", "format_difference"]

@@ -18,10 +18,10 @@ def explain_op(plan: CompiledStep, op: str) -> str:
     """Return everything that was decided about an op, by the functions in which it runs."""
     place = place_in(plan.spec.span("ops", op, key=True))
     lines = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
-    told: dict[tuple[str, ...], list[str]] = {}
+    explained: dict[tuple[str, ...], list[str]] = {}
     for name, graph in plan.graphs.items():
-        told.setdefault(tuple(_explain_in(plan, graph, name, op)), []).append(name)
-    for sentences, functions in told.items():
+        explained.setdefault(tuple(_explain_in(plan, graph, name, op)), []).append(name)
+    for sentences, functions in explained.items():
         lines += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in sentences)]
     return "\n".join(map(escape, lines)) + "\n"
 
@@ -58,13 +58,13 @@ def _explain_versions(graph: StepGraph, node: Node) -> Iterator[str]:
     if node.model is None:
         return
     for access in graph.accesses[node.id]:
-        why = tell_version(graph, access.at) if access.mode == "read" else ""
+        why = explain_version(graph, access.at) if access.mode == "read" else ""
         if why:
             yield f"reads {access.at}{why}"
 
 
-def tell_version(graph: StepGraph, at: CellVersion) -> str:
-    """Return why a read sees a version, as the end of a sentence; nothing where nobody else writes the cell."""
+def explain_version(graph: StepGraph, at: CellVersion) -> str:
+    """Return why a read sees a version, as the end of a sentence; empty where no other op writes the cell."""
     writers = graph.writers.get(at.cell, ())
     seen, unseen = writers[: at.version], writers[at.version :]
     if seen:

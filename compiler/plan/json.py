@@ -9,8 +9,8 @@ from compiler.ir.program import Function
 from compiler.ir.step_graph import Because, Decision
 from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.text import GroupRow, find_groups, tell_change
-from compiler.plan.timetable import Entry, find_schedules, tell_entry
+from compiler.plan.text import GroupRow, find_groups, format_change
+from compiler.plan.timetable import Entry, find_schedules, format_entry
 from graphspec.diagnostics import Diagnostic
 
 
@@ -39,7 +39,7 @@ def _export_schedule(entry: Entry) -> Object:
     """Return one schedule: whose it is, its kind and clock, and all of it in words."""
     schedule = entry.schedule
     names: Object = {entry.owner: entry.name, **({"option": entry.option} if entry.option else {})}
-    return {**names, "kind": schedule.kind, "clock": schedule.clock, "text": tell_entry(entry)}
+    return {**names, "kind": schedule.kind, "clock": schedule.clock, "text": format_entry(entry)}
 
 
 def _export_group(row: GroupRow) -> Object:
@@ -53,16 +53,16 @@ def _export_group(row: GroupRow) -> Object:
 
 def _export_change(number: float | ScheduleDecl | None) -> Json:
     """Return a number of a group; a schedule in words."""
-    return tell_change(number) if isinstance(number, ScheduleDecl) else number
+    return format_change(number) if isinstance(number, ScheduleDecl) else number
 
 
 def _export_function(function: Function) -> Object:
     """Return one function."""
-    told: Object = {"datasets": [each or None for each in function.datasets]} if function.datasets else {}
+    datasets: Object = {"datasets": [each or None for each in function.datasets]} if function.datasets else {}
     return {
         "name": function.name,
         "active": list(function.active),
-        **told,
+        **datasets,
         "instructions": [export_instruction(instruction) for instruction in function.instructions],
     }
 

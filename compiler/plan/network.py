@@ -1,4 +1,4 @@
-"""The plan as a graph of networkx, for questions that nobody has written a command for."""
+"""The plan as a networkx graph, for questions that no command answers."""
 
 from __future__ import annotations
 

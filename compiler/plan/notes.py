@@ -1,4 +1,4 @@
-"""Notes: what a reader of a plan should know besides its decisions and warnings."""
+"""Notes: what a reader of a plan should know in addition to its decisions and warnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphspec.declare.graph import GraphSpec
 
 
 def find_notes(spec: GraphSpec, models: Mapping[str, ModelFacts], counted: Mapping[str, Counted]) -> tuple[str, ...]:
-    """Return a sentence for whatever is assumed of models and losses, not used, or without effect."""
+    """Return a sentence for everything that is assumed of models and losses, unused, or without effect."""
     return (*_assumptions(models), *_counts(counted), *_unused(spec), *find_idle(spec))
 
 

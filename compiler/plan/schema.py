@@ -56,13 +56,13 @@ def plan_schema() -> Object:
     title: Object = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "stepgraph plan, version 1",
-        "description": "The schedule of one mode of a compiled training step, and the decisions behind it.",
+        "description": "The schedule of one mode of a compiled training step, and the decisions that led to it.",
     }
     return {**title, **document}
 
 
 def _function() -> Object:
-    """Return the schema of a function; it tells its data sets where the spec names some, null for a batch of none."""
+    """Return the schema of a function; it lists data sets where the spec names some, null for a batch of none."""
     found = record({"name": TEXT, "active": NAMES, "instructions": listing({"oneOf": _instructions()})})
     properties = found["properties"]
     assert isinstance(properties, dict)

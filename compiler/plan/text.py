@@ -10,9 +10,9 @@ from compiler.ir.cell import group_of, is_optimizer
 from compiler.ir.instructions import Apply, Commit, Emit, Instruction, Release
 from compiler.ir.program import Function, GroupDecl, Program
 from compiler.ir.value import CellVersion, Ref, ScheduleDecl
-from compiler.passes.datasets import is_particular, tell_datasets
+from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.timetable import find_schedules, tell_entry, tell_moments, tell_schedule
+from compiler.plan.timetable import describe_moments, find_schedules, format_entry, format_schedule
 from graphspec.diagnostics import escape
 
 
@@ -24,7 +24,7 @@ class GroupRow:
     group: GroupDecl
     parameters: tuple[str, ...] | None
     until: int | None = None
-    """The last step in which it is frozen, where that is not so for ever."""
+    """The last step in which it is frozen; None where it never thaws, or is not frozen."""
 
 
 def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
@@ -44,23 +44,23 @@ def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
             yield GroupRow(model=group.model, group=group, parameters=names, until=until)
 
 
-def tell_group(row: GroupRow) -> str:
+def format_group(row: GroupRow) -> str:
     """Return a group in words: `net: 0.bias, 2.bias: weight_decay 0 (fit 'bias$')`."""
     group = row.group
     changes = {
         "frozen": group.frozen,
         f"frozen up to step {row.until}": row.until is not None,
-        f"lr times {tell_change(group.lr_scale)}": group.lr_scale != 1.0,
-        f"weight_decay {tell_change(group.weight_decay or 0)}": group.weight_decay is not None,
+        f"lr times {format_change(group.lr_scale)}": group.lr_scale != 1.0,
+        f"weight_decay {format_change(group.weight_decay or 0)}": group.weight_decay is not None,
     }
-    told = ", ".join(change for change, is_made in changes.items() if is_made) or "as the others"
+    text = ", ".join(change for change, is_made in changes.items() if is_made) or "as the others"
     names = "what the class calls so" if row.parameters is None else ", ".join(row.parameters)
-    return f"{row.model}: {names}: {told} (fit '{group.match}')"
+    return f"{row.model}: {names}: {text} (fit '{group.match}')"
 
 
-def tell_change(number: float | ScheduleDecl) -> str:
+def format_change(number: float | ScheduleDecl) -> str:
     """Return what is different in words: a number, or `linear from 1 to 0.1 over 100 updates`."""
-    return tell_schedule(number) if isinstance(number, ScheduleDecl) else f"{number:g}"
+    return format_schedule(number) if isinstance(number, ScheduleDecl) else f"{number:g}"
 
 
 def flags_of(instruction: Instruction) -> tuple[str, ...]:
@@ -68,12 +68,12 @@ def flags_of(instruction: Instruction) -> tuple[str, ...]:
     detached = (each.operand for each in instruction.passed if isinstance(each.operand, Ref) and each.operand.detach)
     return (
         *instruction.flags,
-        *((f"if {tell_commit(instruction.commits)}",) if instruction.commits else ()),
+        *((f"if {format_commit(instruction.commits)}",) if instruction.commits else ()),
         *(f"{ref.name} detached" for ref in detached),
     )
 
 
-def tell_commit(commits: Commit) -> str:
+def format_commit(commits: Commit) -> str:
     """Return the verdicts under which a write takes place: `step_d.finite and step_g.finite`."""
     return " or ".join(" and ".join(way) for way in commits)
 
@@ -94,7 +94,7 @@ def _models(versions: Iterable[CellVersion]) -> list[CellVersion]:
 
 
 SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "FREEZE", "NO_GRAD", "MERGE")
-"""Decisions that the text lists; `explain` tells the others too."""
+"""Decisions that the text lists; `explain` lists all."""
 WIDEST = 60
 
 
@@ -118,11 +118,11 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
 def _print_timetable(plan: CompiledStep, mode: str) -> Iterator[str]:
     """Yield the schedules with their clocks, and the moments that the pace of the run gives, where there are any."""
     schedules = [
-        f"  {'.'.join(part for part in (entry.name, entry.option) if part)}: {tell_entry(entry)}"
+        f"  {'.'.join(part for part in (entry.name, entry.option) if part)}: {format_entry(entry)}"
         for entry in find_schedules(plan.program, mode)
     ]
-    moments = [f"  {sentence}" for sentence in tell_moments(plan, mode)]
-    groups = [f"  {tell_group(row)}" for row in find_groups(plan.program, mode)]
+    moments = [f"  {sentence}" for sentence in describe_moments(plan, mode)]
+    groups = [f"  {format_group(row)}" for row in find_groups(plan.program, mode)]
     for title, entries in (("groups", groups), ("schedules", schedules), ("moments", moments)):
         yield from ("", title, *entries) if entries else ()
 
@@ -132,7 +132,7 @@ def _print_function(plan: CompiledStep, function: Function) -> Iterator[str]:
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
     when = f"; once there is {used}" if used else ""
-    when += f"; for {tell_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
+    when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
     rows = [_row(instruction) for instruction in function.instructions if not isinstance(instruction, Release)]
     width = min(max((len(row[1]) for row in rows), default=0), WIDEST)

@@ -48,22 +48,22 @@ def _enter(number: Scheduled) -> Entry:
     return Entry(owner="op", name=op, option=option, schedule=number.schedule, counted=counted)
 
 
-def tell_entry(entry: Entry) -> str:
+def format_entry(entry: Entry) -> str:
     """Return a schedule and what it counts in words."""
     of = f" by the optimizer of {entry.counted}" if entry.counted else ""
-    return f"{tell_schedule(entry.schedule)} (counts {tell_clock(entry.schedule)}{of})"
+    return f"{format_schedule(entry.schedule)} (counts {format_clock(entry.schedule)}{of})"
 
 
-def tell_schedule(schedule: ScheduleDecl) -> str:
+def format_schedule(schedule: ScheduleDecl) -> str:
     """Return a schedule in words: `cosine from 0.001 to 0 over 3000 updates`."""
     if not schedule.parts:
-        return _tell_curve(schedule, schedule.clock)
-    first, *others = (_tell_curve(part, schedule.clock) for part in schedule.parts)
+        return _format_curve(schedule, schedule.clock)
+    first, *others = (_format_curve(part, schedule.clock) for part in schedule.parts)
     later = (f"from {begin} {schedule.clock} on {part}" for begin, part in zip(schedule.moments, others, strict=True))
     return "; ".join((first, *later))
 
 
-def tell_clock(schedule: ScheduleDecl) -> str:
+def format_clock(schedule: ScheduleDecl) -> str:
     """Return what a schedule counts, in words."""
     match schedule.clock:
         case "updates":
@@ -76,9 +76,9 @@ def tell_clock(schedule: ScheduleDecl) -> str:
             return f"epochs finished, {schedule.pace} train steps each"
 
 
-def tell_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
+def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
     """Yield the step of every start and end that the spec gives in another unit."""
-    yield from (_tell_end(name, plan) for name, op in plan.spec.ops.items() if _has_end(op) and mode == "train")
+    yield from (_format_end(name, plan) for name, op in plan.spec.ops.items() if _has_end(op) and mode == "train")
     for thaw in find_thaws(plan.spec) if mode == "train" else ():
         last = find_last(plan.spec, thaw, plan.pace)
         if last is not None:
@@ -101,7 +101,7 @@ def _has_end(op: Op) -> bool:
     return isinstance(op, UpdateOp) and op.at_epoch_end != "carry"
 
 
-def _tell_end(name: str, plan: CompiledStep) -> str:
+def _format_end(name: str, plan: CompiledStep) -> str:
     """Return when an update takes or forgets an open window."""
     op = plan.spec.ops[name]
     word = op.at_epoch_end if isinstance(op, UpdateOp) else ""
@@ -109,7 +109,7 @@ def _tell_end(name: str, plan: CompiledStep) -> str:
     return f"{name} {WORDS[word]} an open window at {every} (on_epoch_end: {word})"
 
 
-def _tell_curve(curve: ScheduleDecl, unit: str) -> str:
+def _format_curve(curve: ScheduleDecl, unit: str) -> str:
     """Return a curve in words, its lengths in a unit."""
     fields = {name: f"{value:.6g}" for name, value in curve.fields.items()}
     match curve.kind:

@@ -21,7 +21,7 @@ from graphspec.diagnostics import Diagnostic
 
 Path = tuple[str | int, ...]
 UNKNOWN = ScheduleDecl(kind="constant", fields={"value": 0.0}, clock="steps")
-"""What stands for a schedule that cannot be counted: this very object, which is not listed."""
+"""Replaces a schedule that cannot be counted; it is compared by identity and not listed."""
 
 
 def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
@@ -32,7 +32,7 @@ def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             try:
                 declare_schedule(schedule, tempo)
             except PaceProblem as problem:
-                yield tell_pace(spec, problem, path)
+                yield report_pace(spec, problem, path)
 
 
 def _find_below(spec: GraphSpec, cell: OptimizerCell) -> Iterator[tuple[Path, ScheduleSpec]]:
@@ -50,7 +50,7 @@ def _find_below(spec: GraphSpec, cell: OptimizerCell) -> Iterator[tuple[Path, Sc
                     yield ("models", model, "groups", index, option), value
 
 
-def tell_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnostic:
+def report_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnostic:
     """Return E-PACE for a schedule at a place that cannot be counted by its clock."""
     span = spec.span(*place, *problem.path, key="at" in problem.path) or spec.span(*place)
     return Diagnostic(
@@ -139,14 +139,14 @@ def _whole(moments: Sequence[Fraction], path: Path, keys: Sequence[str | int]) -
     for key, moment in zip(keys, moments, strict=True):
         tick = math.ceil(moment)
         if tick <= (found[-1] if found else 0):
-            message = f"what begins at tick {tick} of this schedule's clock does not come after what stands before it"
+            message = f"two parts of this schedule begin at tick {tick} of its clock"
             raise PaceProblem(message, "give each a whole tick of the clock, in their order", path=(*path, key))
         found.append(tick)
     return tuple(found)
 
 
 def _plain(number: Fraction) -> float:
-    """Return a number of ticks as it is best read: whole where it is whole."""
+    """Return a number of ticks, as an int where it is whole."""
     return int(number) if number.denominator == 1 else float(number)
 
 
@@ -189,7 +189,7 @@ def check_scheduled(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             _require_one(field)
             declare_schedule(field.schedule, field.tempo)
         except PaceProblem as problem:
-            yield tell_pace(spec, problem, field.path)
+            yield report_pace(spec, problem, field.path)
 
 
 def _require_one(field: ScheduledField) -> None:

@@ -7,7 +7,7 @@ The walk is complete by construction:
   all counts that are possible before a step, and takes every turn from each of them: each data set, and each way in
   which the undecided gates can be due. So a firing set is missed only if its step is never walked.
 - Every step is walked, in order, unless the walk is in a round that it has made before. The steps are cut into
-  stretches at every start, behind every end, and before and behind the last step of every epoch. Within a stretch, what
+  stretches at every start, after every end, and before and after the last step of every epoch. Within a stretch, what
   happens depends on the step only by its remainder (modulo the least common multiple of the intervals) and on the
   possible counts. When both come back, everything from there on repeats until the stretch ends, so the rest of it
   brings nothing new, and the counts at its end are those at the same place of an earlier round.
@@ -37,9 +37,8 @@ def enumerate_patterns(
 ) -> tuple[frozenset[str], ...]:
     """Return every set of gated ops that fires in some step, in the order of first appearance.
 
-    ``always`` are the ops that fire in every step. Of gates that are ``undecided`` no clock tells when they are due:
-    wherever a step counts for one it may be due or not. Raises ValueError with the period where it is longer than
-    LONGEST_PERIOD.
+    ``always`` are the ops that fire in every step. No clock determines when an ``undecided`` gate is due: it may be due
+    or not in every step that counts for it. Raises ValueError with the period where it is longer than LONGEST_PERIOD.
     """
     return tuple(fired for _, fired in enumerate_datasets(gates, {"": always}, undecided))
 
@@ -47,7 +46,7 @@ def enumerate_patterns(
 def enumerate_datasets(
     gates: Sequence[Gate], always: Mapping[str, frozenset[str]], undecided: frozenset[str] = NOTHING
 ) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return every set of gated ops that fires in some step on a batch of some data set, whatever their order.
+    """Return every set of gated ops that fires in some step on a batch of some data set, in any order of data sets.
 
     ``always``: by data set, the ops that fire in every step on a batch of it. Otherwise as
     :func:`enumerate_patterns`.
@@ -66,7 +65,7 @@ def lacks_functions(
     steps: int,
     counts: Mapping[str, int],
 ) -> bool:
-    """Return whether a step that goes on with such counts meets a firing set that never occurs from the beginning."""
+    """Return whether a step that resumes with such counts meets a firing set that a run from the start never does."""
     walk = _Walk.of(gates, always, undecided)
     states: States = frozenset({tuple(counts[gate.op] for gate in walk.counted)})
     for begin, end in _cut(steps + 1, None, find_breaks(gates)):
@@ -123,7 +122,7 @@ class _Walk:
         return frozenset({tuple(0 for _ in self.counted)})
 
     def cross(self, begin: int, end: int | None, states: States) -> States:
-        """Walk from a step up to another (exclusive; None: for ever) without starts and ends between them."""
+        """Walk from a step up to another (exclusive; None: forever) without starts and ends between them."""
         if self.epoch is None:
             return self._cross_stretch(begin, end, states)
         first = -(-(begin - 1) // self.epoch) * self.epoch + 1  # the first step of the first whole epoch
@@ -154,7 +153,7 @@ class _Walk:
     def _repeat(
         self, count: int | None, length: int, begin: int, states: States, move: Callable[[int, States], States]
     ) -> States:
-        """Make as many moves of a length as asked for (None: for ever), and each round of them only once."""
+        """Make as many moves of a length as asked for (None: forever), and each round of them only once."""
         met: dict[tuple[int, States], int] = {}
         trail: list[States] = []
         while count is None or len(trail) < count:

@@ -11,7 +11,7 @@ from compiler.ir.program import Gate
 
 BY_COUNT: Mapping[str, bool] = {}
 LONGEST_PERIOD = 100_000
-"""Steps after which a pattern of gates must repeat; beyond, a spec has clocks that nobody meant."""
+"""Steps within which a pattern of gates must repeat; a longer period is almost certainly a mistake in the clocks."""
 
 
 def sort_gates(gates: Iterable[Gate]) -> tuple[Gate, ...]:
@@ -66,7 +66,7 @@ def count_on(gate: Gate, count: int, step: int, fired: frozenset[str], dataset: 
 
 
 def find_breaks(gates: Sequence[Gate]) -> list[int]:
-    """Return the steps with which stretches begin: the first, starts, and those behind ends."""
+    """Return the steps with which stretches begin: the first, starts, and those after ends."""
     starts = (gate.start for gate in gates if gate.start is not None)
     ends = (gate.until + 1 for gate in gates if gate.until is not None)
     return sorted({1, *starts, *ends})

@@ -1,4 +1,4 @@
-"""Rhythms: in which train steps an update, an average or a copy fires, where that is every so many steps."""
+"""Rhythms: in which train steps an update, an average or a copy fires, where the interval is constant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """Firing in the steps ``first``, ``first + every``, ... (from 1), for ever or up to some ``until``."""
+    """Firing in the steps ``first``, ``first + every``, ... (from 1), forever or up to ``until``."""
 
     first: int
     every: int
@@ -24,7 +24,7 @@ class Rhythm:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether this is every step there is."""
+        """Return whether it fires in every step."""
         return self.first == 1 and self.every == 1 and self.endless
 
     def step(self, number: int) -> int:
@@ -32,7 +32,7 @@ class Rhythm:
         return self.first + (number - 1) * self.every
 
     def thin(self, every: int, start: int | None, *, endless: bool) -> Rhythm:
-        """Return every so manieth firing: with a start the first one from there on, and so many later the next."""
+        """Return the rhythm of every n-th firing; with a start, the first firing from it on and every n-th after."""
         skipped = every - 1 if start is None else max(0, -((self.first - start) // self.every))
         first = self.first + skipped * self.every
         return Rhythm(first=first, every=self.every * every, endless=self.endless and endless)
@@ -65,7 +65,7 @@ def find_rhythm(
 
 
 def _ends_with(rhythm: Rhythm, epoch: int | None) -> bool:
-    """Return whether every epoch ends with a firing: then none leaves a window open, whatever would become of it."""
+    """Return whether every epoch ends with a firing: then no window is open there, and its policy does not matter."""
     return epoch is not None and rhythm.first == rhythm.every and epoch % rhythm.every == 0
 
 
@@ -86,7 +86,7 @@ def find_writes(
 
 
 def refuse_held(spec: GraphSpec, names: Iterable[str]) -> None:
-    """Raise PaceProblem where writes are counted of which some may be skipped: no number of steps stands for them."""
+    """Raise PaceProblem where counted writes may be skipped: they do not translate into a number of steps."""
     pending = list(dict.fromkeys(names))
     for name in pending:
         op = spec.ops[name]

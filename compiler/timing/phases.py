@@ -16,7 +16,7 @@ from graphspec.diagnostics import Diagnostic
 def find_phase_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node], pace: Pace) -> tuple[Gate, ...]:
     """Return the gate of every optimizer that steps at a later epoch: it is open from its first step to its last.
 
-    None of those that cannot be counted, which :func:`check_phases` tells.
+    Those that cannot be counted are left out; :func:`check_phases` reports them.
     """
     applied = {node.op for node in nodes.values() if node.eager}
     if pace.epoch is None or mode != "train":

@@ -25,10 +25,10 @@ Reset: TypeAlias = Literal["epoch", "never", "step"] | int
 
 
 def find_reset(op: MetricOp, mode: Mode, pace: Pace) -> Reset:
-    """Return when the running value of a metric starts anew, or after how many steps of a mode.
+    """Return when the running value of a metric resets, or after how many steps of a mode.
 
     What is counted in epochs, samples or runs is a stretch of the training; in other modes a pass over their data is
-    all there is. A stretch that cannot be counted is an epoch; :func:`check_resets` tells of it.
+    all there is. A stretch that cannot be counted is an epoch; :func:`check_resets` reports it.
     """
     if isinstance(op.reset, str):
         return op.reset
@@ -41,7 +41,7 @@ def find_reset(op: MetricOp, mode: Mode, pace: Pace) -> Reset:
 
 
 def check_resets(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for every metric that starts anew after a stretch that cannot be counted."""
+    """Yield E-PACE for every metric that resets after a stretch that cannot be counted."""
     for name, op in spec.ops.items():
         if not isinstance(op, MetricOp) or not op.runs_in("train"):
             continue
@@ -59,7 +59,7 @@ def check_resets(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
 
 
 def _count_steps(op: MetricOp, pace: Pace) -> int:
-    """Return the whole steps of a stretch, rounded up; 1 where it is told by a word."""
+    """Return the whole steps of a stretch, rounded up; 1 where it is given as a word."""
     return 1 if isinstance(op.reset, str) else math.ceil(Tempo(pace=pace).steps(op.reset))
 
 
@@ -77,7 +77,7 @@ class Timed:
 
 
 def apply_pace(spec: GraphSpec, pace: Pace) -> Timed:
-    """Return the spec as it is at a pace; the same object where nothing depends on one.
+    """Return the spec resolved at a pace; the same object where nothing depends on one.
 
     Problems are E-PACE, and GS120 for an op that never runs at this pace.
     """
@@ -152,7 +152,7 @@ def _duration(op: Op, field: Field) -> Duration | None:
 
 
 def _neutral(field: Field, duration: Duration) -> Duration | None:
-    """Return what stands for a duration that cannot be counted, so that other problems can still be found."""
+    """Return the replacement for a duration that cannot be counted, so that other problems can still be found."""
     return duration if field == "half_life" else None
 
 

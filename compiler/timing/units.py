@@ -14,7 +14,7 @@ from graphspec.declare.graph import GraphSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long an epoch (in steps), a step (in samples) and the run (in steps) are; None where nobody knows."""
+    """The lengths of an epoch (in steps), a step (in samples) and the run (in steps); None where unknown."""
 
     epoch: int | None = None
     batch: int | None = None
@@ -43,7 +43,7 @@ class PaceProblem(Exception):
 
     @property
     def is_pending(self) -> bool:
-        """Return whether only a length is missing that is known where a run starts."""
+        """Return whether only a length is missing that is known when a run starts."""
         return self.unit in MISSING
 
     def within(self, message: str, path: tuple[str | int, ...]) -> PaceProblem:
@@ -71,13 +71,13 @@ def complete_pace(spec: GraphSpec, pace: Pace | None) -> Pace:
 
 
 def assume_pace(pace: Pace) -> Pace:
-    """Return a pace with likely lengths where it is silent, to find what is wrong whatever they are."""
+    """Return a pace with unknown lengths filled in by likely ones, to find problems that do not depend on them."""
     epoch = 1000 if pace.epoch is None else pace.epoch
     return Pace(epoch=epoch, batch=32 if pace.batch is None else pace.batch, run=pace.run or 100 * epoch)
 
 
 def find_batch(spec: GraphSpec) -> int | None:
-    """Return how many samples a train step takes; None where nobody says so, or training sets differ in it."""
+    """Return how many samples a train step takes; None where the spec does not say, or training sets differ in it."""
     train = spec.data.get("train")
     sources = train.sets.values() if isinstance(train, TrainingSets) else () if train is None else (train,)
     sizes = {source.batch for source in sources}
@@ -124,5 +124,5 @@ def _known(value: Fraction | int | None, missing: str, help: str, unit: Unit) ->
 
 
 def exact(count: float) -> Fraction:
-    """Return a count as it is written: 0.1 is one tenth, not the nearest binary number."""
+    """Return a count exactly as written: 0.1 is one tenth, not the nearest binary number."""
     return Fraction(repr(count))

@@ -72,7 +72,7 @@ class Options:
         return sizes
 
     def pair(self, name: str) -> tuple[int, int]:
-        """Return ``(height, width)``; one number stands for both."""
+        """Return ``(height, width)``; one number sets both."""
         match self.integers(name):
             case (both,):
                 return both, both

@@ -1,7 +1,7 @@
 """Arithmetic of sizes that may be names.
 
-A size that depends on a free dimension becomes a text that says how: ``2*batch``, ``height//2``. Texts that differ
-may still stand for one number, so only :func:`is_surely_unequal` says that two sizes do not fit.
+A size that depends on a free dimension is an expression, as text: ``2*batch``, ``height//2``. Expressions that differ
+may still be equal, so only :func:`is_surely_unequal` decides that two sizes do not match.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _join(factor: int, base: str, offset: int) -> Dimension:
 
 
 def _operand(size: Dimension) -> str:
-    """Return a size as it may stand beside ``*`` and ``//``."""
+    """Return a size as an operand of ``*`` or ``//``, in parentheses where it needs them."""
     return str(size) if str(size).isidentifier() else f"({size})"
 
 
@@ -111,7 +111,7 @@ def maximum(left: Dimension, right: Dimension) -> Dimension:
 
 
 def is_surely_unequal(left: Dimension, right: Dimension) -> bool:
-    """Return whether two sizes differ whatever the free dimensions are (each named one is at least 1)."""
+    """Return whether two sizes differ for all values of the free dimensions (each named one is at least 1)."""
     if isinstance(left, int) and isinstance(right, int):
         return left != right
     if isinstance(left, int) or isinstance(right, int):

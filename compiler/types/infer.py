@@ -82,7 +82,7 @@ def infer_call(
 
 
 def is_open(name: str, inputs: Sequence[Argument], options: Mapping[str, object]) -> bool:
-    """Return whether only the step can tell that the operands of a built-in loss fit each other."""
+    """Return whether only the running step can check that the operands of a built-in loss match."""
     return loss.is_open(_use(name, inputs, options))
 
 

@@ -31,7 +31,7 @@ class Misfit:
 
 
 def find_misfits(state: TensorType, value: TensorType) -> Iterator[Misfit]:
-    """Yield in what a value cannot become a state; what is not known may fit, and is looked at when the step runs."""
+    """Yield each way in which a value does not fit a state; the running step checks what is unknown here."""
     if state.shape is not None and value.shape is not None:
         found, expected = format_shape(value.shape), format_shape(state.shape)
         if any(isinstance(size, str) for size in value.shape) and _surely_differs(value.shape, state.shape):
@@ -46,7 +46,7 @@ def find_misfits(state: TensorType, value: TensorType) -> Iterator[Misfit]:
 
 
 def _surely_differs(found: Shape, fixed: Shape) -> bool:
-    """Return whether a shape cannot be a fixed one whatever the batch is."""
+    """Return whether a shape differs from a fixed one for every batch size."""
     if len(found) != len(fixed):
         return True
     return any(size != other for size, other in zip(found, fixed, strict=True) if not _is_open(size))
@@ -58,7 +58,7 @@ def _is_open(size: Dimension) -> bool:
 
 
 SOME_NUMBER = 0.5
-"""What stands for a number that changes while training, where literals are looked at for their type."""
+"""Replaces a number that changes while training, where only the type of a literal matters."""
 
 
 BY_SAMPLE = frozenset({"kl_div"})
@@ -70,7 +70,7 @@ class Structure:
     """``types`` by value, ``layers`` by the model at the root of a likeness, and the problems met on the way.
 
     ``elements``: built-in mean -> the shape of what it is the mean of, None where that is unknown; ``open``: the
-    built-in losses of which only the step can tell that their operands fit.
+    built-in losses whose operands only the running step can check.
     """
 
     types: Mapping[str, TensorType]
@@ -101,13 +101,13 @@ def find_structure(
 
 
 def find_uncalled(spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts]) -> Iterator[Diagnostic]:
-    """Yield a problem for every model of layers that ops use and none calls: its input sizes are nowhere told."""
+    """Yield a problem for every model of layers that ops use but none calls: its input sizes are unknown."""
     called = {models[node.model].root for node in nodes.values() if node.model is not None}
     for name in spec.models:
         if name in find_used_models(spec) and spec.models[name].layers is not None and name not in called:
             yield Diagnostic(
                 code="E-SHAPE",
-                message=f"no op calls model '{name}', so nothing tells the sizes of its layers",
+                message=f"no op calls model '{name}', so the sizes of its layers are unknown",
                 span=spec.span("models", name, key=True),
                 label="never called",
                 help="call it with a `forward` op, or take away the ops that only write or follow it",
@@ -135,7 +135,7 @@ class _Walk:
             self.types[name] = TensorType(held.shape, held.dtype)
 
     def visit(self, instruction: Instruction) -> None:
-        """Infer the types of an instruction's values; those of a kind that is not told here are unknown."""
+        """Infer the types of an instruction's values; those of kinds not handled here are unknown."""
         match instruction:
             case Forward():
                 self._visit_forward(instruction)

@@ -403,7 +403,7 @@ def residual(use: LayerUse) -> LayerResult:
     branch = _chain(use.layer.layers, use.shape, use.dtype, place, f"{use.path}.")
     if len(branch.output) != len(use.shape) or any(map(is_surely_unequal, branch.output, use.shape)):
         found = f"inner layers that turn {format_shape(use.shape)} into {format_shape(branch.output)}"
-        help = "keep the shape inside (a 3x3 convolution does with `padding: 1`), or take `residual` away"
+        help = "keep the shape inside (a 3x3 convolution does with `padding: 1`), or remove `residual`"
         raise use.problem(found, "inner layers of `residual` that keep the shape of their input", help)
     return LayerResult(
         output=use.shape,

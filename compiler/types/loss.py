@@ -1,7 +1,7 @@
 """Shapes of losses: a scalar, or one element per sample with ``reduction: none``; and what fits what.
 
-What is not known before is looked at by the step, under the same rule: ``matched`` and ``matched_classes`` of a
-backend's library.
+What is unknown here the running step checks by the same rule: ``matched`` and ``matched_classes`` of a backend's
+library.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _result(use: FunctionUse, elements: Shape | None, dtype: str | None) -> tupl
 
 
 def is_open(use: FunctionUse) -> bool:
-    """Return whether only the step can tell that the operands of a loss fit: some size or type of theirs is unknown."""
+    """Return whether only the running step can check the operands of a loss: some size or type of theirs is unknown."""
     if len(use.inputs) < 2:
         return False
     left, right = use.tensors()

@@ -11,7 +11,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, ModeName, Op
 
 UNNAMED = ""
-"""What stands for a batch that is said to be of no data set; in train mode none is, where ops name data sets."""
+"""The data set of a batch that names none; where ops name data sets, every batch in train mode names one."""
 
 
 def find_declared(spec: GraphSpec) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def find_mentioned(spec: GraphSpec) -> tuple[str, ...]:
 
 
 def find_datasets(spec: GraphSpec) -> tuple[str, ...]:
-    """Return the data sets that ops are told apart by: the training sets, or those that ops name; () where none is."""
+    """Return the data sets that ops distinguish: the training sets, or those that ops name; () if ops name none."""
     mentioned = find_mentioned(spec)
     return (find_declared(spec) or mentioned) if mentioned else ()
 

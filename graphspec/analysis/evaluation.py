@@ -22,8 +22,8 @@ def find_role(spec: GraphSpec) -> str:
     return written or next((role for role in ROLES if role in spec.data), ROLES[0])
 
 
-def find_told(spec: GraphSpec) -> str | None:
-    """Return of which data set the batches of an evaluation are said to be; None where nobody says."""
+def find_eval_dataset(spec: GraphSpec) -> str | None:
+    """Return the data set that `run.eval` gives its batches; None where it names none."""
     return None if spec.run.eval is None else spec.run.eval.dataset
 
 

@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def once_per_spec(analyse: Callable[[GraphSpec], T]) -> Callable[[GraphSpec], T]:
-    """Return an analysis that is made once for every spec; its result must not be changed.
+    """Return an analysis that runs once per spec; callers must not change its result.
 
-    Specs are frozen, but hold mappings, so they are told apart by identity and not by content.
+    Specs are frozen but hold mappings, so the cache is keyed by identity and not by content.
     """
     made: dict[int, tuple[weakref.ref[GraphSpec], T]] = {}
 

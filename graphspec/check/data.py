@@ -22,9 +22,9 @@ def check_datasets(scope: Scope) -> Iterator[Diagnostic]:
             if word.removeprefix("!") not in declared:
                 field = f"`dataset` of op '{name}'"
                 yield _miss(scope, field, word.removeprefix("!"), ("ops", name, "dataset", index), declared)
-    told = None if spec.run.eval is None else spec.run.eval.dataset
-    if told is not None and told not in declared:
-        yield _miss(scope, "`run.eval`", told, ("run", "eval", "dataset"), declared)
+    evaluated = None if spec.run.eval is None else spec.run.eval.dataset
+    if evaluated is not None and evaluated not in declared:
+        yield _miss(scope, "`run.eval`", evaluated, ("run", "eval", "dataset"), declared)
 
 
 def check_meetings(scope: Scope) -> Iterator[Diagnostic]:
@@ -42,7 +42,7 @@ def check_meetings(scope: Scope) -> Iterator[Diagnostic]:
                 message = (
                     f"op '{name}' runs on batches of {enumerate_names(missing)}, where '{reference.name}' is not made"
                 )
-                note = f"'{reference.name}' is made on batches of {_tell(places[source], datasets)}"
+                note = f"'{reference.name}' is made on batches of {_format_places(places[source], datasets)}"
                 path = ("ops", name, *reference.path)
                 yield scope.report(
                     "GS132", message, path, notes=(note,), help=f"change `dataset` of '{source}' or '{name}'"
@@ -55,12 +55,12 @@ def _check_free(
     """Report an op that reads values which are never made of one batch, where it is the first to do so."""
     sources = dict.fromkeys(owners[reference.name] for reference in op.operands() if reference.name in owners)
     if all(places[source] for source in sources):
-        told = tuple(
-            f"'{each}' runs on batches of {_tell(places[each], find_datasets(scope.spec))}" for each in sources
+        notes = tuple(
+            f"'{each}' runs on batches of {_format_places(places[each], find_datasets(scope.spec))}" for each in sources
         )
         message = f"op '{name}' runs on no data set: the values it reads are never made of one batch"
         help = "write one op for each data set: an update of each loss, in place of one of their sum"
-        yield scope.report("GS132", message, ("ops", name), key=True, notes=told, help=help)
+        yield scope.report("GS132", message, ("ops", name), key=True, notes=notes, help=help)
 
 
 def _miss(scope: Scope, field: str, name: str, path: tuple[str | int, ...], declared: tuple[str, ...]) -> Diagnostic:
@@ -76,7 +76,7 @@ def _miss(scope: Scope, field: str, name: str, path: tuple[str | int, ...], decl
     )
 
 
-def _tell(places: frozenset[str], datasets: tuple[str, ...]) -> str:
+def _format_places(places: frozenset[str], datasets: tuple[str, ...]) -> str:
     """Return data sets in words."""
     return enumerate_names(each or "no data set" for each in (*datasets, UNNAMED) if each in places) or "none"
 

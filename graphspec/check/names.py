@@ -66,7 +66,7 @@ def _check(scope: Scope, field: str, path: Path, names: tuple[str, ...]) -> Iter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a reference must name, in words and as facets, and how to mend an unknown name."""
+    """What a reference must name, in words and as facets, and how to fix an unknown name."""
 
     noun: str
     facets: tuple[Facet, ...]
@@ -123,7 +123,7 @@ def check_reference(scope: Scope, field: str, path: Path, reference: Reference) 
     entry = scope.find(name)
     if name in scope.broken or (entry is None and scope.blind):
         return
-    # A name that is declared twice is told where that happens: a reference may mean either.
+    # A second declaration of a name is reported at the declaration; a reference may mean either.
     facets = frozenset(facet for each in scope.entries.get(name, ()) for facet in each.facets)
     if entry is None:
         message = f"{field} names '{name}', which is not declared; expected {wanted.noun}"

@@ -23,7 +23,7 @@ from graphspec.words import describe, enumerate_names
 def check_options(
     scope: Scope, owner: str, options: tuple[Option, ...], given: Mapping[str, object], path: Path
 ) -> Iterator[Diagnostic]:
-    """Compare what is written at a path with a table; ``owner`` is the noun phrase of what has the options."""
+    """Compare the options at a path with a table; ``owner`` is the noun phrase for what has the options."""
     for name, value in given.items():
         option = find_option(options, name)
         if option is None:
@@ -33,7 +33,7 @@ def check_options(
     names = [option.name for option in options]
     meant = {near for name in given if name not in names for near in closest(name, names, 1)}
     for option in options:
-        # One that is there with a slip of the pen is not told a second time.
+        # A misspelt option is reported as unknown, not as missing too.
         if option.required and option.name not in given and option.name not in meant:
             help = f"`{option.name}`: {option.meaning}; {describe_option(option)}"
             yield scope.report("GS114", f"{owner} needs `{option.name}`", path, key=True, help=help)
@@ -176,7 +176,7 @@ def _check_nesterov(scope: Scope, optimizer: OptimizerSpec, path: Path) -> Itera
     """Nesterov's rule is defined for a momentum without dampening only."""
     options = optimizer.resolved()
     if options.get("nesterov") is True and (options["momentum"] == 0 or options["dampening"] != 0):
-        help = "write `momentum: 0.9` beside it, and leave `dampening` out"
+        help = "add `momentum: 0.9`, and leave `dampening` out"
         yield scope.report("GS113", "`nesterov` needs a momentum and no dampening", (*path, "nesterov"), help=help)
 
 
@@ -190,5 +190,5 @@ def _check_dampening(scope: Scope, optimizer: OptimizerSpec, path: Path) -> Iter
         message = "`dampening` goes with `momentum_form: lr_outside`"
         yield scope.report("GS113", message, (*path, "dampening"), help=help)
     elif options["momentum"] == 0:
-        help = "leave it out, or write `momentum: 0.9` beside it"
+        help = "leave it out, or add `momentum: 0.9`"
         yield scope.report("GS113", "`dampening` is of a momentum: there is none", (*path, "dampening"), help=help)

@@ -1,4 +1,4 @@
-"""Salvage: what can still be checked of a document whose fields are not all as they should be."""
+"""Salvage: check what remains of a document when some of its fields are invalid."""
 
 from __future__ import annotations
 
@@ -18,55 +18,58 @@ from graphspec.read.source import Document, Path, Plain
 _SECTIONS = ("inputs", "state", "models", "ops")
 _MODEL: Plain = {"class": "unknown:Model", "optimizer": {"class": "unknown:Optimizer"}}
 _OPAQUE: Mapping[str, Plain] = {"models": _MODEL, "inputs": {}, "state": {"shape": []}}
-"""What stands for a declaration that could not be read, so that references to it stay what they are."""
+"""Placeholders for declarations that could not be read, so that references to them still resolve."""
 _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """What is left of a document: its data, the declarations (section, name) that were mended, and lost sections."""
+    """What is left of a document.
+
+    Its data; the declarations (section, name) that were repaired; and ``blind``, whether whole sections are lost.
+    """
 
     data: dict[str, Plain]
-    mended: frozenset[tuple[str, str]] = frozenset()
+    repaired: frozenset[tuple[str, str]] = frozenset()
     blind: bool = False
 
 
 def check_rest(document: Document, error: ValidationError) -> tuple[Diagnostic, ...]:
     """Return the problems that the rules find in what a validation error leaves of a document.
 
-    Nothing is looked for where there is more to be told already than is told at once.
+    Returns nothing where the validation error alone exceeds the number of problems that are reported.
     """
     if not isinstance(document.data, dict) or error.error_count() > MOST_PROBLEMS:
         return ()
     remains = Remains(data=document.data)
     for _ in range(_ROUNDS):
-        remains = _mend(remains, error)
+        remains = _repair(remains, error)
         try:
             spec = GraphSpec.read(replace(document, data=remains.data))
         except ValidationError as following:
             error = following
         else:
-            broken = frozenset(name for pair in remains.mended for name in _find_names(document.data, *pair))
+            broken = frozenset(name for pair in remains.repaired for name in _find_names(document.data, *pair))
             return validate(spec, broken, blind=remains.blind)
     return ()
 
 
-def _mend(remains: Remains, error: ValidationError) -> Remains:
-    """Take out what an error is about: at first the wrong keys, then the declarations that still are wrong."""
-    data, mended, blind = remains.data, set(remains.mended), remains.blind
+def _repair(remains: Remains, error: ValidationError) -> Remains:
+    """Remove what an error is about: first the wrong keys, then the declarations that are still wrong."""
+    data, repaired, blind = remains.data, set(remains.repaired), remains.blind
     for path in _find_paths(remains.data, error):
         match path:
             case (str(section), str(name), *_) if section in _SECTIONS:
                 pair = (section, name)
-                data = _take_out(data, path[:2] if pair in remains.mended else path)
-                mended.add(pair)
+                data = _take_out(data, path[:2] if pair in remains.repaired else path)
+                repaired.add(pair)
             case (str(section), *_):
-                data = _take_out(data, path[:1] if (section, "") in remains.mended else path)
-                mended.add((section, ""))
+                data = _take_out(data, path[:1] if (section, "") in remains.repaired else path)
+                repaired.add((section, ""))
                 blind = blind or (len(path) == 1 and section in _SECTIONS)
             case _:
                 pass
-    return Remains(data=_fill(data), mended=frozenset(mended), blind=blind)
+    return Remains(data=_fill(data), repaired=frozenset(repaired), blind=blind)
 
 
 def _find_paths(data: Plain, error: ValidationError) -> tuple[Path, ...]:
@@ -76,7 +79,7 @@ def _find_paths(data: Plain, error: ValidationError) -> tuple[Path, ...]:
 
 
 def _find_key(path: Path) -> Path:
-    """Cut a path behind its first key that leads into a list, unless what is wrong is a layer in one."""
+    """Cut a path after its first key that leads into a list, unless the error is about a layer in that list."""
     lists = [index for index, part in enumerate(path) if isinstance(part, int)]
     is_layer = path[2:3] == ("layers",) and isinstance(path[-1], int)
     return path[: lists[0]] if lists and not is_layer else path

@@ -73,7 +73,7 @@ _OLD_BOOLEANS = ("yes", "no", "on", "off", "y", "n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """What pydantic tells about one error."""
+    """What pydantic reports about one error."""
 
     kind: str
     location: Path
@@ -97,7 +97,7 @@ class Detail:
         return read._about_field(discriminator.strip("'")) if discriminator.startswith("'") else read
 
     def _about_field(self, field: str) -> Detail:
-        """Return an error about the field that picks a branch of a union as what it is: a wrong choice, or no key."""
+        """Return an error about the tag of a union as what it is: a wrong choice, or a missing key."""
         location = (*self.location, field)
         if self.kind == "union_tag_not_found":
             return replace(self, kind="missing", location=location)
@@ -122,7 +122,7 @@ class Detail:
 
 
 def explain_constraint(detail: Detail) -> str | None:
-    """Return what a value of the right type must be besides, and what it is; None for other errors."""
+    """Return the constraint that a value of the right type breaks, and the value; None for other errors."""
     template = _CONSTRAINTS.get(detail.kind)
     if template is None:
         return None
@@ -131,7 +131,7 @@ def explain_constraint(detail: Detail) -> str | None:
 
 
 def find_remedy(expected: str, found: object) -> str:
-    """Return what to write instead, where a value of the wrong type is a well-known slip."""
+    """Return what to write instead, where a value of the wrong type is a common mistake."""
     if found is None:
         return "leave the key out, or give it a value"
     if expected == "a string" and isinstance(found, bool | int | float):
@@ -183,7 +183,7 @@ def explain_validation(error: ValidationError, document: Document, root: type[Ba
     An error that a validator raises as PydanticCustomError with a diagnostic's code for its type keeps code and
     message; its context may have ``help``, ``label`` and ``at``, "key" or "value".
     """
-    # More than are told are read, since those of a union make one problem.
+    # Read more errors than are reported, since the branches of a union make one problem.
     found = islice(error.errors(include_url=False), _MOST_READ)
     details = (Detail.read({**detail}) for detail in found)
     problems = _drop_misspelt(_drop_lengths([_find_problem(detail, document, root) for detail in details]))
@@ -210,14 +210,14 @@ def _find_problem(detail: Detail, document: Document, root: type[BaseModel]) -> 
 
 
 def _drop_lengths(problems: Sequence[_Problem]) -> list[_Problem]:
-    """Leave out what is only said to be too short because items of it are wrong, which do not count then."""
+    """Drop lists that are too short only because pydantic does not count their invalid items."""
     locations = {problem.detail.location for problem in problems}
     inner = {location[:length] for location in locations for length in range(len(location))}
     return [item for item in problems if item.detail.kind not in _LENGTHS or item.detail.location not in inner]
 
 
 def _drop_misspelt(problems: Sequence[_Problem]) -> list[_Problem]:
-    """Leave out keys that are missing only because they are there with a slip of the pen, which is told anyway."""
+    """Drop missing keys that are there but misspelt: the unknown key is reported anyway."""
     meant = {
         (*problem.detail.location[:-1], near)
         for problem in problems
@@ -318,7 +318,7 @@ def _explain_missing_key(problem: _Problem, document: Document) -> Diagnostic:
 
 
 def _explain_mismatch(group: Sequence[_Problem], document: Document) -> Diagnostic:
-    """Tell what was expected and found; the problems of a group are the branches of a union that all failed."""
+    """Report what was expected and found; the problems of a group are the branches of a union that all failed."""
     details = [problem.detail for problem in group]
     path, found = group[0].trace.path, details[0].found
     choices = tuple(dict.fromkeys(choice for detail in details for choice in detail.choices))
@@ -348,7 +348,7 @@ def _explain_choice(
 
 
 def _explain_value(problem: _Problem, document: Document) -> Diagnostic:
-    """Tell what else is wrong with a value: a constraint, or what a validator raised."""
+    """Report what else is wrong with a value: a constraint that it breaks, or what a validator raised."""
     detail, path = problem.detail, problem.trace.path
     wanted = explain_constraint(detail)
     raised = detail.context.get("error")

@@ -1,6 +1,6 @@
 """Follow the location of a validation error: through the document, and through the classes that declare it.
 
-Pydantic's locations go through classes: besides keys and indices they name the branches of unions, and fields that a
+Pydantic's locations go through classes: in addition to keys and indices they name branches of unions, and fields that a
 validator made of other keys. Neither is in the document.
 """
 

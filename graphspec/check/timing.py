@@ -26,7 +26,7 @@ def check_windows(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def _ends_first(start: Duration, until: Duration) -> bool:
-    """Return whether an end comes before a start of the same unit, whatever the run is like.
+    """Return whether an end comes before a start of the same unit, for a run of any length.
 
     An epoch is a stretch: one that ends with epoch 2 may start in it. A share is a point between two steps.
     """
@@ -125,13 +125,13 @@ def check_watched(scope: Scope) -> Iterator[Diagnostic]:
         if watch is None or scope.blind or watch.metric in scope.broken:
             continue
         if watch.metric not in returned:
-            # An evaluation that returns nothing at all is told once, where it is asked for.
+            # An evaluation that returns nothing at all is reported once, where it is requested.
             if returned or run.eval is None:
                 yield _miss_metric(scope, field, watch.metric, mode, returned)
         elif find_goal(scope.spec, watch) is None:
             message = f"`run.{field}` does not say whether less or more of '{watch.metric}' is better"
             path: Path = ("run", field, "metric")
-            yield scope.report("GS125", message, path, help="add `mode: min` or `mode: max` beside it")
+            yield scope.report("GS125", message, path, help="also write `mode: min` or `mode: max`")
 
 
 def _miss_data(scope: Scope, role: str, path: Path) -> Diagnostic:
@@ -156,12 +156,12 @@ def _miss_metric(scope: Scope, field: str, name: str, mode: ModeName, returned: 
         message,
         ("run", field, "metric"),
         label=f"did you mean '{near[0]}'?" if near else "",
-        help=_mend(scope, name, mode),
+        help=_suggest_figure(scope, name, mode),
     )
 
 
-def _mend(scope: Scope, name: str, mode: ModeName) -> str:
-    """Tell how a figure comes to be returned, or that another is to be named."""
+def _suggest_figure(scope: Scope, name: str, mode: ModeName) -> str:
+    """Return how to make the step return a figure, or to name another."""
     if scope.spec.run.eval is None and name in find_returned(scope.spec, "eval"):
         return "it is returned in eval mode: add `eval: {every: 1 epochs}` to `run`"
     entry = scope.find(name)

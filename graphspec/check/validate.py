@@ -48,10 +48,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def validate(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> tuple[Diagnostic, ...]:
-    """Return the problems of a spec, sorted by place: every one, or of each rule as many as are told at most, and one.
+    """Return the problems of a spec, sorted by place; of each rule at most one more than the limit of a report.
 
     ``broken`` names what is declared but could not be read, and ``blind`` says that whole sections could not:
-    nothing is held against a reference to those.
+    references to those are not reported.
     """
     scope = build_scope(spec, broken, blind=blind)
     return sort_diagnostics(each for rule in RULES for each in islice(rule(scope), MOST_PROBLEMS + 1))

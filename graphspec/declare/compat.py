@@ -58,7 +58,7 @@ def find_defaults(compat: Compat | None, place: Place, name: str) -> Defaults:
 
 
 def adapt_options(options: tuple[Option, ...], defaults: Defaults) -> tuple[Option, ...]:
-    """Return a table of options with other defaults, as messages tell them."""
+    """Return a table of options with other defaults, for messages."""
     if not defaults:
         return options
     return tuple(replace(each, default=defaults.get(each.name, each.default)) for each in options)
@@ -123,5 +123,5 @@ def _fill_clip(clip: ClipSpec, compat: Compat | None) -> ClipSpec:
 
 
 def _fill(written: Mapping[str, Given], defaults: Defaults) -> dict[str, Given | Plain]:
-    """Return options with others where they are not written: what is written always stays."""
+    """Return options with defaults filled in; what the spec writes always stays."""
     return {**defaults, **written}

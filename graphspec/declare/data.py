@@ -21,7 +21,7 @@ CLASS = "class:"
 
 
 def _read_path(value: object) -> str:
-    """Return the path of a user's class, which stands beside `class`."""
+    """Return the path of a user's class, the value of `class`."""
     if isinstance(value, str) and is_path(value):
         return value
     message = f"expected the path of a class, found {describe(value)}"
@@ -130,7 +130,7 @@ class DataSource(Declaration):
 
 
 MIX = "mix"
-"""The key beside the names of training sets that says how often each has its turn."""
+"""The key, next to the names of training sets, for how often each is drawn."""
 
 
 class TrainingSets(Declaration):
@@ -144,7 +144,7 @@ class TrainingSets(Declaration):
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, value: object) -> object:
-        """Put the sets apart from `mix`, and the numbers of a list beside their names."""
+        """Separate the sets from `mix`, and turn a list of numbers into a mapping by name."""
         if not isinstance(value, dict):
             return value
         written = cast("dict[str, object]", value)
@@ -164,7 +164,7 @@ class TrainingSets(Declaration):
             return self
         if self.mix.keys() != self.sets.keys():
             others = sorted(self.mix.keys() ^ self.sets.keys())
-            message = f"`mix` must have one number for each of {', '.join(self.sets)}; look at {', '.join(others)}"
+            message = f"`mix` must have one number for each of {', '.join(self.sets)}; check {', '.join(others)}"
             raise below((MIX,), problem("GS044", message, help="0 leaves a set out"))
         if not sum(self.mix.values()) > 0:
             message = "`mix` draws no set: all its numbers are 0"

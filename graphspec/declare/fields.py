@@ -80,7 +80,7 @@ def check_keywords(keys: Iterable[str]) -> None:
 
 
 Keyword = Annotated[str, AfterValidator(_check_keyword), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
-"""A key that is passed on as the name of an argument, so that it stands in the generated source as it is."""
+"""A key that becomes the name of an argument, unchanged, in the generated source."""
 
 Args = dict[Keyword, Annotated[Value, BeforeValidator(_unscheduled_arg)]]
 """Keyword arguments that are read once: plain values."""

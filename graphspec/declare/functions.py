@@ -12,7 +12,7 @@ from graphspec.declare.names import is_path
 
 
 class PerBackend(Declaration):
-    """Name something once for every backend, or apart for each: ``{torch: pkg.mod:a, tensorflow: pkg.mod:b}``."""
+    """One name for every backend, or one per backend: ``{torch: pkg.mod:a, tensorflow: pkg.mod:b}``."""
 
     torch: str | None = None
     """What the PyTorch backend uses, as `pkg.mod:Name`."""

@@ -41,7 +41,7 @@ def find_kinds(op: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _find_strays(op: Mapping[str, object]) -> tuple[str, ...]:
-    """Return `loss` and `copy` beside kinds that have no such field: a further kind was meant."""
+    """Return `loss` and `copy` where the op's kind has no such field: they were meant as a second kind."""
     kinds = find_kinds(op)
     if not kinds or any(kind in SECOND or kind not in KINDS for kind in kinds):
         return ()
@@ -65,7 +65,7 @@ def _check(value: object) -> object:
             return op
         case found:
             message = f"an op has one kind, found {enumerate_names(found)}"
-            help = "split it into several ops, or remove what is too much"
+            help = "split it into several ops, or remove the extra keys"
             raise below((found[-1],), problem("GS052", message, help=help, at="key"))
 
 
@@ -148,7 +148,7 @@ class GraphSpec(Declaration):
         """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither."""
         models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
         ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
-        # Frozen for everybody else; the constructor would lose a copy.
+        # Frozen for all other code; the constructor would lose a copy.
         object.__setattr__(self, "models", models)
         object.__setattr__(self, "ops", ops)
         return self

@@ -97,7 +97,7 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
     "softmax": (Option(name="axis", kind="int", default=-1, meaning="the axis whose elements sum to 1"),),
     "identity": (),
 }
-"""The options of every layer; a bare value stands for the first: ``{linear: 64}`` is ``{linear: {out: 64}}``."""
+"""The options of every layer; a bare value sets the first: ``{linear: 64}`` is ``{linear: {out: 64}}``."""
 
 
 class Layer(Declaration):
@@ -125,7 +125,7 @@ class Layer(Declaration):
 
 
 def _read_options(kind: str, given: object) -> dict[str, object]:
-    """Return the fields of a layer from what stands beside its kind."""
+    """Return the fields of a layer from the value of its kind."""
     if isinstance(given, list) and kind == "residual":
         return {"residual": tuple(cast("list[object]", given))}
     if isinstance(given, dict):

@@ -286,7 +286,7 @@ OTHER_NAMES: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims"}
 
 
 def find_other_names(signature: Signature) -> Mapping[str, str]:
-    """Return the other names of the options of a function, with the names that they stand for."""
+    """Return the aliases of a function's options: alias -> name."""
     names = {option.name for option in signature.options}
     return {other: name for other, name in OTHER_NAMES.items() if name in names}
 

@@ -138,7 +138,7 @@ def _read_item(value: object) -> object:
 
 _EPOCH = re.compile(r"[1-9][0-9]{0,17}")
 _ITEMS = TypeAdapter(tuple[Annotated[object, BeforeValidator(_read_item)], ...])
-"""Each is read by itself, so that what is wrong with a schedule is told at its place."""
+"""Each is read by itself, so that a problem of a schedule is reported at its place."""
 
 
 def _sort_epochs(written: Mapping[str, object]) -> Mapping[str, object]:
@@ -221,7 +221,7 @@ class OptimizerSpec(Declaration):
         return tuple((int(epoch), each) for epoch, each in self.epochs.items()) or ((1, self),)
 
     def resolved(self) -> Mapping[str, OptionValue]:
-        """Return every option with the defaults of the rule; for a `class`, just what is written."""
+        """Return every option with the defaults of the rule; for a `class`, only those given."""
         if self.name is None:
             return self.options
         defaults: Mapping[str, OptionDefault] = find_defaults(OPTIMIZERS[self.name])

@@ -1,4 +1,4 @@
-"""Tables of options: what a layer, an optimizer or a function of the library takes besides its inputs."""
+"""Tables of options: what a layer, an optimizer or a function of the library takes in addition to its inputs."""
 
 from __future__ import annotations
 

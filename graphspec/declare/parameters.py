@@ -23,10 +23,10 @@ def _check(pattern: str) -> str:
     try:
         read_pattern(pattern)
     except UnmatchableError as error:
-        help = "write a shorter one, or several groups: lists of names, `.*`, and what is not ahead, as in `^(?!head)`"
+        help = "write a shorter one, or several groups: names, `.*`, and negative lookaheads, as in `^(?!head)`"
         raise problem("GS060", f"the pattern {quote(pattern)} is not taken: {error}", help=help) from error
     except re.error as error:
-        help = "write a regular expression of Python, as in `weight$`; a name as it is will do"
+        help = "write a Python regular expression, as in `weight$`; a plain name works too"
         message = (
             f"expected a regular expression, found {quote(pattern)}: {error.msg} at character {(error.pos or 0) + 1}"
         )
@@ -91,7 +91,7 @@ Axis = Annotated[int, Strict()]
 
 
 def _read_word(word: str) -> dict[str, object]:
-    """Return the mapping that a short form stands for: `non_negative`, `unit_norm`, `max_norm`, `pkg.mod:fn`."""
+    """Return the mapping that a short form means: `non_negative`, `unit_norm`, `max_norm`, `pkg.mod:fn`."""
     if word in ("non_negative", "unit_norm"):
         return {word: True}
     if word == "max_norm":

@@ -1,4 +1,4 @@
-"""Precision: the type in which models compute, and how losses are scaled lest their gradients vanish in it."""
+"""Precision: the type in which models compute, and how losses are scaled so that gradients do not underflow in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES: Mapping[str, Compute] = {
     "half": "float16",
     "mixed_float16": "float16",
 }
-"""What frameworks call the types, besides their own names."""
+"""The frameworks' aliases of the types."""
 TYPE_NAMES = (
     *get_args(Compute),
     *_TYPES,
@@ -50,7 +50,7 @@ TensorFlow's `multiplier` says two of them: the scale grows by it, and is divide
 
 
 def _read_type(value: object) -> object:
-    """Return the type behind one of its names: `half`, `torch.bfloat16`, `mixed_float16`."""
+    """Return the type that one of its names means: `half`, `torch.bfloat16`, `mixed_float16`."""
     if not isinstance(value, str):
         return value
     plain = value.removeprefix("torch.").removeprefix("tf.")
@@ -90,7 +90,7 @@ class LossScaleSpec(Declaration):
     """A loss scale: losses are multiplied by it before they are differentiated, gradients divided by it after."""
 
     kind: Literal["none", "fixed", "dynamic"] = "dynamic"
-    """`dynamic`: it grows while gradients are finite and shrinks when one is not; `fixed`: it stays as it is."""
+    """`dynamic`: it grows while gradients are finite and shrinks when one is not; `fixed`: it never changes."""
     initial: Scale = 32768.0
     """The scale at the start; a fixed one keeps it."""
     growth_steps: Count = 2000

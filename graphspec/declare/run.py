@@ -74,7 +74,7 @@ class CheckpointSpec(Declaration):
     every: DurationField
     """How often; the end is always saved."""
     keep: Count = 3
-    """How many of the newest are kept; the best one is kept besides."""
+    """How many of the newest are kept, in addition to the best one."""
 
 
 class RunSpec(Declaration):
@@ -103,7 +103,7 @@ class RunSpec(Declaration):
     images: ImagesSpec | None = None
     """A value that is written as images."""
     check_data: bool = False
-    """Whether every batch is looked through for values that are not finite and labels out of range."""
+    """Whether every batch is checked for non-finite values and labels out of range."""
 
     @model_validator(mode="after")
     def _check_length(self) -> RunSpec:

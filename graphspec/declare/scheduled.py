@@ -58,7 +58,7 @@ class TakenValue:
 
     @property
     def origin(self) -> str:
-        """Return in words where a number comes from that nobody has written."""
+        """Return in words where a number comes from that the spec does not write."""
         return f"`{self.left_out}` of a {self.kind} schedule is {self.number:g} unless it is written"
 
 
@@ -134,7 +134,7 @@ OwnNumber = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(Finite), Fini
 
 
 def _read_arg(value: object) -> object:
-    """Return an argument: a schedule as its declaration, anything else as it is."""
+    """Return an argument: a schedule as its declaration, anything else unchanged."""
     return read_schedule(value) or value
 
 

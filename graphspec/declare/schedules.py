@@ -69,7 +69,7 @@ def _check_moments(at: dict[str, float]) -> dict[str, float]:
             message = f"a piecewise schedule begins at 0, found `{key}` first"
             raise below((key,), problem("GS053", message, help="say what holds from the start: `0: 0.1`", at="key"))
         if before is not None and _is_late(before, moment):
-            message = f"the moments of a piecewise schedule rise, found `{key}` behind one that is not earlier"
+            message = f"the moments of a piecewise schedule rise, found `{key}` after one that is not earlier"
             raise below((key,), problem("GS053", message, help="put the earlier moment first", at="key"))
         before = moment
     if before is None:
@@ -88,7 +88,7 @@ def _read_moment(key: str) -> Length:
 
 
 def _is_late(before: Length, moment: Length) -> bool:
-    """Return whether a moment is not behind the one before it, where their units tell."""
+    """Return whether a moment fails to come after the one before it, where their units can be compared."""
     if isinstance(before, Duration) and isinstance(moment, Duration):
         return before.unit == moment.unit and before.count >= moment.count
     return not isinstance(before, Duration) and not isinstance(moment, Duration) and before >= moment
@@ -209,7 +209,7 @@ class PartSpec(CurveSpec):
     """One part of a join: a curve that lasts for a while."""
 
     for_: LengthField | None = Field(None, alias="for")
-    """join: how long the part lasts (default: its `over`); the last part lasts for ever."""
+    """join: how long the part lasts (default: its `over`); the last part never ends."""
 
     @model_validator(mode="before")
     @classmethod
@@ -220,7 +220,7 @@ class PartSpec(CurveSpec):
             help = "list its parts among those of the outer join"
             raise problem("GS053", "a join has no join among its parts", help=help)
         if "clock" in written:
-            help = "write `clock` beside `parts`"
+            help = "write `clock` next to `parts`"
             raise below(("clock",), problem("GS053", "all parts of a join have one clock", help=help, at="key"))
         return value
 
@@ -258,8 +258,8 @@ def _check_lengths(parts: tuple[PartSpec, ...]) -> tuple[PartSpec, ...]:
     if parts and parts[-1].for_ is not None:
         error = problem(
             "GS053",
-            "the last part of a join lasts for ever",
-            help="take `for` away, or add the part that follows",
+            "the last part of a join never ends",
+            help="remove `for`, or add the part that follows",
             at="key",
         )
         raise below((len(parts) - 1, "for"), error)
@@ -282,9 +282,9 @@ class ScheduleSpec(CurveSpec):
     def close(self, value: float | None, place: tuple[str, ...] = ()) -> Self:
         """Return the schedule with the values that it leaves out.
 
-        A part of a join goes on from the end of the one before it, and a warmup leads to the beginning of the one
-        behind it; where no neighbour says it, and without parts, it is the given value. Raises a validation error with
-        code GS053, below a place, where there is none, or where a neighbour ends at what only a clock tells.
+        A part of a join continues from the end of the previous one, and a warmup leads to the beginning of the next;
+        where no neighbour gives the value, and without parts, it is the given one. Raises a validation error with
+        code GS053, below a place, where there is none, or where the end of a neighbour depends on the clock.
         """
         parts: list[PartSpec] = []
         try:
@@ -297,7 +297,7 @@ class ScheduleSpec(CurveSpec):
         return self.model_copy(update={"parts": tuple(parts)}) if any(each.is_open for each in self.parts) else self
 
     def _find_neighbour(self, index: int, before: Sequence[PartSpec], value: float | None) -> float | None:
-        """Return what stands for a value that a part leaves out, given the parts before it."""
+        """Return the value that a part leaves out, given the parts before it."""
         kind = (self.parts or ())[index].schedule
         if before and kind != "warmup":
             return before[-1].end

@@ -143,7 +143,7 @@ class Builder:
     def report(
         self, code: str, message: str, start: int, end: int, *, label: str = "", note: str = "", help: str = ""
     ) -> None:
-        """Collect a problem and go on."""
+        """Collect a problem and continue."""
         notes = (note,) if note else ()
         if len(self._diagnostics) == MOST_PROBLEMS - 1:
             notes = (*notes, f"reading stopped after {MOST_PROBLEMS} problems; there may be more")
@@ -155,7 +155,7 @@ class Builder:
     def fail(
         self, code: str, message: str, start: int, end: int, *, label: str = "", note: str = "", help: str = ""
     ) -> NoReturn:
-        """Raise a problem after which reading cannot go on, and those collected before."""
+        """Raise a problem after which reading cannot continue, and those collected before."""
         self.report(code, message, start, end, label=label, note=note, help=help)
         raise SpecError(self._diagnostics, self._text.texts)
 
@@ -227,5 +227,5 @@ class Builder:
 
 
 def _replacement(start: int) -> str:
-    """Return a key that no document has, to go on with after a key that is refused."""
+    """Return a key that no document has, to continue with after a key that is refused."""
     return f"\x00{start}"

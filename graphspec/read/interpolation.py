@@ -24,10 +24,10 @@ _DEFAULT_LIMITS = Limits()
 
 
 def interpolate(document: Document, *, limits: Limits = _DEFAULT_LIMITS) -> Document:
-    """Return a document with every ``${name}`` in a value replaced; ``$${`` stands for ``${`` itself.
+    """Return a document with every ``${name}`` in a value replaced; ``$${`` escapes ``${``.
 
     ``"${latent}"`` alone takes the variable's type, ``"a-${latent}"`` is a text. Variables may use each other. Keys
-    are left as they are. Raises SpecError for unknown names, cycles, and results over the limits.
+    stay unchanged. Raises SpecError for unknown names, cycles, and results over the limits.
     """
     if not isinstance(document.data, dict):
         return document
@@ -48,7 +48,7 @@ class _Use:
 
     @property
     def tokens(self) -> Iterator[tuple[str, str | None]]:
-        """Yield every interpolation as it is written, with its name; one that is not closed goes on and has none."""
+        """Yield (text, name) of every interpolation; an unclosed one extends to the end and has no name."""
         for found in _TOKEN.finditer(self.text):
             if found["name"] is not None:
                 yield found.group(), found["name"]
@@ -142,7 +142,7 @@ def _refuse_expression(written: str, name: str, variables: Mapping[str, Plain]) 
 
 
 def _explain_cycle(document: Document, names: list[str]) -> Diagnostic:
-    """Tell a cycle of variables, from the one that is listed first."""
+    """Report a cycle of variables, starting with the one listed first."""
     members = names[:-1]
     span, first = min(((document.key_span(("vars", name)), name) for name in members), key=lambda pair: _place(pair[0]))
     at = members.index(first)
@@ -175,7 +175,7 @@ class _Locator:
 
 
 class _Substitution:
-    """Replace interpolations, with an eye on how large the result gets: variables of variables grow fast."""
+    """Replace interpolations and limit the size of the result: variables of variables grow fast."""
 
     def __init__(self, document: Document, limits: Limits) -> None:
         self._document = document
@@ -191,7 +191,7 @@ class _Substitution:
             self._values[name] = self._replace(variables[name], ("vars", name))
         data = self._replace(self._document.data, ())
         if self._diagnostics:
-            # What the variables hold is looked at twice: as such, and in its place below `vars`.
+            # The values of variables are visited twice: on their own, and in their place below `vars`.
             raise SpecError(dict.fromkeys(self._diagnostics), self._document.texts)
         return data
 
@@ -226,7 +226,7 @@ class _Substitution:
                 return value
 
     def _spell(self, found: re.Match[str], path: Path) -> str:
-        """Return what stands for an interpolation inside a text."""
+        """Return the replacement of an interpolation inside a text."""
         name = found["name"]
         if name is None:
             return _MARK

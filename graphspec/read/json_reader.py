@@ -102,7 +102,7 @@ class _JsonReader:
             self._close()
             return
         if character != ",":
-            self._fail_at_token(f"expected `,` or `{self._ends[-1]}`", help="items stand apart by commas")
+            self._fail_at_token(f"expected `,` or `{self._ends[-1]}`", help="separate items by commas")
         comma = self._position
         self._position += 1
         self._skip_space()
@@ -155,7 +155,7 @@ class _JsonReader:
         if word in _ALMOST:
             self._fail_at_token(f"JSON has no `{word}`", help=f"write `{_ALMOST[word]}`")
         if word[:1].isalpha():
-            self._fail_at_token("expected a value", help="a text stands between double quotes")
+            self._fail_at_token("expected a value", help="a string needs double quotes")
         if word:
             self._fail_at_token(f"{quote(word)} is not a number of JSON", help="write numbers as in 0.5, -1 or 2e-4")
         self._fail_at_token(

@@ -1,4 +1,4 @@
-"""Overrides: ``-s vars.lr=1e-3`` puts a value into a document before anything else looks at it."""
+"""Overrides: ``-s vars.lr=1e-3`` puts a value into a document before anything else reads it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Assignment:
 
     @property
     def value(self) -> str:
-        """Return the value as it is written."""
+        """Return the text of the value."""
         return self.text.content[self.value_start :].strip()
 
     def region(self, index: int) -> tuple[int, int]:

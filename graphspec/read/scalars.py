@@ -27,7 +27,7 @@ _DIGITS = len(str(LARGEST))
 
 
 class OutOfRangeError(ValueError):
-    """Tell that a number does not fit: an integer of more than 64 bits, or a float that would become infinite."""
+    """A number does not fit: an integer of more than 64 bits, or a float that would become infinite."""
 
 
 def resolve(text: str) -> Scalar:

@@ -95,7 +95,7 @@ class SyntaxProblem:
 def explain_syntax_error(
     content: str, problem: str, *, offset: int, context: int | None, innermost: int | None
 ) -> SyntaxProblem:
-    """Return what to tell about a problem that libyaml found at an offset, while reading what began at ``context``.
+    """Explain a problem that libyaml found at an offset, while reading what began at ``context``.
 
     ``innermost`` is where the innermost open collection begins.
     """
@@ -122,7 +122,7 @@ def explain_syntax_error(
 
 
 def explain_tag(content: str, start: int, end: int) -> SyntaxProblem:
-    """Return what to tell about the tag of a node, which stands before its value and may stand behind its anchor."""
+    """Explain why a node's tag is refused; the tag precedes the value and may follow the anchor."""
     found = _TAG.search(content, start, max(end, start + 1))
     tag = found.group() if found else "!"
     first, last = found.span() if found else (start, end)
@@ -287,7 +287,7 @@ class _YamlReader:
         self._builder.add(self._anchors.get(name, f"*{start}" if is_key else None), start, end)
 
     def _refuse_repetition(self, name: str, start: int, end: int) -> None:
-        """Tell the first alias of a collection; the others have the same cause and the same remedy."""
+        """Report the first alias of a collection; the others have the same cause and the same remedy."""
         if name not in self._repeated:
             self._repeated.add(name)
             help = "write the collection out wherever it is used; an alias repeats single values only"

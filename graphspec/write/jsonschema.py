@@ -66,7 +66,7 @@ OUTPUT: Json = {
 
 
 def describe_training_sets() -> Json:
-    """Return the schema of several training sets: sources by name, and `mix` beside them."""
+    """Return the schema of several training sets: sources by name, and `mix`."""
     number: Json = {"type": "number", "minimum": 0}
     mix: Json = {
         "description": "How often each set is drawn, against the others: a mapping, or a list in their order.",
@@ -272,7 +272,7 @@ _SHORT: Mapping[str, tuple[Json, ...]] = {
     "LossScaleSpec": ({"enum": ["none", "dynamic", "fixed"]}, {"type": "number", "exclusiveMinimum": 0}),
     "PrecisionSpec": ({"enum": [*TYPE_NAMES]},),
 }
-"""What may stand for a declaration in place of a mapping."""
+"""Short forms that a declaration accepts in place of a mapping."""
 
 _FAMILIES: Mapping[str, Family] = {
     "LossOp": "loss",
@@ -351,7 +351,7 @@ def _add_functions(definition: Json, family: Family) -> Json:
 
 
 def _add_words(definition: Json, words: tuple[str, ...]) -> Json:
-    """Let a word, or the path of a function, stand for a mapping."""
+    """Accept a word, or the path of a function, in place of a mapping."""
     properties = cast("dict[str, Json]", definition["properties"])
     path: Json = {"anyOf": [PATH, PER_BACKEND], "description": properties["function"]["description"]}
     mapping: Json = {**definition, "properties": {**properties, "function": path}}
@@ -360,7 +360,7 @@ def _add_words(definition: Json, words: tuple[str, ...]) -> Json:
 
 
 def _add_short(definition: Json, short: tuple[Json, ...]) -> Json:
-    """Let something shorter stand for a mapping."""
+    """Accept a short form in place of a mapping."""
     return {"description": definition.pop("description"), "anyOf": [*short, definition]}
 
 
@@ -415,7 +415,7 @@ def _flatten(branches: Iterable[Json]) -> list[Json]:
 
 
 def _accept_variables(node: Json) -> Json:
-    """Let a variable stand for every number, boolean and choice."""
+    """Accept a variable in place of every number, boolean and choice."""
     if isinstance(node.get("anyOf"), list):
         return _merge(cast("list[Json]", node["anyOf"]), node) if node.keys() <= {"anyOf", *_REMARKS} else node
     is_scalar = node.get("type") in _SCALARS or "enum" in node

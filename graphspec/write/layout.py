@@ -107,7 +107,7 @@ def _write_item(value: Tree, indent: str) -> Iterator[str]:
 
 
 def _write(head: str, value: Tree, indent: str) -> Iterator[str]:
-    """Yield the lines of a value behind what is before it; lines after the first are indented."""
+    """Yield the lines of a value after ``head``; lines after the first are indented."""
     flow = _flow(value)
     if len(head) + 1 + len(flow) <= WIDTH:
         yield f"{head} {flow}"

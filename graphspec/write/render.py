@@ -60,7 +60,7 @@ def _find_defaults(name: str, op: Op, context: _Context) -> dict[str, object]:
         found["mode"] = op.default_modes
     match op:
         case ForwardOp(train=None):
-            # An op that never runs in train mode does not train by itself, whoever owns the model.
+            # An op that never runs in train mode does not train by default, regardless of who owns the model.
             found["train"] = op.forward in context.updated and "train" in context.reaches[name].modes
         case EmaOp():
             found["interval_correction"] = op.correction

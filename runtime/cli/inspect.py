@@ -260,7 +260,7 @@ def diff(
     output: Output = None,
 ) -> None:
     """Show what changes from one spec to another: declarations, schedule, versions and reasons."""
-    from compiler.plan.diff import compare_plans, export_difference, tell_difference
+    from compiler.plan.diff import compare_plans, export_difference, format_difference
 
     opened = [_open(old, (), backend, order), _open(new, overrides or (), backend, order)]
     sides = [side for side in opened if side is not None]
@@ -273,7 +273,7 @@ def diff(
         raise typer.Exit(1)
     difference = compare_plans(before.plan, after.plan)
     if form is DiffFormat.text:
-        deliver(_tell(sides, tell_difference(difference), backend, order), output)
+        deliver(_tell(sides, format_difference(difference), backend, order), output)
     else:
         deliver(_export(sides, export_difference(difference), backend, order), output)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from compiler.ir.program import Function, InputDecl, ModelDecl, Program
-from compiler.passes.datasets import is_particular, tell_datasets
+from compiler.passes.datasets import format_datasets, is_particular
 from runtime.codegen import syntax
 from runtime.codegen.build import emit_build, emit_models, weights_register
 from runtime.codegen.dialect import Dialect, Draft
@@ -232,5 +232,5 @@ def describe_function(function: Function, program: Program) -> str:
     averages = {gate.op for gate in program.mode(function.mode).gates if gate.clock == "averaged"}
     used = ", ".join(op for op in function.gated if op in averages)
     swapped = f", evaluating {used}" if used else ""
-    told = f", on {tell_datasets(function.datasets)}" if is_particular(function, program) else ""
+    told = f", on {format_datasets(function.datasets)}" if is_particular(function, program) else ""
     return f"{program.name}, {function.mode}{told}{active}{swapped}. Order: {program.order}."

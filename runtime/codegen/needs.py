@@ -63,7 +63,7 @@ def find_needs(program: Program) -> Needs:
     random = any(each.drawing for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
-    lists = (each for optimizer in program.optimizers for each in (optimizer.models, optimizer.beside))
+    lists = (each for optimizer in program.optimizers for each in (optimizer.models, optimizer.excluded))
     return Needs(
         differentiated=differentiated,
         parameters=differentiated | stepped | (followed - split),
@@ -151,6 +151,6 @@ def _parts(instruction: Instruction, program: Program) -> Iterator[tuple[tuple[s
     """Yield the parts of gradient sets that an update uses: of models that share parameters, one for all of them."""
     if isinstance(instruction, Apply):
         for part in instruction.parts:
-            if part.covers != part.models and not part.beside:
+            if part.covers != part.models and not part.excluded:
                 whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
                 yield from ((part.covers, model) for model in whole)

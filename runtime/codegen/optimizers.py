@@ -104,7 +104,7 @@ def construct_optimizer(optimizer: OptimizerDecl, draft: Draft) -> ast.expr:
     """Return the construction of an optimizer over the parameters of its models."""
     models, names, dialect = optimizer.models, draft.names, draft.dialect
     listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
-    parameters = syntax.name(names.own(optimizer.name) if optimizer.beside else listed)
+    parameters = syntax.name(names.own(optimizer.name) if optimizer.excluded else listed)
     known = {key: each for key, each in optimizer.options.items() if key not in dialect.unknown_options(optimizer)}
     options = {name: _option(value, dialect) for name, value in known.items()}
     groups = grouped_parameters(optimizer, draft)
@@ -133,12 +133,12 @@ def sharing_globals(draft: Draft) -> Iterator[Global]:
     """Yield the parameters of optimizers that leave some to others, their places in sets, and what two sets share."""
     names, program = draft.names, draft.program
     for optimizer in program.optimizers:
-        if optimizer.beside:
-            own = (syntax.name(_listed(models, names)) for models in (optimizer.models, optimizer.beside))
+        if optimizer.excluded:
+            own = (syntax.name(_listed(models, names)) for models in (optimizer.models, optimizer.excluded))
             comment = "the rest is stepped by another"
             yield Global(name=names.own(optimizer.name), value=syntax.call("without", *own), comment=comment)
     instructions = [each for function in find_functions(program) for each in function.instructions]
-    parts = (part for each in instructions if isinstance(each, Apply) for part in each.parts if part.beside)
+    parts = (part for each in instructions if isinstance(each, Apply) for part in each.parts if part.excluded)
     for covers, optimizer in dict.fromkeys((part.covers, part.optimizer) for part in parts):
         found = syntax.call("places", syntax.name(names.own(optimizer)), syntax.name(_listed(covers, names)))
         yield Global(name=names.own_places(optimizer), value=found)

@@ -360,10 +360,10 @@ def _derived(program: Program) -> Iterator[Wish]:
         yield "optimizer", optimizer.name, f"{optimizer.name}_{rule}"
         if len(optimizer.models) > 1:
             yield "joint", " ".join(optimizer.models), "_".join((*optimizer.models, "params"))
-        if optimizer.beside:
+        if optimizer.excluded:
             yield "own", optimizer.name, f"{optimizer.name}_own"
             yield "own places", optimizer.name, f"{optimizer.name}_places"
-            yield from (_joint(models) for models in (optimizer.models, optimizer.beside) if len(models) > 1)
+            yield from (_joint(models) for models in (optimizer.models, optimizer.excluded) if len(models) > 1)
         if not optimizer.builtin:
             yield _import_wish(optimizer.rule)
     for function in find_functions(program):

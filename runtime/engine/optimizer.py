@@ -8,7 +8,7 @@ from typing import SupportsFloat, SupportsIndex, cast, final
 
 from compiler.ir.program import OptimizerDecl
 from compiler.ir.value import HyperParameter, ScheduleDecl
-from compiler.plan.timetable import tell_schedule
+from compiler.plan.timetable import format_schedule
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from graphspec.read.source import Path, Plain
@@ -247,4 +247,4 @@ def _spell(value: HyperParameter) -> str:
     """Return a value, or a schedule, in words."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_spell, value))})"
-    return tell_schedule(value) if isinstance(value, ScheduleDecl) else repr(value)
+    return format_schedule(value) if isinstance(value, ScheduleDecl) else repr(value)

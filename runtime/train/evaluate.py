@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from graphspec.analysis.evaluation import find_told
+from graphspec.analysis.evaluation import find_eval_dataset
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MetricOp
 from runtime.data.arrays import Batch, dataset_of
@@ -70,7 +70,7 @@ class Evaluation:
         """Return the evaluation of a spec's mode."""
         running = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and op.reset != "step")
         metrics = frozenset(running)
-        return cls(step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_told(spec))
+        return cls(step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_eval_dataset(spec))
 
     def run(self, interrupt: Stopping | None = None) -> dict[str, float] | None:
         """Return a figure for every output of one number: a metric's value, the mean over all samples of others.

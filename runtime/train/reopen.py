@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphspec.analysis.evaluation import find_role, find_told
+from graphspec.analysis.evaluation import find_eval_dataset, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.load import load
 from runtime.api import build
@@ -139,7 +139,7 @@ def judge(question: Question) -> Answer:
 
 def _find_dataset(spec: GraphSpec, role: str) -> str | None:
     """Return of which data set the batches are; those of several training sets say so themselves."""
-    return None if role == "train" else find_told(spec)
+    return None if role == "train" else find_eval_dataset(spec)
 
 
 def _find_data(run: Reopened, data: str | None) -> tuple[GraphSpec, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 from compiler.timing.units import Pace, find_batch
-from graphspec.analysis.evaluation import find_goal, find_role, find_told
+from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp
 from graphspec.declare.run import BestSpec, StopSpec
@@ -376,7 +376,7 @@ def prepare(request: Request) -> Session:
     judged = (
         None
         if request.spec.run.eval is None
-        else _open(request, find_role(request.spec), seed, find_told(request.spec))
+        else _open(request, find_role(request.spec), seed, find_eval_dataset(request.spec))
     )
     wanted = request.steps if request.steps is not None or past is None else past.record.steps or None
     pace = find_pace(request.spec, feed, wanted)

@@ -12,7 +12,7 @@ from tests.catalogue.user_code import half_outside
 
 REFUSED = {
     "average-in-update": "E-EMA-TARGET.*'teacher' is written by the ema 'follow' and stepped by the update 'step'",
-    "average-without-policy": "E-BUFFERS.*'net', which has buffers, and says nothing of them",
+    "average-without-policy": "E-BUFFERS.*'net', which has buffers, but does not say what happens to them",
     "compiled-model": "GS040.*unknown key 'compile'",
     "loss-of-constants": "E-NO-GRADIENT.*'loss' for model 'net', on which it does not depend",
     "penalty-without-effect": "E-NO-GRADIENT.*the term 'penalty' of 'loss' does not depend on 'critic'",

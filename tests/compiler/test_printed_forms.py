@@ -39,7 +39,7 @@ def test_the_text_tells_warnings_and_assumptions():
   no: {call: neg, inputs: x}
 """
     text = str(compiled(ops, prelude=prelude))
-    assert "warnings\n  W-DEAD nobody uses 'no': it never runs\n" in text
+    assert "warnings\n  W-DEAD nothing uses 'no': it never runs\n" in text
     traits = "buffers, rng, batch_coupled, no recomputed forwards"
     assert f"notes\n  assumed of 'a', whose class declares no such traits: {traits}\n" in text
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from compiler import compile_step
-from compiler.plan.diff import compare_plans, tell_difference
+from compiler.plan.diff import compare_plans, format_difference
 from graphspec import load
 from tests.features.test_deferred_updates import GAN
 
@@ -28,4 +28,4 @@ def test_a_plan_is_data(backend: str) -> None:
 
 def test_two_plans_are_compared() -> None:
     fewest, listed = (compile_step(load(GAN), "torch", order) for order in ("fewest", "listed"))
-    assert "step_d" in tell_difference(compare_plans(fewest, listed))
+    assert "step_d" in format_difference(compare_plans(fewest, listed))

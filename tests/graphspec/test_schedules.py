@@ -84,7 +84,7 @@ def test_a_part_lasts_its_over_or_its_for_where_that_is_written():
         ({"schedule": "join"}, "a join schedule needs `parts`"),
         ({"schedule": "join", "parts": []}, "at least one part"),
         ({"schedule": "join", "parts": [CONSTANT, COSINE]}, "this constant has neither"),
-        ({"schedule": "join", "parts": [COSINE, {**COSINE, "for": 3}]}, "the last part of a join lasts for ever"),
+        ({"schedule": "join", "parts": [COSINE, {**COSINE, "for": 3}]}, "the last part of a join never ends"),
         ({"schedule": "join", "parts": [{"schedule": "join", "parts": [COSINE]}]}, "no join among its parts"),
         ({"schedule": "join", "parts": [{**COSINE, "clock": "steps"}]}, "all parts of a join have one clock"),
         ({**COSINE, "parts": [COSINE]}, "a cosine schedule has no `parts`"),

@@ -98,7 +98,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-edge-over-absent",
         says="The edges around an op that does not fire are left out.",
-        place="passes.order:_find_behind_absent",
+        place="passes.order:_find_past_absent",
         change=to.give(()),
         killer="order",
         case=14,

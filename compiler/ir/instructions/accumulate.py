@@ -12,7 +12,7 @@ from compiler.ir.instructions.base import (
     Resting,
     export_commit,
     find_verdicts,
-    tell_unless,
+    list_unless,
 )
 from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, Object, listing, record
 
@@ -25,8 +25,8 @@ class Gather(Effect):
     """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
 
     ``mean``: as many times as the batch has rows; else once. ``count``: it is that of a sum over the elements that the
-    value ``count`` counts, which are added up beside it. Without ``gradients`` the step counts all the same: the terms
-    that they are of are absent from it.
+    value ``count`` counts, and the counts are summed along with it. Without ``gradients`` the step still counts: their
+    terms are absent from it.
     """
 
     window: str
@@ -36,9 +36,9 @@ class Gather(Effect):
     count: str = ""
     guard: Guard = "none"
     gaps: bool = False
-    """Some gradients may be absent: they add nothing."""
+    """Some gradients may be absent; those add nothing."""
     strict: bool = False
-    """None may be absent but those of ``resting``, which are frozen for now."""
+    """Only gradients of ``resting`` parameters, which are frozen for now, may be absent."""
     resting: Resting = ()
 
     FIELDS: ClassVar[Object] = {
@@ -62,9 +62,9 @@ class Gather(Effect):
     @property
     def phrase(self) -> str:
         """Return what is added to the window."""
-        return f"{self.window} window <- + {self.gradients or 'nothing'}{self._tell_counted()}"
+        return f"{self.window} window <- + {self.gradients or 'nothing'}{self._format_counted()}"
 
-    def _tell_counted(self) -> str:
+    def _format_counted(self) -> str:
         """Return what the set counts for, where it is not the step."""
         if self.count and self.gradients:
             return f" for every element that {self.count.rpartition('.')[0]} keeps"
@@ -78,17 +78,17 @@ class Gather(Effect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collect(InstructionBase):
-    """Take the gradient set of a whole window: the sum, or divided by how often its gradients count; it begins anew."""
+    """Take the gradient set of a whole window: the sum, or the sum over its total count; then reset the window."""
 
     window: str
     models: tuple[str, ...]
     output: str
     filled: str = ""
-    """The verdict whether the window has something to give, where its sets are judged."""
+    """The verdict whether the window holds anything, where its sets have verdicts."""
     gaps: bool = False
-    """What was absent in every step is absent."""
+    """Gradients that were absent in every step stay absent."""
     alone: bool = False
-    """Nothing is gathered in this step: the window has what earlier ones gave."""
+    """This step gathers nothing: the window holds the gradients of earlier steps."""
 
     FIELDS: ClassVar[Object] = {"window": TEXT, "outputs": NAMES}
 
@@ -104,7 +104,7 @@ class Collect(InstructionBase):
 
     @property
     def recorded(self) -> bool:
-        """Return that what was gathered is apart from every graph."""
+        """Return False: what was gathered is detached."""
         return False
 
     @property
@@ -124,7 +124,7 @@ class Collect(InstructionBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop(Effect):
-    """Forget what a window has gathered: it begins anew."""
+    """Discard what a window has gathered: reset it."""
 
     window: str
 
@@ -137,7 +137,7 @@ class Drop(Effect):
 
     @property
     def phrase(self) -> str:
-        """Return that nothing is left of the window."""
+        """Return that the window is reset."""
         return f"{self.window} window <- nothing"
 
     def export(self) -> Object:
@@ -147,7 +147,7 @@ class Drop(Effect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore(Effect):
-    """Put a window back to what it was before the step, unless the update by which its own goes is applied."""
+    """Restore a window to its state before the step, unless the update that paces its own is applied."""
 
     window: str
     unless: Commit = ()
@@ -168,7 +168,7 @@ class Restore(Effect):
     @property
     def flags(self) -> tuple[str, ...]:
         """Return where it does nothing."""
-        return tell_unless(self.unless)
+        return list_unless(self.unless)
 
     def export(self) -> Object:
         """Return the window."""
@@ -187,13 +187,13 @@ class Judge(InstructionBase):
     spans: tuple[tuple[str, ...], ...]
     output: str
     filled: str = ""
-    """The value that says whether the window holds something: one that is empty is no overflow."""
+    """The value that says whether the window holds anything: an empty window is no overflow."""
 
     FIELDS: ClassVar[Object] = {"inputs": NAMES, "outputs": NAMES}
 
     @property
     def key(self) -> str:
-        """Return what tells it from other verdicts: the update, or ``step.window``."""
+        """Return what identifies the verdict: the update, or ``step.window``."""
         return self.output.removesuffix(".finite")
 
     @property
@@ -203,7 +203,7 @@ class Judge(InstructionBase):
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Return the sets that it checks, and whether there is something in them."""
+        """Return the sets that it checks, and whether the window holds anything."""
         return (*self.gradients, self.filled) if self.filled else self.gradients
 
     @property
@@ -213,17 +213,17 @@ class Judge(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return what is looked at."""
+        """Return the gradients that it checks."""
         return f"{self.output} = all of {', '.join(self.gradients)} finite"
 
     def export(self) -> Object:
-        """Return what is looked at."""
+        """Return the gradients that it checks, and its output."""
         return {"inputs": list(self.gradients), "outputs": [self.output]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle(Effect):
-    """Find out what was not committed, so that nothing counts it, and let the loss scale follow: the end of a step."""
+    """End a step: find which writes were not committed, so that nothing counts them, and update the loss scale."""
 
     verdicts: tuple[str, ...]
     """The verdicts over the gradients of the step: the scale shrinks where one is not given."""
@@ -253,7 +253,7 @@ class Settle(Effect):
         return f"{scale}{', '.join(self.verdicts)}"
 
     def export(self) -> Object:
-        """Return the verdicts, and what hangs on them."""
+        """Return the verdicts, and what depends on them."""
         return {
             "inputs": list(self.verdicts),
             "held": [{"op": op, "commits": export_commit(commit)} for op, commit in self.held],

@@ -1,4 +1,4 @@
-"""``blend`` and ``assign``: let a model follow another, or become it."""
+"""``blend`` and ``assign``: average a model into another, or copy it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Blend(Effect):
     @property
     def phrase(self) -> str:
         """Return what is taken of which weights."""
-        return f"{self.target} <- lerp({self.target}, {self.source}, {_tell_taken(self.decay)})"
+        return f"{self.target} <- lerp({self.target}, {self.source}, {_format_taken(self.decay)})"
 
     @property
     def title(self) -> str:
@@ -46,13 +46,13 @@ class Blend(Effect):
         return "ema"
 
     def export(self) -> Object:
-        """Return who follows whom, and how."""
+        """Return target and source, and how they are averaged."""
         decay = self.decay.name if isinstance(self.decay, Scheduled) else self.decay
         return {"source": self.source, "target": self.target, "decay": decay, "buffers": self.buffers}
 
 
-def _tell_taken(decay: float | Scheduled) -> str:
-    """Return what an average takes of the new weights."""
+def _format_taken(decay: float | Scheduled) -> str:
+    """Return the share of the new weights that an average takes."""
     if not isinstance(decay, Scheduled):
         return f"{1 - decay:g}"
     return decay.name if decay.complement else f"1 - {decay.name}"
@@ -89,7 +89,7 @@ class Assign(Effect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store(Effect):
-    """Write a state: it becomes the operand, apart from every graph; whoever read it before keeps what it was."""
+    """Write a state: it becomes the operand, detached; values read before keep the old tensor."""
 
     state: str
     value: Operand

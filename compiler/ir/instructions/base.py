@@ -1,4 +1,4 @@
-"""What every instruction carries, and what any pass or printer asks of it, whatever its kind."""
+"""What every instruction carries, and what passes and printers may ask of every kind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InstructionBase(ABC):
     notes: tuple[str, ...] = ()
     """Short sentences a backend prints as comments, e.g. why an update stands where it stands."""
     commits: Commit = ()
-    """The verdicts under which a write takes place; where they are not given it leaves everything as it is."""
+    """The verdicts under which a write takes place; otherwise it changes nothing."""
     part: int = 0
     """The micro-batch that it is about, from 1; 0 for all of them, or none."""
 
@@ -43,7 +43,7 @@ class InstructionBase(ABC):
 
     @property
     def key(self) -> str:
-        """Return what tells it from the same op's of other micro-batches, by which draws are keyed, too: ``fake#2``."""
+        """Return a key that is unique over an op's micro-batches, as in ``fake#2``; draws are keyed by it, too."""
         return f"{self.op}#{self.part}" if self.part else self.op
 
     # ------------------------------------------------------------ values
@@ -70,7 +70,7 @@ class InstructionBase(ABC):
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """Return all that may be a number that changes while training, or has some in it."""
+        """Return every field that may be, or contain, a scheduled number."""
         return ()
 
     @property
@@ -121,7 +121,7 @@ class Effect(InstructionBase):
 
     @property
     def recorded(self) -> bool:
-        """Return that no graph comes of it."""
+        """Return False: it defines nothing with a graph."""
         return False
 
 
@@ -135,36 +135,36 @@ def find_verdicts(commits: Commit) -> tuple[str, ...]:
     return tuple(dict.fromkeys(verdict for way in commits for verdict in way))
 
 
-def tell_unless(commits: Commit) -> tuple[str, ...]:
-    """Return the flag of what happens only where a condition does not hold."""
+def list_unless(commits: Commit) -> tuple[str, ...]:
+    """Return the flag of an instruction that acts only where a condition does not hold."""
     return (f"unless {' or '.join(' and '.join(way) for way in commits)}",) if commits else ()
 
 
-def tell_arguments(arguments: Iterable[Argument]) -> str:
+def format_arguments(arguments: Iterable[Argument]) -> str:
     """Return arguments as in a call."""
     shown = ((f"{each.name}=" if each.name else "") + str(export_operand(each.operand)) for each in arguments)
     return ", ".join(shown)
 
 
-def tell_options(options: Mapping[str, Setting]) -> str:
+def format_options(options: Mapping[str, Setting]) -> str:
     """Return options as keyword arguments, with a leading comma."""
-    return "".join(f", {name}={_tell_setting(value)}" for name, value in options.items())
+    return "".join(f", {name}={_format_setting(value)}" for name, value in options.items())
 
 
-def _tell_setting(value: Setting) -> str:
-    """Return an option; a number that changes by its name."""
+def _format_setting(value: Setting) -> str:
+    """Return an option; a scheduled number is shown by its name."""
     if isinstance(value, tuple) and any(isinstance(each, Scheduled) for each in value):
         return f"({', '.join(map(str, value))})"
     return f"{value}"
 
 
-def tell_resting(resting: tuple[str, str]) -> str:
+def format_resting(resting: tuple[str, str]) -> str:
     """Return parameters that are frozen for now: ``net '^0'``."""
     model, match = resting
     return f"{model} '{match}'"
 
 
-def tell_set(flags: Mapping[str, bool]) -> tuple[str, ...]:
+def list_set(flags: Mapping[str, bool]) -> tuple[str, ...]:
     """Return the flags that are set."""
     return tuple(name for name, is_set in flags.items() if is_set)
 

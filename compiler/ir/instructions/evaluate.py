@@ -11,11 +11,11 @@ from compiler.ir.instructions.base import (
     export_detached,
     export_inputs,
     find_names,
-    tell_arguments,
-    tell_options,
+    format_arguments,
+    format_options,
 )
 from compiler.ir.value import FLAG, INPUTS, NAMES, TEXT, Argument, FunctionRef, Object, Scheduled, Setting, Shape
-from compiler.ir.weight_terms import tell_number
+from compiler.ir.weight_terms import format_number
 
 Counted: TypeAlias = Literal["", "kept", "elements", "returned", "assumed", "asked"]
 """How a loss brings a count of its own: not at all, the elements that it does not leave out, as it returns
@@ -30,7 +30,7 @@ class Evaluate(InstructionBase):
     """Evaluate a pure function: a call, a loss, a metric."""
 
     family: Literal["call", "loss", "metric", "part"]
-    """``part``: what micro-batches and counts need beside the language's: parts, shares, weigh, quotient, inverse."""
+    """``part``: internal functions for micro-batches and counts: parts, shares, weigh, quotient, inverse."""
     function: FunctionRef
     arguments: tuple[Argument, ...]
     options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
@@ -44,7 +44,7 @@ class Evaluate(InstructionBase):
     counted: Counted = ""
     """``outputs`` are its sum and its count; of ``asked`` a tensor with as many elements as it returns pieces."""
     open: bool = False
-    """Of a loss: only the step can tell that the shapes of its operands fit."""
+    """Of a loss: only the running step can check that the shapes of its operands match."""
     graph: bool = False
     reset: Literal["epoch", "never", "step"] | int = "step"
     """When the running value of a metric starts anew, or after how many steps; ``step``: it is no running value.
@@ -73,7 +73,7 @@ class Evaluate(InstructionBase):
 
     @property
     def constant(self) -> bool:
-        """Return whether its results never carry a graph."""
+        """Return whether its results are constants for every gradient."""
         return self.function.builtin and self.function.name in CONSTANT_CALLS
 
     @property
@@ -98,10 +98,10 @@ class Evaluate(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return the call of the function, and what its result is multiplied with."""
+        """Return the call of the function, and the weight of its result."""
         name = self.function.name.split(":")[-1]
-        call = f"{name}({tell_arguments(self.arguments)}{tell_options(self.options)})"
-        weight = "" if self.weight is None else f"{tell_number(self.weight)} * "
+        call = f"{name}({format_arguments(self.arguments)}{format_options(self.options)})"
+        weight = "" if self.weight is None else f"{format_number(self.weight)} * "
         times = "" if self.times == 1 else f"{self.times} * "
         return f"{', '.join(self.outputs)} = {times}{weight}{call}"
 
@@ -168,10 +168,10 @@ class Random(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return what is drawn, of which size, and which of its numbers change."""
-        size = f"like {self.like}" if self.shape is None else _tell_shape(self.shape)
+        """Return the distribution, the size, and the scheduled options."""
+        size = f"like {self.like}" if self.shape is None else _format_shape(self.shape)
         options = {key: each for key, each in self.options.items() if isinstance(each, Scheduled)}
-        return f"{self.output} ~ {self.distribution} {size}{tell_options(options)}"
+        return f"{self.output} ~ {self.distribution} {size}{format_options(options)}"
 
     @property
     def title(self) -> str:
@@ -183,7 +183,7 @@ class Random(InstructionBase):
         return {"distribution": self.distribution, "outputs": [self.output]}
 
 
-def _tell_shape(shape: Iterable[int | str]) -> str:
+def _format_shape(shape: Iterable[int | str]) -> str:
     """Return a shape as the language writes it."""
     return f"[{', '.join(str(size) for size in shape)}]"
 
@@ -219,7 +219,7 @@ class Schedule(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return what the number follows."""
+        """Return the schedule of the number."""
         return f"{self.output} = {self.number.schedule.kind} schedule"
 
     @property

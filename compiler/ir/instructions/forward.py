@@ -10,8 +10,8 @@ from compiler.ir.instructions.base import (
     export_detached,
     export_inputs,
     find_names,
-    tell_arguments,
-    tell_set,
+    format_arguments,
+    list_set,
 )
 from compiler.ir.value import FLAG, INPUTS, NAMES, TEXT, Argument, Object
 from graphspec.declare.precision import Compute
@@ -25,7 +25,7 @@ class Forward(InstructionBase):
     arguments: tuple[Argument, ...]
     outputs: tuple[str, ...]
     named: bool = False
-    """The spec names the results: they may come by these names."""
+    """The spec names the results: the model may return them by name."""
     taps: tuple[tuple[str, str], ...] = ()
     method: str | None = None
     train: bool = False
@@ -36,7 +36,7 @@ class Forward(InstructionBase):
     snapshot: Literal["none", "buffers", "all"] = "none"
     """Run on clones of the buffers, or of weights and buffers, so that later writes need not wait."""
     checkpoint: bool = False
-    """Its inner results are not kept: a gradient through it runs it again."""
+    """Its activations are not kept: a gradient through it recomputes it."""
     draws: bool = False
     """The model draws random numbers in this call: key them by this op."""
     stop: bool = False
@@ -44,7 +44,7 @@ class Forward(InstructionBase):
     begun: tuple[str, ...] = ()
     """Taps from which gradients of other results are taken: a graph begins there at the latest."""
     compute: Compute = "float32"
-    """The type of the operands of what multiplies matrices and convolves in it; the results are float32 again."""
+    """The dtype of its matrix products and convolutions; their results are float32 again."""
 
     FIELDS: ClassVar[Object] = {
         "model": TEXT,
@@ -94,7 +94,7 @@ class Forward(InstructionBase):
         """Return the call: ``fake = generator(z)``."""
         method = f".{self.method}" if self.method else ""
         results = (*self.outputs, *(value for value, _ in self.taps))
-        return f"{', '.join(results)} = {self.model}{method}({tell_arguments(self.arguments)})"
+        return f"{', '.join(results)} = {self.model}{method}({format_arguments(self.arguments)})"
 
     @property
     def title(self) -> str:
@@ -103,8 +103,8 @@ class Forward(InstructionBase):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Return the mode, and what becomes of the graph."""
-        return tell_set(
+        """Return the mode, and what happens to the graph."""
+        return list_set(
             {
                 "train": self.train,
                 "no_grad": not self.graph,

@@ -12,13 +12,13 @@ from compiler.ir.instructions.base import (
     Resting,
     find_names,
     find_verdicts,
-    tell_options,
-    tell_resting,
-    tell_set,
-    tell_unless,
+    format_options,
+    format_resting,
+    list_set,
+    list_unless,
 )
 from compiler.ir.value import FLAG, NAMES, TEXT, FunctionRef, Object, Operand, Setting
-from compiler.ir.weight_terms import Penalty, tell_penalty
+from compiler.ir.weight_terms import Penalty, format_penalty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +55,9 @@ class Gradient(InstructionBase):
     resting: Resting = ()
     """No gradient is taken for these parameters, which are frozen for now."""
     asleep: tuple[str, ...] = ()
-    """Models that are frozen whole for now: the gradient runs back to none of them."""
+    """Models that are entirely frozen for now: no gradient flows back to them."""
     recomputed: tuple[Recomputed, ...] = ()
-    """The models of which it runs forwards again."""
+    """The models whose forwards it recomputes."""
     term: str = ""
     """Of a loss whose terms count differently: the one that it is about."""
 
@@ -73,7 +73,7 @@ class Gradient(InstructionBase):
 
     @property
     def key(self) -> str:
-        """Return what tells it from those of other terms, and of other micro-batches."""
+        """Return a key that is unique over the op's terms and micro-batches."""
         key = f"{self.op}.{self.term}" if self.term else self.op
         return f"{key}#{self.part}" if self.part else key
 
@@ -105,9 +105,9 @@ class Gradient(InstructionBase):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Return what becomes of the graph, and what it leaves out."""
+        """Return what happens to the graph, and the parameters it leaves out."""
         named = {"retain_graph": self.retain_graph, "create_graph": self.create_graph, "scaled": self.scaled}
-        return (*tell_set(named), *dict.fromkeys(f"without {tell_resting(each)}" for each in self.resting))
+        return (*list_set(named), *dict.fromkeys(f"without {format_resting(each)}" for each in self.resting))
 
     def export(self) -> Object:
         """Return what is differentiated by what, and how."""
@@ -118,7 +118,7 @@ class Gradient(InstructionBase):
             "retain_graph": self.retain_graph,
             "create_graph": self.create_graph,
             "scaled": self.scaled,
-            "frozen": [tell_resting(each) for each in self.resting],
+            "frozen": [format_resting(each) for each in self.resting],
         }
 
 
@@ -155,12 +155,12 @@ class Transform(InstructionBase):
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Return the sets that it is made of, and the verdicts on which it depends."""
+        """Return the sets that it reads, and the verdicts on which it depends."""
         return (*self.inputs, *find_verdicts(self.unless))
 
     @property
     def recorded(self) -> bool:
-        """Return that the set carries the graphs of those that it is made of."""
+        """Return True: the set carries the graphs of its inputs."""
         return True
 
     @property
@@ -185,13 +185,13 @@ class Transform(InstructionBase):
     def phrase(self) -> str:
         """Return the call of the function."""
         name = self.function.name.split(":")[-1]
-        used = ", ".join((*self.inputs, *map(tell_penalty, self.penalties)))
-        return f"{self.output} = {name}({used}{tell_options(self.options)})"
+        used = ", ".join((*self.inputs, *map(format_penalty, self.penalties)))
+        return f"{self.output} = {name}({used}{format_options(self.options)})"
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Return where it adds nothing."""
-        return tell_unless(self.unless)
+        return list_unless(self.unless)
 
     @property
     def title(self) -> str:
@@ -203,6 +203,6 @@ class Transform(InstructionBase):
         return {
             "function": self.function.name,
             "inputs": list(self.inputs),
-            "penalties": [tell_penalty(each) for each in self.penalties],
+            "penalties": [format_penalty(each) for each in self.penalties],
             "outputs": [self.output],
         }

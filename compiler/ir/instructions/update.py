@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from compiler.ir.instructions.base import Effect
 from compiler.ir.value import NAMES, Object
-from compiler.ir.weight_terms import Projection, tell_projection
+from compiler.ir.weight_terms import Projection, format_projection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class ApplyPart:
     covers: tuple[str, ...]
     gaps: bool = False
     """Some gradients may be absent: nothing changes of those parameters, their slots included."""
-    beside: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     """Models whose parameters another update steps: what they share with these is left out."""
 
 
@@ -33,7 +33,7 @@ class Apply(Effect):
 
     parts: tuple[ApplyPart, ...]
     projections: tuple[Projection, ...] = ()
-    """What the parameters are made to satisfy then, one after another."""
+    """The constraints that are then applied to the parameters, in order."""
 
     FIELDS: ClassVar[Object] = {"optimizers": NAMES, "inputs": NAMES, "constraints": NAMES}
 
@@ -54,9 +54,9 @@ class Apply(Effect):
 
     @property
     def phrase(self) -> str:
-        """Return which optimizers step which models, and what is done to the weights then."""
+        """Return which optimizers step which models, and the constraints that follow."""
         steps = (f"{', '.join(part.models)} <- {part.optimizer}.optimizer({part.gradients})" for part in self.parts)
-        return "; ".join((*steps, *map(tell_projection, self.projections)))
+        return "; ".join((*steps, *map(format_projection, self.projections)))
 
     @property
     def title(self) -> str:
@@ -64,9 +64,9 @@ class Apply(Effect):
         return "update"
 
     def export(self) -> Object:
-        """Return the optimizers, their sets, and what the weights satisfy then."""
+        """Return the optimizers, their sets, and the constraints that follow."""
         return {
             "optimizers": [part.optimizer for part in self.parts],
             "inputs": [*dict.fromkeys(self.operands)],
-            "constraints": [tell_projection(each) for each in self.projections],
+            "constraints": [format_projection(each) for each in self.projections],
         }

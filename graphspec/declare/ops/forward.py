@@ -91,7 +91,7 @@ class ForwardOp(OpBase):
     def _check(self) -> ForwardOp:
         for found, reason in self._find_contradictions() if self.checkpoint else ():
             message = f"`checkpoint` does not go with {found}: {reason}"
-            raise below(("checkpoint",), problem("GS053", message, help="take one of them away", at="key"))
+            raise below(("checkpoint",), problem("GS053", message, help="remove one of them", at="key"))
         return self
 
     def _find_contradictions(self) -> Iterator[tuple[str, str]]:

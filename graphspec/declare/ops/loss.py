@@ -20,7 +20,7 @@ class LossOp(OpBase):
     loss: FunctionName
     """The loss: a name of the library, `pkg.mod:fn`, or one path per backend."""
     inputs: Inputs = Inputs()
-    """What it is given, predictions before targets; numbers stand for tensors filled with them."""
+    """What it is given, predictions before targets; a number is a tensor filled with it."""
     args: ScheduledArgs = {}
     """Constants it takes by keyword, such as `axis`."""
     reduction: Literal["mean", "sum", "none"] | None = None
@@ -39,7 +39,7 @@ class LossOp(OpBase):
     @model_validator(mode="after")
     def _check_every(self) -> LossOp:
         if isinstance(self.every, str) and self.lazy == "scale":
-            help = "write the number of steps, as in `every: 16`, or `lazy: none` for a loss that is not made larger"
+            help = "write the number of steps, as in `every: 16`, or `lazy: none` for a loss that is not scaled up"
             message = "a loss with a clock counts as often as it was left out, so it needs a number of steps"
             raise below(("every",), problem("GS057", message, help=help))
         return self

@@ -21,7 +21,7 @@ HELP = "write `epoch`, `never`, `step` or a duration such as `100 steps` or `2 e
 
 
 def _read(value: object) -> Moment | Duration:
-    """Read when a metric starts anew."""
+    """Read when a metric resets."""
     for word in WORDS:
         if value == word:
             return word
@@ -57,7 +57,7 @@ class MetricOp(OpBase):
     args: Args = {}
     """Constants that a function takes by keyword with every batch, and a class when it is made."""
     reset: Reset = "epoch"
-    """When its running value starts anew: with each `epoch` or `step`, `never`, or after `100 steps` or `2 epochs`."""
+    """When its running value resets: with each `epoch` or `step`, `never`, or after `100 steps` or `2 epochs`."""
 
     @property
     def kind(self) -> Literal["metric"]:

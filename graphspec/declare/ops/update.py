@@ -29,7 +29,7 @@ class AccumulateSpec(Declaration):
     on_epoch_end: Literal["carry", "flush", "drop"] = "carry"
     """What becomes of a window that an epoch leaves open.
 
-    `carry`: it goes on into the next; `flush`: the last step of the epoch applies it; `drop`: it is forgotten.
+    `carry`: it continues into the next; `flush`: the last step of the epoch applies it; `drop`: it is discarded.
     """
     on_nonfinite: Literal["drop", "window"] = "drop"
     """What a gradient that is not finite costs, under a loss scale or with `on_overflow`: its step, or the window."""
@@ -81,9 +81,9 @@ class ClipSpec(Declaration):
             raise problem("GS053", message, help="write `clip: {norm: 1.0}`", at="key")
         if self.per == "parameter" and self.norm is None:
             message = f"`per: parameter` goes with `norm`, found `{written[0]}`"
-            raise problem("GS053", message, help="take `per` away: there is no norm of all gradients here", at="key")
+            raise problem("GS053", message, help="remove `per`: there is no norm of all gradients here", at="key")
         if self.eps and self.value is not None:
-            raise problem("GS053", "`eps` goes with `norm` and `agc`, found `value`", help="take `eps` away", at="key")
+            raise problem("GS053", "`eps` goes with `norm` and `agc`, found `value`", help="remove `eps`", at="key")
         return self
 
     @property
@@ -93,7 +93,7 @@ class ClipSpec(Declaration):
 
     @property
     def limit(self) -> float | ScheduleSpec:
-        """Return what is written under the kind."""
+        """Return the value of the kind."""
         return next(each for each in (self.norm, self.value, self.agc) if each is not None)
 
     @property
@@ -118,9 +118,9 @@ class UpdateOp(OpBase):
     clip: ClipSpec | None = None
     """How gradients are clipped, over all models of the update together."""
     defer: Literal["auto", "end", "never"] = "auto"
-    """When the weights are written: as early as is right, at the end, or at once (an error where that is wrong)."""
+    """When the weights are written: as early as correct, at the end, or immediately (an error where that is wrong)."""
     missing: Literal["error", "skip", "zero"] = "error"
-    """What to do with a parameter that has no gradient: refuse, leave it as it is, or step it as if that were zero."""
+    """What to do with a parameter that has no gradient: refuse, leave it unchanged, or step it with a zero gradient."""
     accumulate: AccumulateField | None = None
     """How many steps' gradients become one update: a number, or `{steps, reduce}`."""
     constraint: Constraints | None = None

@@ -32,10 +32,10 @@ def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.ex
     """Return what makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
     part = next(each for each in instruction.parts if projection.model in each.models)
     made = _constrain(projection, scope)
-    if not (part.gaps or part.beside):
+    if not (part.gaps or part.excluded):
         return made
     (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
-    listed = scope.names.own(part.optimizer) if part.beside else parameter_list(part.models, scope)
+    listed = scope.names.own(part.optimizer) if part.excluded else parameter_list(part.models, scope)
     stepped = syntax.name(listed), _taken(part, scope)
     return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
 
@@ -74,7 +74,7 @@ def _apply(part: ApplyPart, scope: Scope) -> ast.expr:
 def _taken(part: ApplyPart, scope: Scope) -> ast.expr:
     """Return an optimizer's share of a gradient set."""
     gradients = syntax.name(scope.names.value(part.gradients))
-    if part.beside:
+    if part.excluded:
         return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer)))
     if part.covers == part.models:
         return gradients

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from compiler import compile_step
-from compiler.plan.diff import compare_plans, export_difference, find_moves, tell_difference
+from compiler.plan.diff import compare_plans, export_difference, find_moves, format_difference
 from graphspec import load
 from graphspec.write.render import render
 from tests.compiler.conftest import compiled_document
@@ -57,7 +57,7 @@ def test_without_after_the_generator_is_judged_by_the_old_discriminator():
 def test_the_other_way_round_after_is_the_reason():
     found = difference(SPEC.replace(", after: step_d", ""), SPEC)
     assert train(found).altered[0].why == "it comes after step_d"
-    assert "judged is declared `after: step_d`" in tell_difference(found)
+    assert "judged is declared `after: step_d`" in format_difference(found)
 
 
 def test_what_moved_is_told_with_the_hazard_that_asks_for_it():
@@ -98,7 +98,7 @@ def test_an_update_that_skips_steps_adds_a_function():
     found = difference(SPEC, SPEC.replace("loss: g_loss}", "loss: g_loss, every: 5}"))
     assert [each.writes for each in found.whole.appeared] == [("step_d",)]
     assert [change.was for change in found.functions if change.mode == "train"] == ["train_step"]
-    assert "is new: a train step that writes step_d" in tell_difference(found)
+    assert "is new: a train step that writes step_d" in format_difference(found)
 
 
 def test_a_warning_that_appears_is_told():
@@ -112,7 +112,7 @@ def test_a_warning_that_appears_is_told():
 def test_a_hyperparameter_leaves_the_schedule_as_it_is():
     found = difference(SPEC, SPEC.replace("optimizer: adam", "optimizer: {name: adam, lr: 0.1}"))
     assert not found
-    assert tell_difference(found) == "the schedule is the same: no instruction, decision or warning is different\n"
+    assert format_difference(found) == "the schedule is the same: no instruction, decision or warning is different\n"
 
 
 def test_lines_and_comments_above_change_nothing():

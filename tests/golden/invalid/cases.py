@@ -193,7 +193,7 @@ NAMES = (
 
 STEPS = (
     check("cycle.yaml", {"E-CYCLE 8:45": "remove one `after`", "E-CYCLE 12:3": "that exists earlier"}),
-    check("no_gradient.yaml", {"E-NO-GRADIENT 16:20": "made from model 'generator'"}),
+    check("no_gradient.yaml", {"E-NO-GRADIENT 16:20": "computed from model 'generator'"}),
     check("no_gradient_stopped.yaml", {"E-NO-GRADIENT 13:19": "`stop`", "E-NO-GRADIENT 13:42": "`stop`"}),
     check(
         "shape_mismatch.yaml",
@@ -213,13 +213,13 @@ STEPS = (
         {
             "E-BUFFERS 12:18": "`buffers: copy`",
             "E-BUFFERS 13:55": "`buffers: ignore`",
-            "W-FROZEN-TRAIN 14:44": "take `train: true` away",
+            "W-FROZEN-TRAIN 14:44": "remove `train: true`",
         },
     ),
     Case("two_versions", {"E-TWO-VERSIONS 12:50": "`snapshot: true` on 'before'"}, ("plan", "two_versions.yaml")),
     Case(
         "defer_never",
-        {"E-DEFER 14:56": "take `defer: never` away"},
+        {"E-DEFER 14:56": "remove `defer: never`"},
         ("explain", "defer_never.yaml", "step_there"),
     ),
     check("absent_value.yaml", {"E-ABSENT 7:43": "on the update that needs it"}),
