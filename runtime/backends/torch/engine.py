@@ -102,7 +102,7 @@ class TorchEngine(ModuleEngine[Module]):
     def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
         self.flags.check(mode)
-        given = batch, mode, *self.told(dataset)
+        given = batch, mode, *self.dataset_arguments(dataset)
         try:
             if torch.is_grad_enabled():
                 outputs = self.loaded.call("step", *given)
