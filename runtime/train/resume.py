@@ -273,7 +273,7 @@ def _compare(path: Path, before: Found, after: Found) -> Iterator[Difference]:
 
 
 def _head(path: Path, value: dict[str, Plain]) -> Plain:
-    """Return what identifies the thing that a mapping declares: the kind of an op or model, the rule of an optimizer."""
+    """Return what identifies a declaration: the kind of an op or model, the rule of an optimizer."""
     match path:
         case ("ops" | "models", _):
             return next(iter(value))

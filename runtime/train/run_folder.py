@@ -145,7 +145,7 @@ if sys.platform == "win32":
     import msvcrt
 
     _FAR = 1 << 30
-    """The locked byte, outside the text: on Windows no other process can read locked bytes, but the text is for them."""
+    """The locked byte, past the text: on Windows no other process can read a locked byte, and the text is for them."""
 
     def _take(file: int) -> None:
         os.lseek(file, _FAR, os.SEEK_SET)
@@ -162,9 +162,9 @@ else:
 class Lock:
     """Hold the lock of a folder, as in ``with Lock(folder):``.
 
-    The system releases it when the process ends, in any way: there is no stale lock to remove. Processes forked by
-    the holder do not hold it. Entering raises SpecError: GS244 where another process works in the folder, GS234 where
-    the file cannot be made.
+    The system releases it when the process ends, in any way: there is no stale lock to remove. Processes
+    forked by the holder do not hold it. Entering raises SpecError: GS244 where another process works in the folder,
+    GS234 where the file cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
