@@ -42,7 +42,7 @@ def build(
     ``jit_compile`` lets XLA compile the step, only on TensorFlow (GS268): its numbers differ in the last bits.
     Without ``weights`` the files under `weights:` are not read, for a step that is restored right after.
     With ``profile`` the profilers of PyTorch and TensorFlow show the parts of the step by the names of its ops.
-    With ``norms`` the report of a step has the norms of the gradients of its updates; nothing waits for them until it is read.
+    With ``norms`` the report of a step has the norms of the gradients of its updates; only reading it waits for them.
     """
     require_kind(plan, Plan, "`build` takes a plan", PLAN)
     kind = tuple if isinstance(allow, str) else Iterable  # a string is a sequence, but of letters
