@@ -214,7 +214,7 @@ def _read_batch(path: Path, checksum: str) -> Arrays:
 
 
 def pack(batch: Arrays) -> bytes:
-    """Return arrays as the content of an npz file, under whatever names they have."""
+    """Return arrays as the content of an npz file, under any names."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, array in batch.items():

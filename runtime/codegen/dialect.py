@@ -227,7 +227,7 @@ class Dialect(ABC):
         return syntax.call("copy.deepcopy", made)
 
     def lowered(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
-        """Yield the lines that set the type in which a copy computes, where its constructor does not."""
+        """Yield the lines that set the type in which a copy computes, where its original got it at construction."""
         return iter(())
 
     @abstractmethod

@@ -60,7 +60,7 @@ def _find_copied(text: str) -> list[ast.stmt]:
 
 
 def _find_difference(found: object, made: object) -> str | None:
-    """Return where two trees, or lists of trees, differ; None where they do not. ``...`` stands for any text."""
+    """Return where two trees, or lists of trees, differ; None where they do not. ``...`` matches any text."""
     if type(found) is not type(made):
         return None if made is ... and isinstance(found, str) else _format_difference(found, made)
     if isinstance(found, ast.AST):

@@ -34,10 +34,10 @@ def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.ex
 def close_gaps(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``required(slopes)`` or ``without_gaps(slopes, net_params)``."""
     gradients, *others = (syntax.name(scope.names.value(each)) for each in instruction.inputs)
-    beside = resting_places(instruction, scope)
+    resting = resting_places(instruction, scope)
     if instruction.function.name == "require":
-        return syntax.call("required", gradients, *(beside or [syntax.sequence(())] * bool(others)), *others)
-    return syntax.call("without_gaps", gradients, syntax.name(parameter_list(instruction.models, scope)), *beside)
+        return syntax.call("required", gradients, *(resting or [syntax.sequence(())] * bool(others)), *others)
+    return syntax.call("without_gaps", gradients, syntax.name(parameter_list(instruction.models, scope)), *resting)
 
 
 def resting_places(instruction: Gradient | Transform | Gather, scope: Scope) -> list[ast.expr]:
