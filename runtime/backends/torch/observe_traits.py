@@ -108,7 +108,7 @@ class _Draws(TorchDispatchMode):
 
 
 def find_types(seen: Mapping[int, Mapping[str, object]], batch: str) -> dict[str, TensorType]:
-    """Return the types of values seen at two batch sizes; a size that grows with the batch is written as a formula of it."""
+    """Return the types of values seen at two batch sizes; sizes that grow with the batch are given in terms of it."""
     (small, first), (large, second) = sorted(seen.items())
     types: dict[str, TensorType] = {}
     for name, one in first.items():
