@@ -1,4 +1,4 @@
-"""The runtime: plans become steps that run, or source files that run without this project."""
+"""The runtime: turns plans into steps that run, or into source files that run without this project."""
 
 from __future__ import annotations
 

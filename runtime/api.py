@@ -1,4 +1,4 @@
-"""Build and emit: from a plan to a step that runs, or to a source file that runs without this project."""
+"""Build and emit: turn a plan into a step that runs, or into a source file that runs without this project."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def build(
     """Build a plan on a device (``auto``: cuda, mps, else cpu) and check it before the first step.
 
     ``seed`` defaults to the spec's; what the spec names is imported only from the packages in ``allow``; ``models``
-    are used in place of the declared ones, as they are but for being put into training mode. ``dtype`` is the type of
+    replace the declared ones, unchanged except that they are put into training mode. ``dtype`` is the type of
     parameters and draws; inputs declared as float32 or float64 are converted to it. Raises SpecError with every problem
     found. A step built with ``debug`` checks every number it makes and raises StepError at the first that is not finite
     (GS261) and at a gradient of weights that are no longer there (GS262); its numbers are the same, and it is slower.
-    ``jit_compile`` lets XLA compile the step, on TensorFlow alone (GS268): its numbers differ in the last bits.
-    Without ``weights`` no file is read that the spec names under `weights:`, for a step that is restored at once.
-    With ``profile`` the profilers of PyTorch and TensorFlow call what the step does by the names of its ops.
-    With ``norms`` the report of a step has the norms of the gradients of its updates; nothing waits for them before.
+    ``jit_compile`` lets XLA compile the step, only on TensorFlow (GS268): its numbers differ in the last bits.
+    Without ``weights`` the files under `weights:` are not read, for a step that is restored right after.
+    With ``profile`` the profilers of PyTorch and TensorFlow show the parts of the step by the names of its ops.
+    With ``norms`` the report of a step has the norms of the gradients of its updates; only reading it waits for them.
     """
     require_kind(plan, Plan, "`build` takes a plan", PLAN)
     kind = tuple if isinstance(allow, str) else Iterable  # a string is a sequence, but of letters
@@ -71,7 +71,7 @@ def build(
 def emit(plan: Plan) -> str:
     """Return the plan as a source file that needs the framework alone; nothing a spec names is imported.
 
-    Raises SpecError: E-SHAPE and E-BUFFERS for what only a look at a class could tell.
+    Raises SpecError: E-SHAPE and E-BUFFERS for facts that only the class of a model shows.
     """
     require_kind(plan, Plan, "`emit` takes a plan", PLAN)
     _require_counted(plan)
@@ -88,25 +88,25 @@ def _require_counted(plan: Plan) -> None:
 
 
 def _report_unresolved(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a problem for every model of layers whose sizes depend on classes that nobody has looked at."""
+    """Yield a problem for every model of layers whose sizes depend on classes that have not been inspected."""
     for model in plan.program.models:
         if model.kind == "layers" and not model.layers:
             yield Diagnostic(
                 code="E-SHAPE",
                 message=f"the sizes of model '{model.name}' are not known: its input comes from a class",
                 span=plan.spec.span("models", model.name, key=True),
-                help="`build` and `run` look at the class and find them; `emit` imports nothing that a spec names",
+                help="`build` and `run` find them by running the class; `emit` imports nothing that a spec names",
             )
 
 
 def _report_undecided(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a problem for every average that must say what happens to buffers, if its class has any."""
+    """Yield a problem for every average that must declare what happens to buffers, if its class has any."""
     for warning in plan.warnings:
         if warning.code == "E-BUFFERS":
-            yield replace(warning, severity="error", label="`build` and `run` look at the class; `emit` does not")
+            yield replace(warning, severity="error", label="`build` and `run` inspect the class; `emit` does not")
 
 
 def _find_directory(plan: Plan) -> Path | None:
-    """Return the folder a spec was read from; None for specs that are no file."""
+    """Return the folder a spec was read from; None for specs that are not files."""
     files = [Path(name) for name in plan.spec.texts()]
     return files[0].parent if files and files[0].exists() else None

@@ -1,4 +1,4 @@
-"""Debugging of a run: a step whose numbers are not finite is undone, kept in a folder, and taken again from there."""
+"""Debugging of a run: a step whose numbers are not finite is undone and kept in a folder, to be replayed."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 BATCH = "batch.npz"
 REPORT = "report.txt"
 SECTION = "replay"
-"""The section of the checkpoint that says which step was kept."""
+"""The section of the checkpoint that describes the step that was kept."""
 FOUND = frozenset({"GS261", "GS262"})
-"""What the checks of a debug build find."""
+"""Codes of the checks of a debug build."""
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What it takes to take a step again: the state before it, its batch and mode, the seed, and what was reported."""
+    """Everything that replaying a step needs: the state before it, its batch and mode, the seed, and the report."""
 
     state: State
     batch: Arrays
@@ -45,15 +45,15 @@ class Kept:
     seed: int
     report: str
     dataset: str | None = None
-    """The data set of the batch, where the step was told one."""
+    """The data set of the batch, where the step was given one."""
 
 
 @final
 class Watched:
-    """A step built with ``debug``, as a run uses it: a step that fails has not happened, and can be taken again.
+    """A step built with ``debug``, as a run uses it: a step that fails is undone, and can be replayed.
 
     The state is copied to the host before every step; ``folder`` is the run's, ``command`` the command line that
-    replays a step, up to the name of the folder it was kept in, ``seed`` what the step was built from.
+    replays a step, up to the name of its folder, ``seed`` the seed that the step was built from.
     """
 
     def __init__(self, step: Step, folder: Path, *, command: str = "", seed: int | None = None) -> None:
@@ -65,10 +65,10 @@ class Watched:
     def __call__(
         self, batch: Mapping[str, object], mode: str = "train", dataset: str | None = None
     ) -> dict[str, object]:
-        """Take one step; where it fails, put everything back that it changed.
+        """Take one step; where it fails, undo its changes.
 
-        Raises StepError as the step does; with GS261 and GS262, what is needed to take the step again is kept in a
-        folder, which the error names.
+        Raises StepError as the step does; with GS261 and GS262, everything to replay the step is kept in a folder,
+        which the error names.
         """
         state = self.step.state()
         try:
@@ -77,7 +77,7 @@ class Watched:
             found = (
                 replace(each, notes=tuple(note for note in each.notes if note != BROKEN)) for each in error.diagnostics
             )
-            failed = StepError(found, error.texts)  # what it has written is undone
+            failed = StepError(found, error.texts)  # undoes its writes
         self.step.restore(state)
         if FOUND.isdisjoint(each.code for each in failed.diagnostics):
             raise failed
@@ -92,13 +92,13 @@ class Watched:
         self.step.reset(mode)
 
     def end_epoch(self, mode: str = "train") -> None:
-        """Say that a pass over the data has ended."""
+        """Record that a pass over the data has ended."""
         self.step.end_epoch(mode)
 
     def _keep(
         self, error: StepError, state: State, batch: Mapping[str, object], mode: str, dataset: str | None
     ) -> StepError:
-        """Write the folder of a failed step; return the error with where it is."""
+        """Write the folder of a failed step; return the error with its place."""
         number = _count(state, mode) + 1
         place = self.folder / (f"nan-step-{number}" if mode == "train" else f"nan-{mode}-step-{number}")
         try:
@@ -131,8 +131,8 @@ def keep_step(folder: Path, step: Step, kept: Kept) -> None:
         "backend": step.plan.program.backend,
         "device": step.device,
     }
-    told: dict[str, Plain] = {} if kept.dataset is None else {"dataset": kept.dataset}
-    replay: Plain = {"mode": kept.mode, "sha256": hashlib.sha256(content).hexdigest(), **told}
+    named: dict[str, Plain] = {} if kept.dataset is None else {"dataset": kept.dataset}
+    replay: Plain = {"mode": kept.mode, "sha256": hashlib.sha256(content).hexdigest(), **named}
     sections: dict[str, Plain] = {"origin": origin, "counters": dict(kept.state.counters), SECTION: replay}
     write_checkpoint(folder, Checkpoint(arrays=kept.state.arrays, sections=sections))
     write_file(folder / BATCH, content)
@@ -140,7 +140,7 @@ def keep_step(folder: Path, step: Step, kept: Kept) -> None:
 
 
 def find_seed(folder: Path) -> int:
-    """Return the seed that a step must be built from to draw what it drew when it was kept.
+    """Return the seed that a step must be built from to draw the same numbers as when it was kept.
 
     Raises SpecError: GS240, GS241, GS242 no checkpoint that can be read, GS263 no step was kept in it.
     """
@@ -159,12 +159,12 @@ def find_framework(folder: Path) -> str:
 
 
 def _read_origin(folder: Path) -> Fields:
-    """Return where the numbers of a checkpoint come from."""
+    """Return the origin of the numbers of a checkpoint."""
     return Fields(content=read_checkpoint(folder).sections).part("origin")
 
 
 def replay(folder: Path, step: Step) -> dict[str, object]:
-    """Take the step again that was kept in a folder, and return its outputs; built with ``debug``, it fails again.
+    """Replay the step that was kept in a folder, and return its outputs; built with ``debug``, it fails again.
 
     The step must be built from the same spec and seed (:func:`find_seed`). Raises SpecError: GS240, GS241, GS242 no
     checkpoint that can be read, GS263 no step was kept in it, GS264 it is of another spec; StepError as the step does.
@@ -176,7 +176,7 @@ def replay(folder: Path, step: Step) -> dict[str, object]:
 
 
 def _read_dataset(checkpoint: Checkpoint) -> str | None:
-    """Return the data set of the batch of a step that was kept; None where it was told none."""
+    """Return the data set of the batch of a step that was kept; None where it was given none."""
     match checkpoint.sections.get(SECTION):
         case {"dataset": str(name)}:
             return name
@@ -195,7 +195,7 @@ def _read_step(folder: Path, checkpoint: Checkpoint) -> tuple[str, Arrays]:
 
 
 def _not_kept(folder: Path) -> SpecError:
-    """Return the error of a folder without a step to take again."""
+    """Return the error of a folder without a step to replay."""
     help = "name a folder `nan-step-<n>` that `run --debug nan` wrote; a checkpoint alone has no batch"
     return problem("GS263", f"{str(folder)!r} is a checkpoint, but no step was kept in it", help=help)
 
@@ -214,7 +214,7 @@ def _read_batch(path: Path, checksum: str) -> Arrays:
 
 
 def pack(batch: Arrays) -> bytes:
-    """Return arrays as the content of an npz file, under whatever names they have."""
+    """Return arrays as the content of an npz file, under any names."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name, array in batch.items():
@@ -230,7 +230,7 @@ def unpack(content: bytes) -> Arrays:
 
 
 def _to_array(step: Step, value: object) -> npt.NDArray[np.generic]:
-    """Return an array as it is, and a tensor as an array."""
+    """Return an array unchanged, and a tensor as an array."""
     if isinstance(value, np.ndarray):
         return cast("npt.NDArray[np.generic]", value)
     return step.numpy(value)

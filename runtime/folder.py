@@ -15,7 +15,7 @@ RECORD = "run.json"
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
 _TRACES = (RECORD, "metrics.jsonl", "metrics.csv", CHECKPOINTS)
-"""What shows that a folder belongs to a run."""
+"""Files that mark the folder of a run."""
 
 _FULL = "make room on that disk, or name a folder on another one"
 _DENIED = "check the permissions, or name a folder that you may write to"
@@ -50,7 +50,7 @@ def _make(folder: Path) -> Path:
 
 
 def name_folder(name: str, number: int) -> Path:
-    """Return where the run of a spec goes that is its first, second, ... here."""
+    """Return the folder of the first, second, ... run of a spec here."""
     base = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "run"
     return Path("runs") / (base if number == 1 else f"{base}-{number}")
 
@@ -83,6 +83,6 @@ def _make_numbered(name: str) -> Path:
 
 
 def cannot_write(path: Path, error: OSError) -> SpecError:
-    """Return the error of a file or folder that cannot be written: the system's reason, and what helps against it."""
+    """Return the error of a file or folder that cannot be written: the system's reason, and a remedy."""
     reason = (error.strerror or str(error)).lower()
     return problem("GS234", f"cannot write {str(path)!r}: {reason}", help=_REMEDIES.get(error.errno or 0, ""))

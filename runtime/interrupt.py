@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: the first lets the step under way finish, a second Ctrl-C stops at once."""
+"""Ctrl-C and SIGTERM as a request: the first lets the step under way finish, a second Ctrl-C stops immediately."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(Exception):
-    """Tell that the user stopped the work, and what became of it."""
+    """The user stopped the work; the message says what became of it."""
 
 
 class Interrupt:
-    """While entered, tells whether Ctrl-C was pressed, or the process was asked to end."""
+    """While entered, records whether Ctrl-C was pressed, or the process was asked to end."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -24,14 +24,14 @@ class Interrupt:
         """The signal that asked."""
 
     def __enter__(self) -> Self:
-        """Take over the signals."""
+        """Install the signal handlers."""
         self.before = {number: signal.signal(number, self._request) for number in SIGNALS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the signals back."""
+        """Restore the signal handlers."""
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
@@ -48,7 +48,7 @@ class Interrupt:
 
 @contextmanager
 def terminable() -> Generator[None]:
-    """Let SIGTERM end what runs inside as Ctrl-C does: with what is under way cleaned up."""
+    """Let SIGTERM end the block as Ctrl-C does, with its cleanup."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         """End what runs."""

@@ -21,9 +21,9 @@ MOMENTUM, DAMPENING, START = "momentum", "dampening", "initial_accumulator_value
 
 @final
 class Options(Mapping[str, Value]):
-    """The numbers that the next update takes beside its learning rate, by name: ``betas``, ``groups.0.lr_scale``.
+    """The numbers of the next update other than the learning rate, by name: ``betas``, ``groups.0.lr_scale``.
 
-    A number that is set holds from the next update on, in place of what the spec says, until it is set to None.
+    A number that is set replaces the spec's from the next update on, until it is set to None.
     """
 
     __slots__ = ("_access", "_declared", "_places", "_set", "_written")
@@ -36,7 +36,7 @@ class Options(Mapping[str, Value]):
 
     @property
     def by_hand(self) -> Mapping[str, Value]:
-        """Return those that were set, and not given back."""
+        """Return the numbers that are set at present."""
         return MappingProxyType(self._set)
 
     def __getitem__(self, name: str) -> Value:
@@ -44,9 +44,9 @@ class Options(Mapping[str, Value]):
         return self._access.number(self._places[name])
 
     def __setitem__(self, name: str, value: Value | None) -> None:
-        """Set a number from the next update on; None gives the spec's back.
+        """Set a number from the next update on; None restores the spec's.
 
-        Raises SpecError: GS270 an unknown name, what is no value of the option, or what cannot change any more.
+        Raises SpecError: GS270 an unknown name, not a value of the option, or a number that cannot change any more.
         """
         place = self._find(name)
         reason, help = self._why_fixed(name)
@@ -88,8 +88,8 @@ class Options(Mapping[str, Value]):
         if place.group is not None:
             alike = [each for each in self._places if self._places[each] == place]
             if len(alike) > 1:
-                told = f"{' and '.join(alike)} are one, since their groups say the same"
-                return told, "write another number in one of them, or a schedule"
+                reason = f"{' and '.join(alike)} are one, since their groups say the same"
+                return reason, "write another number in one of them, or a schedule"
         elif self._declared.builtin:
             is_still = options.get(MOMENTUM) == 0 and options.get("momentum_form") != "lr_inside"
             if is_still and name in (MOMENTUM, DAMPENING):
@@ -99,7 +99,7 @@ class Options(Mapping[str, Value]):
         return self._access.why_fixed(place), "set what it has through `native`, or write it in the spec and build anew"
 
     def _read(self, name: str, value: object) -> Value:
-        """Return a value of an option; raise SpecError (GS270) for what is none."""
+        """Return a value of an option; raise SpecError (GS270) for anything else."""
         place, written = self._written[name]
         is_list = isinstance(value, (tuple, list))
         items = cast("Sequence[object]", value) if is_list else (value,)
@@ -116,7 +116,7 @@ class Options(Mapping[str, Value]):
         return found
 
     def _find_option(self, place: Place) -> Option | None:
-        """Return what the language says of an option; None where it is that of a user's class."""
+        """Return the declaration of an option in the language; None for an option of a user's class."""
         if place.group is not None:
             return Option(name=place.option, kind="number", minimum=0.0, required=True, meaning="")
         rules = {str(rule): options for rule, options in OPTIMIZERS.items()}
@@ -128,7 +128,7 @@ class Options(Mapping[str, Value]):
 
 
 def _find_written(declared: OptimizerDecl) -> Iterator[tuple[str, tuple[Place, HyperParameter]]]:
-    """Yield what the spec says by the names of the numbers, each with its place."""
+    """Yield the values of the spec by the names of the numbers, each with its place."""
     unknown = {RATE, START, *([DAMPENING] if declared.options.get("momentum_form") == "lr_inside" else [])}
     for name, value in declared.options.items():
         if name not in unknown and _is_numeric(value):
@@ -148,5 +148,5 @@ def _is_numeric(value: HyperParameter) -> bool:
 
 
 def _to_number(value: object) -> float:
-    """Return a number; NaN for what is none."""
+    """Return a number; NaN for anything else."""
     return float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan

@@ -1,4 +1,4 @@
-"""Overflow: what a step found out about its gradients, and what it held back."""
+"""Overflow: what a step found about its gradients, and the writes that it skipped."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overflow:
-    """The verdicts of the last step of a mode: by update whether its gradients were finite, by op what took place.
+    """The verdicts of the last step of a mode: by update whether its gradients were finite, by op whether it ran.
 
-    ``places``: by update with other gradients, the place of the first of them in its gradient sets.
+    ``places``: for every update with gradients that are not finite, the place of the first in its gradient sets.
     """
 
     given: Mapping[str, bool] = field(default_factory=dict[str, bool])
@@ -22,9 +22,9 @@ class Overflow:
 
     @property
     def held(self) -> frozenset[str]:
-        """Return the ops that did not take place."""
+        """Return the ops that were skipped."""
         return frozenset(op for op, took_place in self.committed.items() if not took_place)
 
 
 NOTHING = Overflow()
-"""What there is to tell of a step without verdicts."""
+"""The overflow of a step without verdicts."""

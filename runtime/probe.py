@@ -1,4 +1,4 @@
-"""What a framework offers on a machine: its version, and its devices."""
+"""What a framework supports on a machine: its version, and its devices."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProbe:
-    """A device as it was found; ``trouble`` is why it computes nothing, where it does not."""
+    """A device as it was found; ``trouble`` is why it does not work, where it does not."""
 
     name: str
     title: str
     memory: int | None = None
     """All of its memory, in bytes, where that is a device's own."""
     free: int | None = None
-    """How much of it nobody uses, in bytes."""
+    """Its free memory, in bytes."""
     bfloat16: bool = False
     fused: tuple[str, ...] = ()
     """The optimizers that step all parameters in one kernel there."""
@@ -37,5 +37,5 @@ class Probe:
 
     @staticmethod
     def from_plain(plain: object) -> Probe:
-        """Return the probe that :meth:`to_plain` gave; raise pydantic's ValidationError for anything else."""
+        """Return the probe of :meth:`to_plain`; raise pydantic's ValidationError for anything else."""
         return TypeAdapter(Probe).validate_python(plain)

@@ -1,4 +1,4 @@
-"""Problems met while running: one diagnostic, raised as the error that every command prints alike."""
+"""Problems at run time: one diagnostic, raised as the error that every command prints alike."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def show_frames(frames: Iterable[tuple[FrameType, int]]) -> tuple[str, ...]:
 
 
 def raised_in(error: BaseException) -> tuple[str, ...]:
-    """Return a note with the user's frames of an error; none where it went through no code of the user's."""
+    """Return a note with the user's frames of an error; none where it passed through no code of the user's."""
     frames = user_frames(error)
     return ("\n".join(("raised in:", *(f"  {frame}" for frame in frames))),) if frames else ()
 
@@ -63,7 +63,7 @@ def raised_at(lines: Iterable[tuple[str, int, str]]) -> tuple[str, ...]:
 
 
 def _is_users(file: str) -> bool:
-    """Tell whether a file is the user's: not generated, not ours, not a framework's, not the standard library's."""
+    """Return whether a file is the user's: not generated, not ours, not a framework's, not the standard library's."""
     if file.startswith(("<", *_OURS, *_FOREIGN)):
         return False
     return not file.startswith(_STANDARD) or file.startswith(_SITE)
@@ -76,7 +76,7 @@ def _show(frame: traceback.FrameSummary) -> str:
 
 
 def short_path(file: str) -> str:
-    """Return a path relative to the working directory where it lies below it, else as it is."""
+    """Return a path relative to the working directory where it is below it, else unchanged."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 

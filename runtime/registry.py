@@ -1,4 +1,4 @@
-"""The backends by name; each is imported when it is first asked for."""
+"""The backends by name; each is imported on first use."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ else:
     Array = Leaf = object
 
 Plain: TypeAlias = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
-"""What JSON can say; numbers that are not finite are refused."""
+"""Plain data as in JSON; numbers that are not finite are refused."""
 Tree: TypeAlias = "None | bool | int | float | str | Leaf | list[Tree] | tuple[Tree, ...] | Mapping[str, Tree]"
-"""Plain data with arrays anywhere in it; numpy's scalars and tuples read back as numbers and lists."""
+"""Plain data with arrays anywhere in it; numpy's scalars and tuples are read back as numbers and lists."""
 
 ARRAY, ESCAPED = "array", "plain"
-"""The key of a mapping that stands for an array, and of one that stands for a mapping with one of these keys."""
+"""The key of a mapping that represents an array, and of one that represents a mapping with one of these keys."""
 
 INTEGERS = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
 KEPT = INTEGERS | {"bool", "float16", "float32", "float64"}
@@ -38,7 +38,7 @@ class State:
     """Everything that training changes, neutral to the backend.
 
     ``arrays`` are tensors by name (``models.<model>.<tensor>``, ``optimizers.<cell>.<slot>.<tensor>``,
-    ``state.<name>``, ``metrics.<mode>.<op>.<field>``); ``counters`` are counts by what they count: ``steps``,
+    ``state.<name>``, ``metrics.<mode>.<op>.<field>``); ``counters`` are counts by kind: ``steps``,
     ``gates``, ``applied``. A state of one backend fits a step of another, as far as it is of built-in models,
     optimizers and metrics.
     """
@@ -46,11 +46,11 @@ class State:
     arrays: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
     counters: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
     backend: str = ""
-    """The framework of the step that it was read from, for messages; empty where nobody knows."""
+    """The framework of the step that it was read from, for messages; empty where it is not known."""
 
 
 def flatten(tree: Tree, prefix: str) -> tuple[Plain, dict[str, Array]]:
-    """Split a tree into plain data and arrays; an array's place is taken by ``{"array": "<prefix>.<path>"}``.
+    """Split a tree into plain data and arrays; each array is replaced by ``{"array": "<prefix>.<path>"}``.
 
     Raises SpecError: GS267 data that is neither plain nor an array, or a number that is not finite.
     """
@@ -74,7 +74,7 @@ def unflatten(plain: Plain, arrays: Mapping[str, Array]) -> Tree:
 
 
 def find_arrays(plain: Plain) -> Iterator[str]:
-    """Yield the names of the arrays that plain data stands for."""
+    """Yield the names of the arrays that plain data refers to."""
     match plain:
         case {"array": str(name), **others} if not others:
             yield name
@@ -92,7 +92,7 @@ def find_arrays(plain: Plain) -> Iterator[str]:
 
 
 def _flatten(tree: object, path: str, arrays: dict[str, Array]) -> Plain:
-    """Return a tree as plain data; its arrays go into ``arrays``. It comes from users, so it may be anything."""
+    """Return a tree as plain data; its arrays are added to ``arrays``. It comes from users, so it may be anything."""
     match tree:
         case None | bool() | str():
             return tree
@@ -120,7 +120,7 @@ def _flatten_mapping(tree: Mapping[object, object], path: str, arrays: dict[str,
 
 
 def _flatten_leaf(tree: object, path: str, arrays: dict[str, Array]) -> Plain:
-    """Return what stands for an array, or a scalar of numpy as a number."""
+    """Return the reference to an array, or a scalar of numpy as a number."""
     import numpy as np
 
     match tree:
@@ -145,14 +145,14 @@ def _names(path: str) -> Iterator[str]:
 
 
 def _finite(number: float, path: str) -> float:
-    """Return a number that JSON can say; raise SpecError for the others."""
+    """Return a finite number; raise SpecError for others."""
     if not math.isfinite(number):
         raise _unkeepable(path, f"the number {number}", "a finite number, or the number in an array")
     return number
 
 
 def _kind(value: object) -> str:
-    """Return how a value that cannot be kept is named: by its type, an array by that of its elements."""
+    """Return the description of a value that cannot be kept: its type, for an array that of its elements."""
     import numpy as np
 
     if isinstance(value, np.ndarray):

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from runtime.export.files import Exported
 
 
-BROKEN = "the step had begun to write: it goes on after restore() or load()"
-"""What an error says that leaves a step half done."""
+BROKEN = "the step had begun to write: it runs again after restore() or load()"
+"""The note of an error that leaves a step half done."""
 
 
 Error = TypeVar("Error", bound=BaseException)
 
 
 class StepError(SpecError):
-    """Tell what went wrong while a step ran, at the place in the spec where it did.
+    """An error of a step, at its place in the spec.
 
-    ``begun``: the step had begun to change what outlives it.
+    ``begun``: the step had already changed state that outlives it.
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, begun: bool = False) -> None:
@@ -64,14 +64,14 @@ class Step:
     def __init__(self, built: Built) -> None:
         self._built = built
         self._needed = find_needed(built.plan.program)
-        """By mode and data set."""
+        """The inputs by mode and data set."""
         self._intakes: dict[tuple[str, str | None], Intake] = {}
-        """What steps take, by mode and data set as they were asked for."""
+        """The intakes of steps, by mode and data set as called."""
         self._fingerprint, self._run = built.engine.fingerprint, built.engine.run
         self._datasets = frozenset(built.plan.program.datasets)
         self._modes = {mode.mode: mode for mode in built.plan.program.modes}
         self._admitted: dict[tuple[object, ...], bool] = {}
-        """What batches were like that fitted, and whether nothing had to be done to their tensors."""
+        """The fingerprints of batches that fitted, and whether their tensors are used unchanged."""
         self._last: tuple[str, str | None] | None = None
         """Mode and data set of the last step."""
         self._broken = ""
@@ -116,7 +116,7 @@ class Step:
 
     @property
     def report(self) -> StepReport:
-        """Return what the last step did, found out only now; before the first, a report of step 0."""
+        """Return the report of the last step, computed now; before the first step, a report of step 0."""
         if self._last is None:
             return StepReport(step=0, mode="train", fired=())
         engine, (mode, dataset) = self._built.engine, self._last
@@ -135,7 +135,7 @@ class Step:
     ) -> dict[str, object]:
         """Take one step of a mode with a batch of arrays or tensors; return the outputs that fired.
 
-        ``dataset`` is the data set of the batch, where the spec tells data sets apart. Raises StepError: GS209 a batch
+        ``dataset`` is the data set of the batch, where the spec has several. Raises StepError: GS209 a batch
         that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219 an unknown mode, GS281 an
         unknown data set, GS290 a step before this one was left half done. A step that raises before its first write
         has changed nothing; one that raises later says so, and no step follows before :meth:`restore` or :meth:`load`.
@@ -153,7 +153,7 @@ class Step:
         else:
             self._last = mode, dataset
             return outputs
-        raise failed  # out here, so that the first error does not come along
+        raise failed  # outside the `except`, so that the first error is not chained
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -165,16 +165,16 @@ class Step:
         return self._built.engine.tensors()
 
     def state(self) -> State:
-        """Return everything that training changes, copied to the host: a step that is given it goes on bit for bit.
+        """Return everything that training changes, copied to the host: a step that restores it continues bit for bit.
 
-        Raises SpecError: GS267 where a user's module, metric or optimizer keeps what no checkpoint can, GS290 where the
-        last step was left half done.
+        Raises SpecError: GS267 where a user's module, metric or optimizer has state that a checkpoint cannot keep,
+        GS290 where the last step was left half done.
         """
         self._require_whole()
         return self._built.engine.state()
 
     def restore(self, state: State) -> None:
-        """Make the step what it was when the state was read; its tensors stay the same objects.
+        """Restore a state; the tensors of the step stay the same objects.
 
         Raises SpecError: GS264 for every name that is missing, not expected, or does not fit; nothing is changed then.
         """
@@ -184,7 +184,7 @@ class Step:
     def save(self, path: str | Path) -> None:
         """Write the state into a checkpoint folder, which appears whole or not at all.
 
-        Raises SpecError: GS267 for what no checkpoint can keep.
+        Raises SpecError: GS267 for state that a checkpoint cannot keep.
         """
         from runtime.checkpoints import Checkpoint, write_checkpoint
 
@@ -203,8 +203,8 @@ class Step:
     def load(self, path: str | Path) -> None:
         """Restore the state that :meth:`save` wrote, or that of a checkpoint of a run.
 
-        Learning rates and other options stay what the spec says here, or what was set; a UserWarning tells where they
-        differ from those that were saved. Raises SpecError: GS240 no checkpoint, GS241 a damaged one, GS242 one of
+        Learning rates and other options stay those of this spec, or those that were set; a UserWarning names the ones
+        that differ from the saved ones. Raises SpecError: GS240 no checkpoint, GS241 a damaged one, GS242 one of
         another format, GS264 as `restore`.
         """
         from runtime.checkpoints import read_checkpoint
@@ -213,10 +213,10 @@ class Step:
         checkpoint = read_checkpoint(Path(path))
         self.restore(find_state(checkpoint))
         now = describe_optimizers(self.plan.program.optimizers, self._optimizers)
-        told = list(find_differences(checkpoint.sections.get(SECTION), now))
-        told += find_changes(checkpoint.sections.get(SETTINGS), describe_settings(self.plan.spec))
-        if told:
-            warnings.warn(f"load restores no hyper-parameters: {'; '.join(told)}", stacklevel=2)
+        changes = list(find_differences(checkpoint.sections.get(SECTION), now))
+        changes += find_changes(checkpoint.sections.get(SETTINGS), describe_settings(self.plan.spec))
+        if changes:
+            warnings.warn(f"load restores no hyper-parameters: {'; '.join(changes)}", stacklevel=2)
 
     def export(
         self,
@@ -248,7 +248,7 @@ class Step:
         self._last = None if self._last is not None and self._last[0] == mode else self._last
 
     def end_epoch(self, mode: str = "train") -> None:
-        """Say that a pass over the data has ended: metrics with `reset: epoch` start anew.
+        """Record that a pass over the data has ended: metrics with `reset: epoch` start anew.
 
         Raises StepError: GS219 a mode that the spec has no ops for.
         """
@@ -260,7 +260,7 @@ class Step:
         return self._built.engine.numpy(value)
 
     def _find_intake(self, mode: str, dataset: str | None) -> Intake:
-        """Return what steps of a mode take on a data set, found out once.
+        """Return the intake of the steps of a mode on a data set, found once.
 
         Raises StepError: GS219 an unknown mode, GS281 an unknown data set.
         """
@@ -268,17 +268,17 @@ class Step:
         if (mode, dataset or "") not in self._needed:
             self._require(mode)
             self._require_dataset(mode, dataset)
-        told = dataset if self._datasets else None
-        found = Intake.of(mode, told, self._needed[mode, told or ""])
+        named = dataset if self._datasets else None
+        found = Intake.of(mode, named, self._needed[mode, named or ""])
         self._intakes[mode, dataset] = found
         return found
 
     def _admit(self, batch: object, intake: Intake) -> Mapping[str, object]:
-        """Return the inputs on the device; what a batch is like is checked when it is seen for the first time."""
+        """Return the inputs on the device; only the first batch of a kind is checked."""
         if not is_batch(batch):
             raise StepError([refuse_batch(batch, intake.names)], self.spec.texts())
         seen = tuple(map(self._fingerprint, map(batch.get, intake.names)))
-        if seen == intake.usual:  # the common case: nothing else is done where a batch is like the one before
+        if seen == intake.usual:  # the common case: nothing else is done for a batch like the one before
             return batch
         is_ready = self._admitted.get((intake.mode, intake.dataset, *seen))
         if is_ready:
@@ -307,7 +307,7 @@ class Step:
             raise self._unknown_mode(mode)
 
     def _require_dataset(self, mode: str, dataset: str | None) -> None:
-        """Raise StepError (GS281) for a data set that the spec does not have, or for none where it needs one."""
+        """Raise StepError (GS281) for a data set that the spec does not have, or a missing one where it is needed."""
         if not self._datasets and dataset in find_declared(self.spec):
             return
         found = refuse_dataset(dataset, mode, self.plan.program)
@@ -322,9 +322,9 @@ class Step:
             raise StepError([Diagnostic(code="GS290", message=message, help=help)], self.spec.texts())
 
     def _break(self, error: Error, mode: str) -> Error:
-        """Let no step follow before a restore; return the error, which says so."""
+        """Block steps until a restore; return the error, which says so."""
         self._broken = mode
-        self._intakes.clear()  # what is asked for anew is refused
+        self._intakes.clear()  # a new intake is refused
         if not isinstance(error, StepError):
             error.add_note(BROKEN)
             return error
@@ -332,7 +332,7 @@ class Step:
         return error
 
     def _dated(self, error: StepError, mode: str) -> StepError:
-        """Return an error with the step it happened in."""
+        """Return an error with the number of its step."""
         when = f"in step {self._built.engine.steps(mode) + 1} of mode {mode}"
         return StepError([replace(each, notes=(when, *each.notes)) for each in error.diagnostics], error.texts)
 
@@ -345,5 +345,5 @@ class Step:
 
 
 def _has_verdicts(function: Function) -> bool:
-    """Return whether something in a function takes place only under verdicts."""
+    """Return whether some write of a function takes place only under verdicts."""
     return any(isinstance(each, Settle) for each in function.instructions)

@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, problems on standard error, coloured where a person reads them."""
+"""Output of commands: results on standard output, problems on standard error, coloured on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphspec.diagnostics import Diagnostic, SpecError, render
 
 
 def has_color(stream: TextIO) -> bool:
-    """Tell whether a stream shows colours: a terminal does, unless NO_COLOR is set or it is a dumb one.
+    """Return whether a stream shows colours: a terminal does, unless NO_COLOR is set or it is a dumb one.
 
     The variables are those of https://no-color.org and https://force-color.org.
     """
@@ -23,7 +23,7 @@ def has_color(stream: TextIO) -> bool:
 
 
 def has_moving_lines(stream: TextIO) -> bool:
-    """Tell whether a line that was printed can be printed over: on a terminal that is not a dumb one."""
+    """Return whether a printed line can be overwritten: on a terminal that is not a dumb one."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 

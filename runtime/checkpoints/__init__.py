@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a run in a folder that is never half written and never half read."""
+"""Checkpoints: the state of a run in a folder that is written and read as a whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are on the disk when the call returns, also where the power fails a moment later."""
+"""Durable writes: files are on the disk when the call returns, even where the power fails a moment later."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 _UNFINISHED = re.compile(r"\..+-[0-9a-f]{8}\.new")
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP)
-"""What file systems answer that have nothing to write down for a folder."""
+"""Errors of file systems that cannot sync a folder."""
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file and wait until the disk has it."""
+    """Write a file and sync it to the disk."""
     with path.open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -25,8 +25,8 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all: a reader finds the old content or the new, never a part."""
-    making = hidden_beside(path, "new")
+    """Write a file atomically: a reader finds the old content or the new, never a part."""
+    making = hidden_sibling(path, "new")
     try:
         write_file(making, content)
         making.replace(path)
@@ -37,7 +37,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def remove_hidden(folder: Path) -> None:
-    """Remove the files in a folder that :func:`replace_file` had not moved to their places when it was killed."""
+    """Remove the files in a folder that :func:`replace_file` had not moved into place when it was killed."""
     for path in folder.iterdir():
         if _UNFINISHED.fullmatch(path.name) and path.is_file() and not path.is_symlink():
             path.unlink()
@@ -46,10 +46,10 @@ def remove_hidden(folder: Path) -> None:
 def replace_folder(place: Path, files: Mapping[str, bytes]) -> None:
     """Write a folder of files as a whole or not at all; one that was there is replaced.
 
-    It is made under a hidden name beside its place and moved there. A name may be a path with ``/``.
+    It is written under a hidden name next to its place and moved there. A name may be a path with ``/``.
     """
     make_folder(place.parent)
-    making = hidden_beside(place, "new")
+    making = hidden_sibling(place, "new")
     try:
         making.mkdir()
         for name, content in files.items():
@@ -64,7 +64,7 @@ def replace_folder(place: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _put(making: Path, place: Path) -> None:
-    """Move a finished folder to its place; no folder can be moved over another, so the old one steps aside."""
+    """Move a finished folder into place; a folder cannot be moved over another, so the old one is renamed first."""
     if not place.exists():
         making.rename(place)
         sync_folder(place.parent)
@@ -78,15 +78,15 @@ def _put(making: Path, place: Path) -> None:
             aside.rename(place)
         raise
     sync_folder(place.parent)
-    shutil.rmtree(aside, ignore_errors=True)  # the new one is in its place; a rest is cleaned up later
+    shutil.rmtree(aside, ignore_errors=True)  # the new one is in place; leftovers are removed later
 
 
 def append_file(path: Path, content: bytes) -> None:
-    """Add to a file, or, where the disk is full, nothing: half a line would be no line. The disk may have it later."""
+    """Append to a file all of the content or, where the disk is full, nothing; the file is not synced."""
     with path.open("ab", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         try:
-            while content:  # a disk that becomes full takes a part first, and says so only when it is asked again
+            while content:  # a disk that fills up first writes a part, and fails only in the next call
                 content = content[file.write(content) or 0 :]
         except OSError:
             file.truncate(size)
@@ -94,7 +94,7 @@ def append_file(path: Path, content: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, and wait until the disk knows their names; one that is there is fine."""
+    """Make a folder and its parents, and sync their names to the disk; it may exist already."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -103,7 +103,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk knows the names in a folder (Windows does so by itself)."""
+    """Sync the names in a folder to the disk (Windows does so by itself)."""
     if os.name == "nt":
         return
     opened = os.open(folder, os.O_RDONLY)
@@ -116,6 +116,6 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def hidden_beside(path: Path, purpose: str) -> Path:
-    """Return a hidden name beside a path that nothing else has: `.step-500-4f0c2a91.new`."""
+def hidden_sibling(path: Path, purpose: str) -> Path:
+    """Return a unique hidden name in the folder of a path: `.step-500-4f0c2a91.new`."""
     return path.with_name(f".{path.name}-{secrets.token_hex(4)}.{purpose}")

@@ -1,4 +1,4 @@
-"""Write a checkpoint: it appears whole under its name, or not at all."""
+"""The format of checkpoints: written and read as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Fields:
         return tuple(found) if len(found) == len(items) else self._refuse(key, "a list of sizes")
 
     def mapping(self, key: str) -> dict[str, Plain]:
-        """Return an object as it is."""
+        """Return an object unchanged."""
         value = self.content.get(key)
         return value if isinstance(value, dict) else self._refuse(key, "an object")
 
@@ -127,18 +127,18 @@ def _digest(content: Mapping[str, Plain]) -> str:
     try:
         text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     except (RecursionError, ValueError):
-        # Only in a forged text: nesting that could just be read, or a number such as 1e999, which reads as infinity.
+        # Only forged text gets here: nesting at the limit, or a number such as 1e999, which is read as infinity.
         raise ValueError("it holds what no checkpoint holds") from None
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _refuse(word: str) -> NoReturn:
-    """Refuse NaN and Infinity, which Python's reader takes and JSON does not have."""
+    """Refuse NaN and Infinity, which Python's reader accepts and JSON does not have."""
     raise ValueError(word)
 
 
 def _check(value: object, path: str, depth: int) -> None:
-    """Raise ValueError for what would be lost or changed on the way through JSON."""
+    """Raise ValueError for values that JSON would lose or change."""
     match value:
         case None | bool() | str():
             return
@@ -215,7 +215,7 @@ def _check_tensor(name: str, array: Array) -> None:
 
 
 def unpack(content: bytes) -> dict[str, Array]:
-    """Return the arrays of a safetensors file; raise ValueError where it is none."""
+    """Return the arrays of a safetensors file; raise ValueError where it is not one."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -226,11 +226,11 @@ def unpack(content: bytes) -> dict[str, Array]:
 
 
 FORMAT = 1
-"""The version of the format that is written, and the newest that is read."""
+"""The version of the format that this version writes, and the newest it reads."""
 
 
 class ForeignError(ValueError):
-    """A manifest that is whole, but not ours or of a newer format."""
+    """A manifest that is intact, but not stepgraph's or of a newer format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +249,7 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything about a checkpoint but its arrays."""
+    """Everything in a checkpoint except its arrays."""
 
     sections: Mapping[str, Plain]
     tensors: Mapping[str, Signature]
@@ -276,7 +276,7 @@ class Manifest:
 def read_manifest(text: bytes) -> Manifest:
     """Return the manifest in a text.
 
-    Raises ForeignError where it is none of ours or of a newer format, ValueError where it is damaged.
+    Raises ForeignError where it is not stepgraph's or of a newer format, ValueError where it is damaged.
     """
     content = open_object(text)
     if "checkpoint" not in content and SEAL not in content:
@@ -308,13 +308,13 @@ _PACKAGES = ("stepgraph", "numpy", "safetensors")
 
 
 def find_versions(backend: str) -> dict[str, str]:
-    """Return the versions of Python, of our packages and of the backend's framework, those that are installed."""
+    """Return the versions of Python, of the installed packages that stepgraph uses and of the backend's framework."""
     found = {"python": platform.python_version()}
     for package in (*_PACKAGES, backend):
         try:
             found[package] = importlib.metadata.version(package)
         except (importlib.metadata.PackageNotFoundError, ValueError):
-            continue  # run from its sources, or a framework under another name
+            continue  # stepgraph run from its sources, or a framework under another name
     return found
 
 
@@ -323,10 +323,10 @@ MANIFEST = "manifest.json"
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
-    """Write a checkpoint folder and return the bytes that it takes, waiting until the disk has them.
+    """Write a checkpoint folder, sync it to the disk, and return its size in bytes.
 
-    It is made under a hidden name beside its place and moved there; a checkpoint that was there is replaced. Raises
-    SpecError: GS234 where the system or the content does not allow it, and then all is as it was.
+    It is written under a hidden name next to its place and moved there; a checkpoint that was there is replaced. Raises
+    SpecError: GS234 where the system or the content does not allow it, and then nothing has changed.
     """
     files = _make_files(folder, checkpoint)
     place = Path(os.path.abspath(folder))  # so that `.` has a name, too
@@ -360,7 +360,7 @@ def _describe(checkpoint: Checkpoint, state: bytes) -> Manifest:
 
 
 def _require_free(place: Path) -> None:
-    """Refuse to replace what is no checkpoint: it would be lost."""
+    """Refuse to replace a folder that is not a checkpoint: it would be lost."""
     if place.is_dir() and not (place / MANIFEST).exists() and any(place.iterdir()):
         raise OSError(errno.EEXIST, "a folder that is no checkpoint stands there")
     if place.exists() and not place.is_dir():
@@ -368,7 +368,7 @@ def _require_free(place: Path) -> None:
 
 
 Purpose: TypeAlias = Literal["new", "old", "gone"]
-"""Why a name is hidden: being written, stepped aside for its replacement, being removed."""
+"""Why a name is hidden: being written, being replaced, being removed."""
 
 _WHOLE = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 _HIDDEN = re.compile(rf"\.({_WHOLE.pattern})-[0-9a-f]{{8}}\.(new|old|gone)")
@@ -389,14 +389,14 @@ def find_steps(folder: Path) -> tuple[int, ...]:
 
 
 def find_before(folder: Path) -> Path | None:
-    """Return the last checkpoint before this one, beside it; None where there is none."""
+    """Return the last checkpoint before this one in its folder; None where there is none."""
     name = _WHOLE.fullmatch(folder.name)
     steps = [step for step in find_steps(folder.parent) if name is not None and step < int(name[1])]
     return folder.with_name(name_step(steps[-1])) if steps else None
 
 
 def find_hidden(folder: Path, purpose: Purpose) -> dict[Path, Path]:
-    """Return the hidden folders of ours that have a purpose, each with the name that it has or had when whole."""
+    """Return the hidden folders of checkpoints with a purpose, each with the name of the complete checkpoint."""
     found = {entry: _HIDDEN.fullmatch(entry.name) for entry in folder.iterdir() if not entry.is_symlink()}
     return {
         entry: folder / name[1]
@@ -409,7 +409,7 @@ _MOST_NAMED = 5
 
 
 def missing(folder: Path) -> SpecError:
-    """Return the error of a checkpoint that is not there, naming those that are."""
+    """Return the error of a missing checkpoint, with the names of those that exist."""
     message = f"there is no checkpoint {str(folder)!r}" if not folder.is_dir() else f"{str(folder)!r} is no checkpoint"
     place = find_store(folder) or (folder.parent if find_steps(folder.parent) else None)
     if place is None:
@@ -423,24 +423,24 @@ def missing(folder: Path) -> SpecError:
 
 
 def find_store(folder: Path) -> Path | None:
-    """Return the folder that holds checkpoints where that of a run, or that one itself, was named; else None."""
+    """Return the folder of checkpoints for the folder of a run, or for that folder itself; else None."""
     return next((place for place in (folder, folder / CHECKPOINTS) if find_steps(place)), None)
 
 
 def unreadable(folder: Path, error: OSError) -> SpecError:
-    """Return the error of a checkpoint that the system does not let us read."""
+    """Return the error of a checkpoint that the system refuses to read."""
     reason = (error.strerror or str(error)).lower()
     help = "check the permissions of the folder and of the files in it"
     return problem("GS240", f"cannot read the checkpoint {str(folder)!r}: {reason}", help=help)
 
 
 def damaged(folder: Path, reason: str) -> SpecError:
-    """Return the error of a checkpoint that is not as it was written, naming the one before it."""
+    """Return the error of a damaged checkpoint, with the name of the one before it."""
     return problem("GS241", f"the checkpoint {str(folder)!r} is damaged: {reason}", help=_advise(folder))
 
 
 def foreign(folder: Path, reason: str) -> SpecError:
-    """Return the error of what is no checkpoint of ours, or one of a newer format."""
+    """Return the error of a folder that is not a checkpoint of stepgraph, or of a newer format."""
     help = "name a folder that a run or `step.save` wrote; one of a newer format needs a newer stepgraph"
     return problem("GS242", f"{str(folder)!r} is not a checkpoint that can be read: {reason}", help=help)
 
@@ -453,10 +453,10 @@ def _advise(folder: Path) -> str:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Return the checkpoint in a folder, every checksum verified; nothing in it is run or imported.
+    """Return the checkpoint in a folder, after verifying every checksum; nothing in it is run or imported.
 
-    Raises SpecError: GS240 where it is missing or not readable, GS241 where it is damaged, GS242 where it is none of
-    ours or of a newer format.
+    Raises SpecError: GS240 where it is missing or not readable, GS241 where it is damaged, GS242 where it is not
+    stepgraph's or of a newer format.
     """
     try:
         return _read(folder)
@@ -509,7 +509,7 @@ def _read_arrays(folder: Path, state: StateFile) -> dict[str, Array]:
 
 
 def _find_file(folder: Path, name: str) -> Path:
-    """Return the file of a name that a manifest gives, which leads nowhere out of its folder."""
+    """Return the file that a manifest names, which must be inside its folder."""
     is_plain = name.isprintable() and name not in ("", ".", "..") and not any(mark in name for mark in "/\\:")
     path = folder / name if is_plain else folder
     if not is_plain or path.resolve().parent != folder.resolve():
@@ -520,7 +520,7 @@ def _find_file(folder: Path, name: str) -> Path:
 
 
 def _compare(wanted: Mapping[str, Signature], found: Mapping[str, Signature]) -> None:
-    """Raise ValueError where a file has other arrays than its manifest says."""
+    """Raise ValueError where the arrays of a file differ from its manifest."""
     for name in wanted.keys() - found.keys():
         raise ValueError(f"the array {name!r} is missing")
     for name in found.keys() - wanted.keys():

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: found by their steps, the newest and the best kept."""
+"""The checkpoints of a run: found by their steps; the newest and the best are kept."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.checkpoints.disk import hidden_beside, sync_folder
+from runtime.checkpoints.disk import hidden_sibling, sync_folder
 from runtime.checkpoints.format import Checkpoint, find_hidden, find_steps, name_step, write_checkpoint
 from runtime.folder import cannot_write
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The checkpoints in a folder, of which `keep` and the best one outlive a prune."""
+    """The checkpoints in a folder, of which a prune keeps `keep` and the best one."""
 
     folder: Path
     keep: int
 
     def __post_init__(self) -> None:
-        """Refuse to keep none: the newest is what a run goes on from."""
+        """Refuse to keep none: a run resumes from the newest."""
         if self.keep < 1:
             raise ValueError(f"a store keeps at least 1 checkpoint, not {self.keep}")
 
@@ -35,7 +35,7 @@ class Store:
         return self.folder / name_step(step)
 
     def steps(self) -> tuple[int, ...]:
-        """Return the steps of the checkpoints there are, in order."""
+        """Return the steps of the existing checkpoints, in order."""
         return find_steps(self.folder)
 
     def newest(self) -> Path | None:
@@ -46,7 +46,7 @@ class Store:
     def prune(self, best: int | None = None, counted: Collection[int] | None = None) -> None:
         """Remove all checkpoints but `keep` of them and the one of the step `best`.
 
-        The newest always stays; of those before it only the steps in `counted` may, all where it is None. Raises
+        The newest always stays; of those before it only the steps in `counted` may stay, any where it is None. Raises
         SpecError: GS234 where one cannot be removed.
         """
         steps = self.steps()
@@ -57,8 +57,8 @@ class Store:
                 self._remove(self.path(step))
 
     def _remove(self, path: Path) -> None:
-        """Take away the name first: what a kill leaves behind is no checkpoint then."""
-        hidden = hidden_beside(path, "gone")
+        """Remove a checkpoint, its name first: what a kill leaves is then not a checkpoint."""
+        hidden = hidden_sibling(path, "gone")
         try:
             path.rename(hidden)
             shutil.rmtree(hidden)
@@ -66,9 +66,9 @@ class Store:
             raise cannot_write(path, error) from error
 
     def clean(self) -> None:
-        """Remove what a killed process left half written or half removed, and nothing that is not ours.
+        """Remove checkpoints that a killed process left half written or half removed, and nothing else.
 
-        A checkpoint that had stepped aside for its replacement comes back where the replacement never came. No other
+        A checkpoint that was being replaced is restored where its replacement was never completed. No other
         process may be writing checkpoints here (see :class:`runtime.train.run_folder.Lock`). Raises SpecError: GS234.
         """
         if not self.folder.is_dir():

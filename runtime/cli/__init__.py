@@ -1,4 +1,4 @@
-"""The command ``stepgraph``: the commands put together, and what their ends mean as exit codes."""
+"""The command ``stepgraph``: all its commands, and their exit codes."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (default: the process's own) and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
+            stream.reconfigure(errors="replace")  # a name that the terminal cannot show must not make a command fail
     sys.exit(execute(sys.argv[1:] if arguments is None else arguments))
 
 
 def execute(arguments: Sequence[str]) -> int:
-    """Run a command line and return its exit code; whatever goes wrong is printed, never raised."""
+    """Run a command line and return its exit code; every error is printed, never raised."""
     try:
         code = _invoke(arguments)
         sys.stdout.flush()
@@ -92,7 +92,7 @@ def execute(arguments: Sequence[str]) -> int:
         complain(str(stop) if isinstance(stop, Interrupted) else "interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output is gone, and the flush at exit would complain about it once more.
+        # The reader of the output is gone, and the flush at exit would report that again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PROBLEM
     except Exception as error:
@@ -106,13 +106,13 @@ def _invoke(arguments: Sequence[str]) -> int:
         make_app()(list(arguments), prog_name="stepgraph")
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            raise KeyboardInterrupt from end  # typer turns the one into the other, and says nothing
+            raise KeyboardInterrupt from end  # typer turns the one into the other silently
         return end.code if isinstance(end.code, int) else 0
     return 0
 
 
 def _report(error: Exception) -> None:
-    """Print an error of ours in one line, and its traceback where it was asked for."""
+    """Print an internal error in one line, with its traceback where it was asked for."""
     if os.environ.get(_DEBUG, "0") not in ("", "0"):
         traceback.print_exception(error)
     last = traceback.extract_tb(error.__traceback__)[-1]

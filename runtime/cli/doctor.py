@@ -48,9 +48,9 @@ def doctor(
 ) -> None:
     """Tell what is installed and works here, and whether a spec can be built."""
     if spec is not None:
-        make_plan(spec, (), backend, Order.fewest)  # what is wrong with the spec itself is told as always
+        make_plan(spec, (), backend, Order.fewest)  # problems of the spec itself are reported as always
     found = examine(spec, backend.value, allow or ())
-    deliver(json.dumps(found.to_plain(), indent=2) if form is Format.json else tell_examination(found, spec), output)
+    deliver(json.dumps(found.to_plain(), indent=2) if form is Format.json else format_examination(found, spec), output)
     if found.trial is not None and found.trial.problems:
         complain(found.trial.problems)
     if not found.is_sound:
@@ -59,7 +59,7 @@ def doctor(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A package, its version where it is installed, and what brings it where it is not."""
+    """A package, its version where it is installed, and the command that installs it where it is not."""
 
     name: str
     version: str | None
@@ -109,13 +109,13 @@ def _find_version(distributions: tuple[str, ...]) -> str | None:
 TIMEOUT = 180.0
 """Seconds after which a process counts as stuck; importing a framework from a slow disk takes most of a minute."""
 
-# -P: nothing in the current directory takes the place of an installed module, as for the command itself.
+# -P: nothing in the current directory shadows an installed module, as for the command itself.
 _START = "import sys; sys.path[:] = {path!r}; from runtime.cli.doctor_child import main; main(sys.argv[1:])"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a process found out, or why it did not."""
+    """The findings of a process, or why it has none."""
 
     found: dict[str, object] | None = None
     trouble: str = ""
@@ -155,7 +155,7 @@ def _name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """A framework and what came of probing it; ``trouble`` says why it runs nothing here, ``help`` what to do."""
+    """A framework and the result of probing it; ``trouble`` says why it does not work here, ``help`` what to do."""
 
     name: str
     probe: Probe | None = None
@@ -211,7 +211,7 @@ class Folder:
 
 
 def find_folder() -> Folder:
-    """Return how it stands with the current directory."""
+    """Return the state of the current directory."""
     here = Path.cwd()
     try:
         with tempfile.TemporaryFile(dir=here) as file:
@@ -229,13 +229,13 @@ def find_variables() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What came of building a spec: the device and the number of parameters, or why not."""
+    """The result of building a spec: the device and the number of parameters, or why it failed."""
 
     backend: str
     device: str = ""
     parameters: int = 0
     refused: tuple[str, ...] = ()
-    """What it imports and nobody allowed: it was not built for that alone."""
+    """Imports that are not allowed: the only reason why it was not built."""
     problems: str = ""
 
     @property
@@ -245,7 +245,7 @@ class Trial:
 
 
 def try_build(path: Path, backend: str, allow: Sequence[str]) -> Trial:
-    """Return what comes of building a spec in a process of its own."""
+    """Return the result of building a spec in a process of its own."""
     report = run_apart((BUILD, str(path), backend, *allow))
     match report.found:
         case {"device": str() as device, "parameters": int() as parameters}:
@@ -283,7 +283,7 @@ class Examination:
 
 
 def examine(spec: Path | None, backend: str, allow: Sequence[str]) -> Examination:
-    """Return what there is on this machine, and whether a spec can be built with a backend on it."""
+    """Return what is installed on this machine, and whether a spec can be built with a backend on it."""
     packages = find_packages()
     frameworks = tuple(find_frameworks({package.name: package for package in packages}))
     return Examination(
@@ -311,16 +311,16 @@ __all__ = ["Examination", "examine"]
 _GIB = 2**30
 
 
-def tell_examination(found: Examination, spec: Path | None) -> str:
+def format_examination(found: Examination, spec: Path | None) -> str:
     """Return an examination as text."""
     own = found.stepgraph or "(runs from its source)"
     blocks = [
         [f"stepgraph {own}, Python {found.python} on {found.system}", f"  {found.executable}"],
-        ["packages", *_align([_tell_package(package) for package in found.packages])],
-        *(list(_tell_framework(framework)) for framework in found.frameworks),
-        [f"folder {found.folder.path}", f"  {_tell_folder(found.folder)}"],
-        _tell_variables(found),
-        [] if spec is None or found.trial is None else list(_tell_trial(found.trial, spec)),
+        ["packages", *_align([_format_package(package) for package in found.packages])],
+        *(list(_describe_framework(framework)) for framework in found.frameworks),
+        [f"folder {found.folder.path}", f"  {_format_folder(found.folder)}"],
+        _describe_variables(found),
+        [] if spec is None or found.trial is None else list(_describe_trial(found.trial, spec)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -332,23 +332,23 @@ def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
 
 
-def _tell_package(package: Package) -> tuple[str, ...]:
+def _format_package(package: Package) -> tuple[str, ...]:
     if package.version is not None:
         return package.name, package.version
     return package.name, "missing", f"needed for {package.purpose}: {package.install}"
 
 
-def _tell_framework(framework: Framework) -> Iterator[str]:
+def _describe_framework(framework: Framework) -> Iterator[str]:
     if framework.probe is None:
         remedy = f"; {framework.help}" if framework.help else ""
         yield f"backend {framework.name}: {framework.trouble}{remedy}"
         return
     where = f"runs on {framework.probe.default} unless told otherwise" if framework.works else "no device works"
     yield f"backend {framework.name} {framework.probe.version}: {where}"
-    yield from _align([_tell_device(device) for device in framework.probe.devices])
+    yield from _align([_format_device(device) for device in framework.probe.devices])
 
 
-def _tell_device(device: DeviceProbe) -> tuple[str, ...]:
+def _format_device(device: DeviceProbe) -> tuple[str, ...]:
     if device.trouble:
         return device.name, f"does not work: {device.trouble}"
     memory = "" if device.memory is None else f", {_size(device.memory)} ({_size(device.free or 0)} free)"
@@ -361,20 +361,20 @@ def _size(number: int) -> str:
     return f"{number / _GIB:.1f} GiB"
 
 
-def _tell_folder(folder: Folder) -> str:
+def _format_folder(folder: Folder) -> str:
     if folder.trouble:
         return f"cannot be written to ({folder.trouble}): name another one with `run --out`"
     return f"can be written to, {_size(folder.free)} free"
 
 
-def _tell_variables(found: Examination) -> list[str]:
+def _describe_variables(found: Examination) -> list[str]:
     if not found.variables:
         return ["environment: nothing that changes a run is set"]
     return ["environment", *_align([(f"{key}={value}", VARIABLES[key]) for key, value in found.variables.items()])]
 
 
-def _tell_trial(trial: Trial, spec: Path) -> Iterator[str]:
-    """Yield what came of building the spec; its problems are told apart, as those of every command."""
+def _describe_trial(trial: Trial, spec: Path) -> Iterator[str]:
+    """Yield the result of building the spec; its problems are reported separately, as by every command."""
     if trial.refused:
         yield f"{spec}: not built, because it names code that may not be imported yet"
         yield from (f"  {message}" for message in trial.refused)

@@ -13,12 +13,12 @@ from graphspec.diagnostics import SpecError
 PROBE = "probe"
 BUILD = "build"
 UNALLOWED = frozenset(("GS201", "GS204"))
-"""Codes of imports that nobody allowed."""
+"""Codes of imports that are not allowed."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Do what the first argument says, and print the findings where nothing else is printed."""
-    # What frameworks and users print goes to standard error; the findings have standard output for themselves.
+    # Output of frameworks and user code goes to standard error; only the findings go to standard output.
     findings = os.dup(1)
     os.dup2(2, 1)
     found = find(arguments)
@@ -42,7 +42,7 @@ def _probe(name: str) -> Mapping[str, object]:
 
 
 def _build(path: Path, backend: str, allow: Sequence[str]) -> Mapping[str, object]:
-    """Build a spec on the device that is taken by itself; what is wrong with it is a finding too."""
+    """Build a spec on the default device; its problems are findings too."""
     from compiler import compile_step
     from compiler.timing.units import assume_pace
     from graphspec.load import load
@@ -59,7 +59,7 @@ def _build(path: Path, backend: str, allow: Sequence[str]) -> Mapping[str, objec
             step = api.build(plan, allow=allow)
     except SpecError as error:
         if all(each.code in UNALLOWED for each in error.diagnostics):
-            told = (text for each in error.diagnostics for text in (each.message, each.help))
-            return {"refused": sorted(dict.fromkeys(told), key=lambda text: "--allow" in text)}
+            texts = (text for each in error.diagnostics for text in (each.message, each.help))
+            return {"refused": sorted(dict.fromkeys(texts), key=lambda text: "--allow" in text)}
         return {"problems": str(error)}
     return {"device": step.device, "parameters": sum(step.sizes.values())}

@@ -31,7 +31,7 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a spec after printing its warnings; raise SpecError with every problem of it.
 
-    With ``pending``, what needs a length that only a run knows is a note.
+    With ``pending``, a number that needs a length known only to a run becomes a note.
     """
     from compiler import compile_step
     from graphspec.load import load
@@ -91,7 +91,7 @@ def plan(
 
 
 def _spell_controls(text: str) -> str:
-    """Return JSON with characters that a terminal would act on as escapes; line breaks are those of the layout."""
+    """Return JSON with terminal control characters escaped, except the line breaks of the layout."""
     return "".join(each if each.isprintable() or each == "\n" else json.dumps(each).strip('"') for each in text)
 
 
@@ -243,7 +243,7 @@ NewOverrides: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One of the two specs, with its plan where it has one."""
+    """One of the two specs, with its plan where it compiles."""
 
     path: Path
     spec: GraphSpec
@@ -268,12 +268,12 @@ def diff(
         raise typer.Exit(1)
     before, after = sides
     if before.plan is None or after.plan is None:
-        deliver(_tell(sides, "", backend, order), output)
+        deliver(_format(sides, "", backend, order), output)
         complain("the schedules are not compared: a spec that does not compile has none")
         raise typer.Exit(1)
     difference = compare_plans(before.plan, after.plan)
     if form is DiffFormat.text:
-        deliver(_tell(sides, format_difference(difference), backend, order), output)
+        deliver(_format(sides, format_difference(difference), backend, order), output)
     else:
         deliver(_export(sides, export_difference(difference), backend, order), output)
 
@@ -298,8 +298,8 @@ def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order) 
     return _Side(path=path, spec=spec, plan=plan)
 
 
-def _tell(sides: Sequence[_Side], schedule: str, backend: Backend, order: Order) -> str:
-    """Return the difference as text: where it is between, what is declared otherwise, what that means."""
+def _format(sides: Sequence[_Side], schedule: str, backend: Backend, order: Order) -> str:
+    """Return the difference as text: the two specs, the changed declarations, and their effect on the schedule."""
     from runtime.train.resume import compare_specs
 
     old, new = sides

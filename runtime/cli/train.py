@@ -82,7 +82,7 @@ def run(
 ) -> None:
     """Train: run the spec's step on its data, and write metrics, curves, pictures and checkpoints."""
     # OpenMP's threads spin while they wait; where another process needs the cores, that makes small steps some twenty
-    # times slower. Sleeping instead costs little. It is read when a framework is first imported, so it is set before.
+    # times slower. Sleeping costs little. Frameworks read it when they are first imported, so it is set before that.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from graphspec.load import load
     from runtime.train.run import Request, perform, retake
@@ -110,8 +110,8 @@ def run(
         return
     outcome = perform(request)
     if outcome.interrupted:
-        told = f"interrupted ({outcome.interrupted}) after step {outcome.state.made:,}"
-        raise Interrupted(f"{told}; what was trained so far is saved, and --resume goes on with it")
+        text = f"interrupted ({outcome.interrupted}) after step {outcome.state.made:,}"
+        raise Interrupted(f"{text}; what was trained so far is saved, and --resume goes on with it")
 
 
 Data: TypeAlias = Annotated[
@@ -198,10 +198,10 @@ def export(
         origin={"run": str(run), "checkpoint": opened.path.name},
     )
     say(f"{exported.folder} from {opened.path.name}")
-    _tell(exported)
+    _list_files(exported)
 
 
-def _tell(exported: Exported) -> None:
+def _list_files(exported: Exported) -> None:
     """Print what is in the folder."""
     files = [*exported.models.values(), *(() if exported.program is None else (exported.program,))]
     width = max(len(each.file) for each in files)
@@ -214,13 +214,13 @@ def _tell(exported: Exported) -> None:
 
 
 def _describe_model(name: str, model: ExportedModel) -> str:
-    """Return what a file of weights has."""
+    """Return what a weight file holds."""
     tensors = counted(len(model.packed.tensors), "tensor")
     return tensors if model.source == name else f"{tensors} of {model.source}, which stands in for {name}"
 
 
 def _describe_program(program: ExportedProgram) -> str:
-    """Return what a program computes from what."""
+    """Return the inputs and outputs of a program."""
     pure = program.pure
     inputs = ", ".join(_describe_input(entry, drawn=entry.name in pure.drawn) for entry in pure.program.inputs)
     left = f" (without {', '.join(pure.left_out)})" if pure.left_out else ""
@@ -257,7 +257,7 @@ def init(template: TemplateName = Template.gan) -> None:
 
 
 def _read(template: Template) -> dict[str, str]:
-    """Return the files of a template by the names they get; Python is stored as text, being the user's and not ours."""
+    """Return the files of a template by their names; Python is stored as text, because it becomes the user's code."""
     folder = files("runtime") / "templates" / template.value
     names = {f"{template.value}.yaml": f"{template.value}.yaml", "models.py": "models.py.txt"}
     return {name: folder.joinpath(stored).read_text(encoding="utf-8") for name, stored in names.items()}
@@ -274,11 +274,11 @@ def _write(path: Path, text: str) -> None:
 LATER = {
     "bench": "`stepgraph run` prints steps per second",
 }
-"""Name of the command -> what does part of its work now."""
+"""Name of the command -> what can be used instead for now."""
 
 
 def refuse(name: str) -> Callable[[], None]:
-    """Return the command of that name: one that only says that it is not built yet."""
+    """Return the command of that name, which only says that it is not built yet."""
 
     def command() -> None:
         """Say that this is not built yet."""

@@ -24,7 +24,7 @@ from runtime.codegen.schedules import scheduled_globals
 from runtime.codegen.text import Block, Code, Line
 
 WIDEST = 100
-"""Characters of names per ``global`` statement, which has no way to be broken over lines."""
+"""Characters of names per ``global`` statement, which cannot be broken over lines."""
 
 
 def emit_build(draft: Draft) -> Block:
@@ -78,7 +78,7 @@ def _assignment(entry: Global) -> Line:
 
 
 def _globals(draft: Draft) -> Iterator[Global]:
-    """Yield every global variable in the order of its making."""
+    """Yield every global variable in the order of assignment."""
     program, names, dialect, needs = draft.program, draft.names, draft.dialect, draft.needs
     if needs.clock:
         yield Global(name="clock", value=syntax.call("Clock"))
@@ -221,7 +221,7 @@ def _emit_model(model: ModelDecl, draft: Draft) -> Block:
 
 
 def _weight_blocks(model: ModelDecl) -> Iterator[Block]:
-    """Yield the lines that read a model's file of weights, unless somebody took it out of the list of files."""
+    """Yield the lines that read a model's weight file, unless it was removed from the list of files."""
     if model.weights is not None:
         name, files = syntax.constant(model.name), syntax.name(WEIGHTS)
         is_listed = ast.Compare(left=name, ops=[ast.In()], comparators=[files])
@@ -232,7 +232,7 @@ def _weight_blocks(model: ModelDecl) -> Iterator[Block]:
 
 
 def weights_register(program: Program, provided: frozenset[str]) -> Iterator[Line]:
-    """Yield ``WEIGHTS = {"net": "net.safetensors"}``, where some model that is made starts from a file."""
+    """Yield ``WEIGHTS = {"net": "net.safetensors"}``, where the weights of some model come from a file."""
     files = {each.name: each.weights for each in program.models if each.weights is not None}
     named = {name: syntax.constant(file) for name, file in files.items() if name not in provided}
     if named:

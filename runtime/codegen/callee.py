@@ -1,4 +1,4 @@
-"""Callees: how emitted code calls what is built in, and a call resolved from its options."""
+"""Callees: how emitted code calls built-in functions, and the call for given options."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from compiler.ir.value import Setting
 Value: TypeAlias = Setting
 
 PAIRS = ("kernel_size", "stride", "padding", "dilation", "output_padding")
-"""Options (height, width) of layers that read better as one number where both are equal."""
+"""Options (height, width) of layers that are written as one number where both are equal."""
 SIZES = ("shape", "dims")
 """Options that are always passed as a tuple."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callee:
-    """What is called for a built-in: ``F.mse_loss``, or a definition of the library by its name."""
+    """The callee of a built-in: ``F.mse_loss``, or a definition of the library by its name."""
 
     path: str
     literal: str = ""
-    """What is called instead where an operand is a number, and the callee takes tensors only."""
+    """The callee where an operand is a number and the usual one only takes tensors."""
     gathered: bool = False
     """The operands are passed as one tuple."""
     keywords: Mapping[str, str] = field(default_factory=dict[str, str])
     """The keyword of an option whose name differs."""
     fills: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """What the language means by an option that is not written."""
+    """The values of the language for options that are left out."""
     implied: Mapping[str, Value] = field(default_factory=dict[str, Value])
     """The callee's own defaults, by keyword: equal values are not passed."""
     positional: tuple[str, ...] = ()
     """Options that follow the operands without a keyword."""
     first: tuple[str, ...] = ()
-    """Options that stand between the first operand and the others."""
+    """Options between the first operand and the others."""
     beside: tuple[str, ...] = ()
-    """Keywords that must stand beside others, as None where they are not given."""
+    """Keywords that must accompany others, None where they are not given."""
     paths: Mapping[tuple[str, Value], str] = field(default_factory=dict[tuple[str, Value], str])
-    """The path by the value of an option that chooses it and is not passed."""
+    """The path by the value of an option that selects it and is not passed."""
     unused: tuple[str, ...] = ()
     """Options that the callee need not know."""
 
@@ -57,7 +57,7 @@ class Resolved:
 def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = False) -> Resolved:
     """Return a call with every option in its place; None and the callee's own defaults are left out.
 
-    ``literal`` says that one of the operands is a number.
+    ``literal``: one of the operands is a number.
     """
     choosing = {name for name, _ in callee.paths}
     chosen = next((path for (name, value), path in callee.paths.items() if options.get(name) == value), callee.path)
@@ -85,11 +85,11 @@ POOLS = ("AvgPool", "MaxPool", "nn.AvgPool2d", "nn.MaxPool2d")
 
 
 def _keywords(callee: Callee, values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the options that are passed by keyword and say something."""
+    """Return the options that are passed by keyword and are not the defaults."""
     placed = {*callee.first, *callee.positional}
     named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
-    told = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
-    return {**dict.fromkeys(callee.beside), **told} if told else {}
+    passed = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
+    return {**dict.fromkeys(callee.beside), **passed} if passed else {}
 
 
 def _one_number(value: Value) -> Value:

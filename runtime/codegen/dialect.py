@@ -1,4 +1,4 @@
-"""Dialect: how one framework writes what every emitted step has."""
+"""Dialect: how one framework writes the parts that every emitted step has."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Global:
 
 
 class Dialect(ABC):
-    """What differs between frameworks in emitted code; what is the same stands in the modules beside this one.
+    """The differences between frameworks in emitted code; the modules next to this one have the common parts.
 
-    An expression is handed in and given back as a syntax tree.
+    Expressions are passed and returned as syntax trees.
     """
 
     title: str
-    """The framework as people write it: ``PyTorch``."""
+    """The name of the framework: ``PyTorch``."""
     framework: str
     """The package that the module imports: ``torch``."""
     model_type: str
@@ -51,21 +51,21 @@ class Dialect(ABC):
     dtype: str
     """The default type of parameters."""
     prefix: str
-    """Where the types are found: ``torch``."""
+    """The module of the types: ``torch``."""
     held: str
-    """The annotation of what holds a state."""
+    """The annotation of a state."""
     own: Mapping[str, Imported]
-    """What the module's own lines import, by the name they use."""
+    """The imports of the module's own lines, by the name they use."""
     reserved: tuple[str, ...]
     """Identifiers that only this framework's modules use."""
     stack: str
-    """What holds layers in a row."""
+    """The container of consecutive layers."""
     direct: Mapping[str, str]
     """Rules of optimizers with a class of the library, which steps whole lists with explicit gradients."""
     wrapped: Mapping[str, str]
-    """Rules for which the framework's own class is used as it is."""
+    """Rules for which the framework's own class is used directly."""
     pace: str
-    """What `paced` reads the steps from."""
+    """The expression from which `paced` reads the steps."""
 
     build_doc: str
     """The docstring of ``build``."""
@@ -102,15 +102,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
-        """Return what the verdicts of a step are made from."""
+        """Return the arguments of the verdicts of a step."""
 
     @abstractmethod
     def range(self, op: str) -> ast.expr:
-        """Return the context inside which a profiler counts what an op does."""
+        """Return the context in which a profiler attributes work to an op."""
 
     @abstractmethod
     def output(self, value: ast.expr) -> ast.expr:
-        """Return a value that carries a graph, as the step gives it back."""
+        """Return a value that carries a graph, as the step returns it."""
 
     # ------------------------------------------------------------ values
 
@@ -120,7 +120,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def present(self, gradients: ast.expr) -> ast.expr:
-        """Return a gradient set with gaps in which every gradient that there may be is a tensor."""
+        """Return a gradient set with gaps in which every gradient that may be present is a tensor."""
 
     @abstractmethod
     def shape(self, value: ast.expr) -> ast.expr:
@@ -139,7 +139,7 @@ class Dialect(ABC):
         """Return how a built-in layer is constructed."""
 
     def has_operators(self, instruction: Evaluate, scope: Scope) -> bool:
-        """Return whether Python's operators mean what the built-in calls do, for the operands of this one."""
+        """Return whether Python's operators mean the same as the built-in calls, for the operands of this one."""
         return True
 
     def multiply(self, factor: ast.expr, value: ast.expr) -> ast.expr:
@@ -148,21 +148,21 @@ class Dialect(ABC):
 
     @abstractmethod
     def scheduled(self, read: ast.expr, form: Form) -> ast.expr:
-        """Return what reads a number that follows the steps in the form in which it is used."""
+        """Return the reader of a number that changes with the steps, in the form in which it is used."""
 
     def leading(self) -> tuple[ast.expr, ...]:
-        """Return what a running metric is called with before its inputs."""
+        """Return the arguments of a running metric before its inputs."""
         return ()
 
     # ------------------------------------------------------------ states
 
     @abstractmethod
     def read_state(self, held: ast.expr) -> ast.expr:
-        """Return a state as it is at this place; what is written later does not reach it."""
+        """Return a state with its value at this place, which later writes do not change."""
 
     @abstractmethod
     def return_state(self, held: ast.expr) -> ast.expr:
-        """Return a state as the step gives it back."""
+        """Return a state as the step returns it."""
 
     @abstractmethod
     def store(self, held: ast.expr, value: ast.expr, *, is_number: bool) -> ast.stmt:
@@ -176,7 +176,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def parameters(self, model: ModelDecl, variable: ast.expr, *, chosen: bool) -> ast.expr:
-        """Return the list of a model's parameters; ``chosen``: those that its class wants to be trained."""
+        """Return the list of a model's parameters; ``chosen``: only those that its class marks as trainable."""
 
     @abstractmethod
     def named(self, model: ModelDecl, variable: ast.expr) -> ast.expr:
@@ -188,18 +188,18 @@ class Dialect(ABC):
 
     @abstractmethod
     def random(self) -> tuple[str, ...]:
-        """Return the variables that the source of random numbers is made from."""
+        """Return the arguments of the source of random numbers."""
 
     @abstractmethod
     def metric_path(self, name: str) -> str:
-        """Return what a built-in metric is called."""
+        """Return the name of a built-in metric."""
 
     @abstractmethod
     def metric(self, path: ast.expr, mode: str) -> tuple[ast.expr, ...]:
-        """Return what a running metric is made from, behind the clock."""
+        """Return the arguments of a running metric, after the clock."""
 
     def unknown_options(self, optimizer: OptimizerDecl) -> frozenset[str]:
-        """Return the options that the class of an optimizer does not take as they are."""
+        """Return the options that the class of an optimizer takes in another form."""
         return frozenset()
 
     def build_parameters(self) -> tuple[tuple[str, ast.expr | None], ...]:
@@ -215,11 +215,11 @@ class Dialect(ABC):
         return {}
 
     def seeding(self, model: ModelDecl) -> tuple[ast.expr, ...]:
-        """Return the contexts in which a model is made: that of its seed, where making it may draw random numbers."""
+        """Return the contexts in which a model is made: that of its seed, where making it may draw."""
         return (syntax.call("forked_seed", syntax.name("seed"), syntax.constant(model.name)),)
 
     def made(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
-        """Yield what is done with a model that was just made, before it gets its initial weights."""
+        """Yield the lines after a model is made, before it gets its initial weights."""
         return iter(())
 
     def copied(self, model: ModelDecl, made: ast.expr) -> ast.expr:
@@ -227,7 +227,7 @@ class Dialect(ABC):
         return syntax.call("copy.deepcopy", made)
 
     def lowered(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
-        """Yield what makes a copy compute in another type than its original, where that is said when it is made."""
+        """Yield the lines that set the type in which a copy computes, where its original got it at construction."""
         return iter(())
 
     @abstractmethod
@@ -235,11 +235,11 @@ class Dialect(ABC):
         """Return the dictionary of all models that ``make_models`` returns."""
 
     def first_globals(self, needs: Needs) -> Iterator[Global]:
-        """Yield global variables that are made before the models are looked at."""
+        """Yield global variables that are made before the models are inspected."""
         return iter(())
 
     def drawing(self, model: ModelDecl, names: Names) -> Iterator[Global]:
-        """Yield what ``build`` looks up of a user's model that draws random numbers."""
+        """Yield the attributes that ``build`` looks up on a user's model that draws random numbers."""
         return iter(())
 
     def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
@@ -250,24 +250,24 @@ class Dialect(ABC):
 
     @abstractmethod
     def table_lines(self, draft: Draft) -> Iterator[Code]:
-        """Yield the module's table of functions, by mode and what fires."""
+        """Yield the module's table of functions, by mode and active set."""
 
     @abstractmethod
     def start_lines(self, needs: Needs) -> Iterator[Line]:
-        """Yield the lines of ``step`` behind the start of its clock and gates."""
+        """Yield the lines of ``step`` after the start of its clock and gates."""
 
     def step_arguments(self, needs: Needs) -> tuple[ast.expr, ...]:
-        """Return what a function is called with behind the batch."""
+        """Return the arguments of a function after the batch."""
         return ()
 
     def is_numbered(self, needs: Needs) -> bool:
-        """Return whether ``step`` needs the number of the step itself."""
+        """Return whether ``step`` itself needs the step number."""
         return needs.random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A module while it is written: what it is to do, how things are called in it, and in which dialect."""
+    """A module under construction: its program, its names, and its dialect."""
 
     program: Program
     names: Names
@@ -277,7 +277,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The surroundings of an instruction: the program, the names, and what is known of the function it stands in."""
+    """The surroundings of an instruction: the program, the names, and the facts about its function."""
 
     program: Program
     names: Names
@@ -287,15 +287,15 @@ class Scope:
     differentiated: frozenset[str]
     """The models that some gradient is taken for; the others' weights never require one."""
     switches: Mapping[str, bool]
-    """By op of a forward: the mode (train or not) to switch its model to right before."""
+    """By op of a forward: the mode (train or not) to switch its model to just before."""
     mode: str
     function: Function
     tapes: Mapping[int, str] = field(default_factory=dict[int, str])
     """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
     judged: frozenset[str] = frozenset()
-    """Gradient sets, and what is made of them, over which there is a verdict."""
+    """Gradient sets with a verdict, and the values derived from them."""
     floating: frozenset[str] = frozenset()
-    """The values that are known to be floating, of the type of the step; where nothing is known, few."""
+    """The values that are known to be floating, of the type of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,28 +22,28 @@ def emit_dispatch(draft: Draft) -> Iterator[Code]:
     header = syntax.define(
         "step", syntax.parameter("batch"), syntax.parameter("mode", syntax.constant(default)), *chosen
     )
-    told = [syntax.name("dataset")] if program.datasets else []
-    body = (*_start_lines(needs, dialect, told), *dialect.start_lines(needs), *_call_lines(needs, draft, told))
+    chosen = [syntax.name("dataset")] if program.datasets else []
+    body = (*_start_lines(needs, dialect, chosen), *dialect.start_lines(needs), *_call_lines(needs, draft, chosen))
     modes = ", ".join(each.mode for each in program.modes)
     whose = f" of a data set ({', '.join(program.datasets)})" if program.datasets else ""
     doc = f"Take one step of a mode ({modes}) with a batch{whose} of tensors by name; return its outputs."
     yield Block(header=Line(statement=header), body=body, doc=doc)
 
 
-def _start_lines(needs: Needs, dialect: Dialect, told: Sequence[ast.expr]) -> Iterator[Line]:
-    """Yield the lines that start the step and find out what fires."""
+def _start_lines(needs: Needs, dialect: Dialect, dataset: Sequence[ast.expr]) -> Iterator[Line]:
+    """Yield the lines that start the step and determine what fires."""
     mode = syntax.name("mode")
     if needs.clock:
         started = syntax.call("clock.start", mode)
         is_numbered = dialect.is_numbered(needs)
         yield Line(statement=syntax.assign("number", started) if is_numbered else syntax.perform(started))
     if needs.gates:
-        yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *told)))
+        yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *dataset)))
 
 
-def _call_lines(needs: Needs, draft: Draft, told: Sequence[ast.expr]) -> Iterator[Line]:
-    """Yield the call of the step's function, and what is done when it is over."""
-    key = _key([syntax.name("mode"), *told, *([syntax.name("fired")] if needs.gates else [])])
+def _call_lines(needs: Needs, draft: Draft, dataset: Sequence[ast.expr]) -> Iterator[Line]:
+    """Yield the call of the step's function, and the lines after it."""
+    key = _key([syntax.name("mode"), *dataset, *([syntax.name("fired")] if needs.gates else [])])
     function = syntax.item(syntax.name("FUNCTIONS"), key)
     called = syntax.call(function, syntax.name("batch"), *draft.dialect.step_arguments(needs))
     after = (*check_lines(draft), *hold_lines(draft), *(_counting() if needs.clock else ()))
@@ -56,7 +56,7 @@ def _call_lines(needs: Needs, draft: Draft, told: Sequence[ast.expr]) -> Iterato
 
 
 def _counting() -> Iterator[Line]:
-    """Yield the line that counts the step, if it came to its end."""
+    """Yield the line that counts the step, if it finished."""
     finished = syntax.perform(syntax.call("clock.finish"))
     yield Line(statement=finished, comment="counts the step: one that fails leaves no trace")
 
@@ -67,12 +67,12 @@ def _key(parts: Sequence[ast.expr]) -> ast.expr:
 
 
 def _share(keys: list[ast.expr], function: ast.expr) -> ast.expr:
-    """Return a dictionary of several keys for one function, which is made once."""
+    """Return a dictionary of several keys for one function, which is created once."""
     return syntax.call("dict.fromkeys", syntax.listing(keys), function)
 
 
 def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.expr:
-    """Return the functions by mode, or by mode, data set and what fires where there are sets and something is gated."""
+    """Return the functions by mode, or by mode, data set and active set where the program has data sets and gates."""
     gated = draft.needs.gates
     keys: list[ast.expr | None] = []
     values: list[ast.expr] = []
@@ -80,8 +80,8 @@ def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.exp
         for function in mode.functions:
             fired = tuple(gate.op for gate in mode.gates if gate.op in function.gated)
             chosen = [syntax.literal(fired)] if gated else []
-            told = [[syntax.constant(each or None)] for each in function.datasets] or [[]]
-            named = [_key([syntax.constant(mode.mode), *each, *chosen]) for each in told]
+            datasets = [[syntax.constant(each or None)] for each in function.datasets] or [[]]
+            named = [_key([syntax.constant(mode.mode), *each, *chosen]) for each in datasets]
             keys.append(named[0] if len(named) == 1 else None)
             values.append(use(function) if len(named) == 1 else _share(named, use(function)))
     return ast.Dict(keys=keys, values=values)

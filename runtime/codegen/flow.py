@@ -1,4 +1,4 @@
-"""What is known before a line is printed: which values carry a graph, which become leaves, which modes models need."""
+"""Flow analysis before printing: which values carry a graph, which become leaves, which modes models need."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ DRAWING_LAYERS = frozenset({"dropout"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Values of a function that carry a graph, and those made leaves because something is differentiated by them."""
+    """Values of a function that carry a graph, and those made leaves as targets of a gradient."""
 
     carrying: frozenset[str]
     leaves: frozenset[str]
     siblings: frozenset[str]
-    """Values that are differentiated by, carry a graph, and were made together with others."""
+    """Values with a graph that gradients are taken with respect to, made by one call together with others."""
     recorded: bool
-    """Some instruction records a graph; where none does the whole function runs without."""
+    """Whether some instruction records a graph; otherwise the whole function runs without."""
 
 
 def find_flow(function: Function) -> Flow:
-    """Return what carries a graph in a function. Too many is safe: it costs a detach, never a wrong number."""
+    """Return the values that carry a graph in a function. Too many is safe: it costs a detach, never a wrong number."""
     leaves = frozenset(_find_leaves(function))
     carrying = set(leaves)
     for instruction in function.instructions:
@@ -49,7 +49,7 @@ def _is_view(instruction: Instruction) -> bool:
 
 
 def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
-    """Return whether a recorded instruction's results carry a graph, given what did before it."""
+    """Return whether a recorded instruction's results carry a graph, given the values that did before it."""
     match instruction:
         case Forward():
             return not instruction.frozen or carries(instruction.arguments, carrying) or bool(instruction.begun)
@@ -68,7 +68,7 @@ def carries(arguments: tuple[Argument, ...], carrying: set[str] | frozenset[str]
 
 
 def _find_leaves(function: Function) -> Iterator[str]:
-    """Yield the values that are differentiated by and come without a graph: inputs, draws, results of no_grad."""
+    """Yield the targets of gradients that have no graph: inputs, draws, results of no_grad."""
     recorded = {value for each in function.instructions if each.recorded for value in each.defines}
     for instruction in function.instructions:
         if isinstance(instruction, Gradient):
@@ -76,7 +76,7 @@ def _find_leaves(function: Function) -> Iterator[str]:
 
 
 def _find_siblings(function: Function) -> Iterator[str]:
-    """Yield the values that are differentiated by and were recorded as one of several results."""
+    """Yield the targets of gradients that were recorded as one of several results."""
     targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.values}
     for instruction in function.instructions:
         made = instruction.defines
@@ -92,7 +92,7 @@ def find_differentiated(program: Program) -> frozenset[str]:
 
 
 def is_modal(model: ModelDecl) -> bool:
-    """Return whether training and evaluation differ for a model: for a class that is assumed."""
+    """Return whether training and evaluation differ for a model; for a class this is assumed."""
     match model.kind:
         case "class":
             return True
@@ -110,8 +110,8 @@ def has_layer(layers: tuple[LayerDecl, ...], kinds: frozenset[str]) -> bool:
 def find_modes(function: Function, program: Program) -> dict[str, bool]:
     """Return, by model, the mode (train or not) of its first forward in a function.
 
-    Models that share weights may share modules: they are put into the same mode, but for mixed ones, which are not
-    among them.
+    Models that share weights may share modules: they are put into the same mode, except mixed ones, which are left
+    out.
     """
     modes: dict[str, bool] = {}
     mixed = find_mixed(program)
@@ -135,7 +135,7 @@ def find_runs(function: Function) -> Iterator[tuple[str, bool]]:
 def find_mixed(program: Program) -> frozenset[str]:
     """Return the models of which one runs in training and another, with shared weights, in evaluation in one step.
 
-    What one of them sets in a module that both have holds for the other: each is switched before every run.
+    The mode that one of them sets in a shared module holds for the other: each is switched before every run.
     """
     found: set[str] = set()
     for function in find_functions(program):
@@ -148,10 +148,10 @@ def find_mixed(program: Program) -> frozenset[str]:
 
 
 def find_through(function: Function, gradient: Gradient, program: Program) -> Mapping[str, tuple[str, ...]]:
-    """Return, by forward on the path of a gradient, the cell versions that must still be there: ``net.params@0``.
+    """Return, by forward on the path of a gradient, the cell versions that must still be unchanged: ``net.params@0``.
 
-    Those are what autograd keeps without a copy: weights, and buffers where the forward evaluates. Statistics that a
-    forward in training reads are not needed for its gradient.
+    These are saved by autograd without a copy: weights, and buffers where the forward is in evaluation mode.
+    Statistics that a forward in training reads are not needed for its gradient.
     """
     instructions = function.instructions
     path = find_path(gradient, instructions, program)
@@ -170,7 +170,7 @@ def _is_kept(forward: Forward, cell: str) -> bool:
 def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: Program) -> frozenset[int]:
     """Return the ids of the instructions on a differentiable path from a gradient's targets to its loss.
 
-    A gradient on the path brings its own path along: differentiating it again reads all of that.
+    A gradient on the path adds its own path: differentiating it again reads all of that.
     """
     producers = {value: each for each in instructions for value in each.defines}
     reaching = set(find_reaching(gradient.loss, producers))
@@ -196,7 +196,7 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
 
 
 def _begins(instruction: Instruction, gradient: Gradient, used: set[str]) -> bool:
-    """Return whether a gradient is taken by a tap of a call, of a loss that is made from its other results."""
+    """Return whether a gradient is taken with respect to a tap of a call, of a loss computed from its other results."""
     begun = instruction.begun if isinstance(instruction, Forward) else ()
     targets = [value for value in begun if value in gradient.values]
     return any(other in used for value in targets for other in instruction.defines if other != value)
@@ -221,7 +221,7 @@ def is_recomputed(forward: Forward, program: Program) -> bool:
 
 
 def _find_uses(instruction: Instruction) -> tuple[str, ...]:
-    """Return the values that a graph goes through into an instruction."""
+    """Return the values through which a graph enters an instruction."""
     match instruction:
         case Forward() | Evaluate():
             operands = (argument.operand for argument in instruction.arguments)
@@ -233,7 +233,7 @@ def _find_uses(instruction: Instruction) -> tuple[str, ...]:
 
 
 def find_holders(gradient: Gradient, program: Program) -> frozenset[str]:
-    """Return the models whose calls read weights that a gradient is taken for: its own, and what shares theirs."""
+    """Return the models whose calls read weights that a gradient is taken for: its own, and those that share theirs."""
     awake = [name for name in gradient.models if name not in gradient.asleep]
     return frozenset(awake).union(*(program.model(name).tied for name in awake))
 
@@ -241,6 +241,6 @@ def find_holders(gradient: Gradient, program: Program) -> frozenset[str]:
 def _depends(
     instruction: Instruction, gradient: Gradient, producers: Mapping[str, Instruction], derived: set[int]
 ) -> bool:
-    """Return whether what an instruction is made from changes with a gradient's targets, given what before it does."""
+    """Return whether an instruction's operands depend on a gradient's targets, given the earlier values that do."""
     uses = _find_uses(instruction)
     return any(value in gradient.values or (value in producers and id(producers[value]) in derived) for value in uses)

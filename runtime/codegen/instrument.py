@@ -1,4 +1,4 @@
-"""Lines of a debug build (behind every instruction a check of what it made or wrote) and ranges of a profiled one."""
+"""Lines of a debug build (after every instruction a check of its results and writes) and ranges of a profiled one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def instrument(instruction: Instruction, lowered: Lowered, function: Function, s
 
 
 def _before(instruction: Instruction, function: Function, scope: Scope) -> Iterator[ast.stmt]:
-    """Yield the check before a gradient, and that of what is returned."""
+    """Yield the check before a gradient, and the check of the outputs."""
     match instruction:
         case Gradient():
             through = find_through(function, instruction, scope.program)
@@ -67,7 +67,7 @@ def _before(instruction: Instruction, function: Function, scope: Scope) -> Itera
 
 
 def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
-    """Yield the check of what an instruction made or wrote."""
+    """Yield the check of an instruction's results and writes."""
     if not scope.judged.isdisjoint(instruction.defines):
         return  # a verdict is for gradients that are not finite
     op, title = syntax.constant(instruction.op), syntax.constant(instruction.title)
@@ -119,9 +119,9 @@ def _texts(texts: Iterable[str]) -> ast.expr:
 
 
 def in_range(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
-    """Return the code of an instruction inside ``with record_function("step_d"):``; as it is where nobody profiles.
+    """Return the code of an instruction inside ``with record_function("step_d"):``; unchanged without profiling.
 
-    What is forgotten and what is returned takes no time.
+    Releases and returns take no time and get no range.
     """
     if not scope.names.profile or isinstance(instruction, (Release, Emit)) or not lowered.code:
         return lowered

@@ -34,7 +34,7 @@ def import_lines(used: Iterable[str], support: Support, users: Iterable[Imported
 
 
 def unite(imports: Iterable[Imported]) -> Iterator[ast.stmt]:
-    """Yield import statements in alphabetical order, plain ones first; what comes from one module is united."""
+    """Yield import statements in alphabetical order, plain ones first; imports from one module are merged."""
     members: dict[str, list[tuple[str, str | None]]] = {}
     for module, member, alias in sorted(imports, key=_order):
         if member is None:
@@ -92,13 +92,13 @@ GAP = Source(text="\n")
 class Emitted:
     """An emitted module: its code, the names in it, and for each line of an op the op and its place in the spec.
 
-    ``own`` is what it has of the program, ``behind`` the text of the support code, which other modules have as well;
-    ``support`` are its definitions, of a ``library``. ``writes`` are the lines of its functions that change what
+    ``own`` is the text for the program, ``support_text`` that of the support code, which other modules have as well;
+    ``support`` are its definitions, of a ``library``. ``writes`` are the lines of its functions that change state that
     outlives a step.
     """
 
     own: str
-    behind: str
+    support_text: str
     support: Support
     library: str
     places: Mapping[int, tuple[str, str]]
@@ -108,15 +108,15 @@ class Emitted:
     @property
     def text(self) -> str:
         """Return the whole module."""
-        return self.own + self.behind
+        return self.own + self.support_text
 
 
 def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = (), extras: Extras = PLAIN) -> Emitted:
-    """Return the source of a program; models in ``provided`` are given to ``build``, their class is not imported."""
+    """Return the source of a program; models in ``provided`` are given to ``build``, their classes are not imported."""
     given = frozenset(provided)
     library = dialect.library()
-    # Which support code is used shows in the first text, and only that takes names from the spec: where the support
-    # code that is not used took some too, the text is written again.
+    # The first draft shows which support code is used; only its names are then reserved. Where names of unused support
+    # code were reserved as well, the text is written again.
     careful = _draft(program, dialect, library.definitions, extras)
     parts = tuple(_emit_parts(careful, given))
     used = frozenset(name for part in parts for name in _find_names(part))
@@ -133,7 +133,7 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
     verify_text(page.text, whole)
     return Emitted(
         own=page.text,
-        behind="".join(_support_code(support, dialect)),
+        support_text="".join(_support_code(support, dialect)),
         support=support,
         library=library.package,
         places=page.places,
@@ -171,7 +171,7 @@ def _registers(dialect: Dialect) -> Iterator[Line]:
 
 
 def _find_names(code: Code) -> Iterator[str]:
-    """Yield every name that a piece of code uses."""
+    """Yield the names that a piece of code uses."""
     match code:
         case Line():
             yield from (node.id for node in ast.walk(code.statement) if isinstance(node, ast.Name))
@@ -184,7 +184,7 @@ def _find_names(code: Code) -> Iterator[str]:
 
 
 def _support_code(support: Support, dialect: Dialect) -> Iterator[str]:
-    """Yield the text of the support code, behind a line that says what it is."""
+    """Yield the text of the support code, after a heading."""
     if support.definitions:
         yield f"\n\n# Support code: everything above that is not {dialect.framework}'s own.\n"
     for definition in support.definitions:
@@ -192,7 +192,7 @@ def _support_code(support: Support, dialect: Dialect) -> Iterator[str]:
 
 
 def _docstring(draft: Draft, provided: frozenset[str]) -> str:
-    """Return the module's docstring: what it is, how it was made, how to use it."""
+    """Return the module's docstring: its content, its origin, its use."""
     program, quotes, framework = draft.program, '"' * 3, draft.dialect.framework
     users = dict.fromkeys(path.partition(":")[0] for path in find_user_paths(program, provided))
     needs = f"It needs {framework}, and {', '.join(users)}:" if users else f"It needs {framework} alone:"
@@ -227,10 +227,10 @@ def shape_comment(entry: InputDecl) -> str:
 
 
 def describe_function(function: Function, program: Program) -> str:
-    """Return what a function is: its step, mode, what fires in it, and the policy that ordered it."""
+    """Return a description of a function: its step, mode, active ops, and the policy that ordered it."""
     active = f", active: {', '.join(function.active)}" if function.active else ""
     averages = {gate.op for gate in program.mode(function.mode).gates if gate.clock == "averaged"}
     used = ", ".join(op for op in function.gated if op in averages)
     swapped = f", evaluating {used}" if used else ""
-    told = f", on {format_datasets(function.datasets)}" if is_particular(function, program) else ""
-    return f"{program.name}, {function.mode}{told}{active}{swapped}. Order: {program.order}."
+    datasets = f", on {format_datasets(function.datasets)}" if is_particular(function, program) else ""
+    return f"{program.name}, {function.mode}{datasets}{active}{swapped}. Order: {program.order}."

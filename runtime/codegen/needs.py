@@ -1,4 +1,4 @@
-"""What ``build`` must prepare: which lists, slices, hooks and clocks the instructions of a program use."""
+"""Needs of a program: the lists, slices, hooks and clocks that ``build`` must prepare for its instructions."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from runtime.codegen.scheduled_numbers import find_numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What is used: by model where it is a list of its tensors."""
+    """What a program uses; lists of tensors are given by model."""
 
     differentiated: frozenset[str]
     parameters: frozenset[str]
     """Models whose list of parameters is used."""
     weights: frozenset[str]
-    """Models that need a second list: of all parameters, those that a class or a group froze included."""
+    """Models that need a second list: of all parameters, including those that a class or a group froze."""
     buffers: frozenset[str]
     taps: Mapping[str, tuple[str, ...]]
     joint: tuple[tuple[str, ...], ...]
     """Groups of models whose parameters are used as one list."""
     parts: tuple[tuple[tuple[str, ...], str], ...]
-    """(models of a gradient set, one of them) where the part of that one is used."""
+    """(models of a gradient set, one of them) where the slice of that one is used."""
     drawing: frozenset[str]
     """Models of a user's class that draw random numbers."""
     random: bool
@@ -46,13 +46,13 @@ class Needs:
     paced: bool
     """Some option of an optimizer, or number of an op, changes with the steps."""
     clock: bool
-    """The steps are counted: something depends on their number."""
+    """The steps are counted: something depends on the step number."""
     lowered: bool
     """Some model computes in another type than float32."""
 
 
 def find_needs(program: Program) -> Needs:
-    """Return what a program's functions use."""
+    """Return the needs of a program's functions."""
     instructions = [each for function in find_functions(program) for each in function.instructions]
     differentiated = find_differentiated(program)
     followed = frozenset(model for each in instructions for model in _followed(each))
@@ -88,7 +88,7 @@ def are_tied(models: tuple[str, ...], program: Program) -> bool:
 
 
 def find_metrics(program: Program) -> tuple[tuple[str, Evaluate], ...]:
-    """Return (mode, instruction) of every metric with a running value; one of the user's always may have its own."""
+    """Return (mode, instruction) of every metric with a running value; a user's metric may always have one."""
     found: dict[tuple[str, str], Evaluate] = {}
     for function in find_functions(program):
         for each in function.instructions:
@@ -105,13 +105,13 @@ def _is_paced(program: Program) -> bool:
 
 
 def _followed(instruction: Instruction) -> Iterator[str]:
-    """Yield the models whose weights are read or written whole."""
+    """Yield the models whose weights are read or written as a whole."""
     if isinstance(instruction, (Blend, Assign)):
         yield from (instruction.target, instruction.source)
 
 
 def _buffered(instruction: Instruction, program: Program) -> Iterator[str]:
-    """Yield the models whose buffers are read or written whole."""
+    """Yield the models whose buffers are read or written as a whole."""
     if isinstance(instruction, (Blend, Assign)) and follows_buffers(instruction, program):
         yield from (instruction.target, instruction.source)
 
@@ -134,7 +134,7 @@ def _find_taps(instructions: list[Instruction]) -> Mapping[str, tuple[str, ...]]
 
 
 def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:
-    """Yield the groups of models an instruction takes as one."""
+    """Yield the groups of models that an instruction treats as one."""
     match instruction:
         case Gradient(models=models) | Gather(models=models) | Transform(models=models, weights=True):
             if len(models) > 1:

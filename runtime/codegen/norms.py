@@ -1,4 +1,4 @@
-"""Norms: the gradients of every update are measured, where a step is built to report that."""
+"""Norms: measures the gradients of every update, where a step is built to report them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from runtime.codegen.resources import find_functions
 from runtime.codegen.scope import line_of
 
 LAST = frozenset({"join", "clip_agc", "clip_norm", "clip_value"})
-"""What an update does with its gradients when they are what its losses mean."""
+"""The first instructions that take the final gradients of an update."""
 
 
 def measured(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
-    """Return the code of an instruction, behind ``norms.keep("step_d", step_d)`` where an update begins with it.
+    """Return the code of an instruction, after ``norms.keep("step_d", step_d)`` where an update begins with it.
 
-    What is measured is what the update is given: of a whole window, without the loss scale, before it is clipped.
+    The measured gradients are those of the update: of a whole window, without the loss scale, before clipping.
     """
     if not scope.names.norms or find_first(instruction.op, scope.function) is not instruction:
         return lowered
@@ -30,7 +30,7 @@ def measured(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowere
 
 
 def find_first(op: str, function: Function) -> Instruction | None:
-    """Return the instruction of a function by which an update begins with its gradients; None for what is no update."""
+    """Return the instruction of a function by which an update begins with its gradients; None for other ops."""
     own = [each for each in function.instructions if each.op == op and isinstance(each, (Apply, Transform))]
     if not any(isinstance(each, Apply) for each in own):
         return None
@@ -38,7 +38,7 @@ def find_first(op: str, function: Function) -> Instruction | None:
 
 
 def norm_globals(draft: Draft) -> Iterator[Global]:
-    """Yield what keeps the norms, by update."""
+    """Yield the register of the norms, by update."""
     if draft.names.norms:
         updates = syntax.listing(syntax.constant(op) for op in _find_updates(draft.program))
         yield Global(name=draft.names.norms, value=syntax.call("Norms", updates))

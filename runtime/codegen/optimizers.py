@@ -1,4 +1,4 @@
-"""Construction of optimizers: the library's classes, or the framework's and the user's behind the same calling form."""
+"""Construction of optimizers: the library's classes, or the framework's and the user's with the same interface."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _penalty(penalty: Penalty, instruction: Transform, names: Names) -> ast.expr
 
 
 def _factor(value: float | Scheduled, names: Names) -> ast.expr:
-    """Return a number; for one that follows a schedule what reads it: ``lambda: fit_net_l2(net_adam.applied)``."""
+    """Return a number; for one that follows a schedule, its reader: ``lambda: fit_net_l2(net_adam.applied)``."""
     if not isinstance(value, Scheduled):
         return syntax.constant(value)
     return syntax.name(names.scheduled(value.name)) if value.optimizer is None else syntax.later(number(value, names))
@@ -66,16 +66,16 @@ def frozen_global(model: ModelDecl, names: Names, dialect: Dialect) -> Global:
 
 
 def grouped_parameters(optimizer: OptimizerDecl, draft: Draft) -> ast.expr | None:
-    """Return the groups of an optimizer with what is different for them; None where it has none.
+    """Return the groups of an optimizer with their options; None where it has none.
 
-    Groups in which the same is different are one.
+    Groups with the same options are merged.
     """
     unlike = optimizer.find_unlike()
     return syntax.listing(_group(changes, optimizer, draft) for changes in unlike) if unlike else None
 
 
 def has_groups(optimizer: OptimizerDecl) -> bool:
-    """Return whether an optimizer steps some parameters in another way than the rest."""
+    """Return whether an optimizer has other options for some parameters than for the rest."""
     return bool(optimizer.find_changed())
 
 
@@ -87,11 +87,11 @@ def _group(changes: Mapping[str, float | ScheduleDecl], optimizer: OptimizerDecl
             patterns.setdefault(group.model, []).append(group.match)
     members = [_match(draft.program.model(model), tuple(found), draft) for model, found in patterns.items()]
     listed = members[0] if len(members) == 1 else syntax.listing(map(syntax.spread, members))
-    told = {
+    options = {
         name: follow(each, draft.dialect) if isinstance(each, ScheduleDecl) else syntax.constant(each)
         for name, each in changes.items()
     }
-    return syntax.sequence((listed, syntax.dictionary(told)))
+    return syntax.sequence((listed, syntax.dictionary(options)))
 
 
 def _match(model: ModelDecl, patterns: tuple[str, ...], draft: Draft) -> ast.expr:
@@ -120,7 +120,7 @@ def construct_optimizer(optimizer: OptimizerDecl, draft: Draft) -> ast.expr:
 
 
 def _option(value: HyperParameter, dialect: Dialect) -> ast.expr:
-    """Return an option: a literal, a schedule, or what makes one of several: ``each_of(linear(...), 0.999)``."""
+    """Return an option: a literal, a schedule, or several of them: ``each_of(linear(...), 0.999)``."""
     if isinstance(value, ScheduleDecl):
         return follow(value, dialect)
     if isinstance(value, tuple):
@@ -154,7 +154,7 @@ def _listed(models: tuple[str, ...], names: Names) -> str:
 
 
 def add_shared(instruction: Transform, scope: Scope) -> ast.expr:
-    """Return ``add_shared(step_a, (step_b, step_a_common))``; the set alone where no other update fires."""
+    """Return ``add_shared(step_a, (step_b, step_a_common))``; only the set where no other update fires."""
     first, *others = (syntax.name(scope.names.value(each)) for each in instruction.inputs)
     if not others:
         return first

@@ -1,4 +1,4 @@
-"""Names in emitted code: for everything a spec names one readable identifier that clashes with nothing."""
+"""Names in emitted code: one readable, unique identifier for everything that a spec names."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
 
 
 def find_windows(program: Program) -> tuple[Gather, ...]:
-    """Return what adds to each window of a program."""
+    """Return the instructions that add to each window of a program."""
     instructions = (each for function in find_functions(program) for each in function.instructions)
     return tuple({each.window: each for each in instructions if isinstance(each, Gather)}.values())
 
 
 def find_judged(program: Program) -> tuple[Judge, ...]:
-    """Return what looks at the gradients of each update of a program."""
+    """Return the instructions that check the gradients of each update of a program."""
     instructions = (each for function in find_functions(program) for each in function.instructions)
     return tuple({each.key: each for each in instructions if isinstance(each, Judge)}.values())
 
@@ -73,7 +73,7 @@ def find_states(program: Program) -> tuple[StateDecl, ...]:
 
 
 def find_sized_input(program: Program, size: str, function: Function) -> InputDecl:
-    """Return the input that tells a free size: the first declared with it, else the first.
+    """Return the input from which a free size is read: the first declared with it, else the first.
 
     Where data sets may have different inputs, those that the function reads come before others.
     """
@@ -95,7 +95,7 @@ def is_lowered(forward: Forward) -> bool:
 
 
 def is_running(instruction: Instruction) -> bool:
-    """Return whether an instruction gives a value that runs over several steps, or may do so as a user's metric may."""
+    """Return whether the value of an instruction runs over several steps, or may, as for a user's metric."""
     if not isinstance(instruction, Evaluate) or instruction.family != "metric":
         return False
     return not (instruction.function.builtin and instruction.reset == "step")
@@ -103,19 +103,19 @@ def is_running(instruction: Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Parameters of a model by a pattern, for a constraint or a penalty."""
+    """Parameters of a model chosen by a pattern, for a constraint or a penalty."""
 
     model: str
     match: str
 
     @property
     def key(self) -> str:
-        """Return what tells it from others."""
+        """Return its key."""
         return f"{self.model} {self.match}"
 
 
 def find_chosen(program: Program) -> tuple[Chosen, ...]:
-    """Return what constraints and penalties choose, each once."""
+    """Return the choices of constraints and penalties, each once."""
     found: dict[Chosen, None] = {}
     for each in (each for function in find_functions(program) for each in function.instructions):
         uses = each.projections if isinstance(each, Apply) else each.penalties if isinstance(each, Transform) else ()
@@ -138,7 +138,7 @@ def find_resting(program: Program) -> tuple[tuple[tuple[str, ...], Resting], ...
 
 
 def resting_key(models: tuple[str, ...], resting: Resting) -> str:
-    """Return what tells the places of parameters that are frozen for now from others."""
+    """Return the key of the places of parameters that are frozen for now."""
     return " ".join((*models, "|", *(part for each in resting for part in each)))
 
 
@@ -168,17 +168,17 @@ FIXED = (
 )  # fmt: skip
 """Identifiers that every emitted module uses itself."""
 Wish = tuple[str, str, str]
-"""Kind, key, and the identifier that something would like to have."""
+"""Kind, key, and the preferred identifier of something."""
 CHECKS, NORMS = ("checks", ""), ("norms", "")
-"""Kind and key of the checks, and of what measures gradients."""
+"""Kind and key of the checks, and of the register that measures gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """What a module does beside its step, for those who look on."""
+    """Instrumentation: what a module does in addition to its step."""
 
     debug: bool = False
-    """Check what every instruction made or wrote."""
+    """Check the results and writes of every instruction."""
     norms: bool = False
     """Measure the gradients of every update."""
     profile: bool = False
@@ -186,12 +186,12 @@ class Extras:
 
 
 PLAIN = Extras()
-"""Nothing but the step."""
+"""No instrumentation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The identifiers of one emitted module, by what they stand for: (``value``, ``fake``) -> ``fake``."""
+    """The identifiers of one emitted module, by what they name: (``value``, ``fake``) -> ``fake``."""
 
     table: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     profile: bool = False
@@ -226,7 +226,7 @@ class Names:
         return self.table["chosen", key]
 
     def penalties(self, output: str) -> str:
-        """Return the list of the penalties that are added to a gradient set, by what comes of it."""
+        """Return the list of the penalties that are added to a gradient set, by the resulting set."""
         return self.table["penalties", output]
 
     def buffers(self, model: str) -> str:
@@ -234,7 +234,7 @@ class Names:
         return self.table["buffers", model]
 
     def taps(self, model: str) -> str:
-        """Return the dictionary of what a model's hooks saw."""
+        """Return the dictionary of the results that a model's hooks record."""
         return self.table["taps", model]
 
     def optimizer(self, name: str) -> str:
@@ -246,11 +246,11 @@ class Names:
         return self.table["tape", op]
 
     def window(self, window: str) -> str:
-        """Return the global variable of the gradients that an update has gathered."""
+        """Return the global variable of the gradients that an update has accumulated."""
         return self.table["window", window]
 
     def generators(self, model: str) -> str:
-        """Return the list of what a user's model draws random numbers from."""
+        """Return the list of a user's model's sources of random numbers."""
         return self.table["generators", model]
 
     def metric(self, mode: str, op: str) -> str:
@@ -266,7 +266,7 @@ class Names:
         return self.table["own", optimizer]
 
     def own_places(self, optimizer: str) -> str:
-        """Return where the gradients of those stand in the set that it is given."""
+        """Return the places of their gradients in the set that it is given."""
         return self.table["own places", optimizer]
 
     def common(self, models: tuple[str, ...], others: tuple[str, ...]) -> str:
@@ -282,7 +282,7 @@ class Names:
         return self.table["schedule", number]
 
     def imported(self, path: str) -> str:
-        """Return the dotted name under which a user's ``pkg.mod:Name`` is known after its import."""
+        """Return the dotted name of a user's ``pkg.mod:Name`` after its import."""
         home, _, rest = import_key(path).partition(" ")
         return ".".join((self.table["import", home], *rest.split()))
 
@@ -293,7 +293,7 @@ class Names:
 
     @property
     def norms(self) -> str:
-        """Return the global variable of what measures the gradients of updates; empty where nobody asked for it."""
+        """Return the global variable of the register that measures gradients of updates; empty without it."""
         return self.table.get(NORMS, "")
 
     def function(self, function: str) -> str:
@@ -321,7 +321,7 @@ def choose_names(
 
 
 def _free(wish: str, used: set[str]) -> str:
-    """Return the wished identifier, with as many underscores behind it as it takes to be free."""
+    """Return the preferred identifier, with trailing underscores until it is free."""
     identifier = re.sub(r"\W", "_", wish, flags=re.ASCII)
     if identifier.startswith("__"):  # Python's own names look like this
         identifier = identifier.lstrip("_") or "value"
@@ -331,7 +331,7 @@ def _free(wish: str, used: set[str]) -> str:
 
 
 def _wishes(program: Program) -> Iterator[Wish]:
-    """Yield (kind, key, wished identifier) of everything that needs a name, the most telling names first."""
+    """Yield (kind, key, preferred identifier) of everything that needs a name, the most descriptive names first."""
     for model in program.models:
         yield "model", model.name, model.name
     for entry in program.inputs:
@@ -411,7 +411,7 @@ def _joint(models: tuple[str, ...]) -> Wish:
 
 
 def import_key(path: str) -> str:
-    """Return ``pkg.mod:Outer`` of ``pkg.mod:Outer.Inner``, then, behind spaces, what follows as attributes."""
+    """Return ``pkg.mod:Outer`` of ``pkg.mod:Outer.Inner``, then its attributes, each after a space."""
     module, _, attribute = path.partition(":")
     first, *rest = attribute.split(".")
     return " ".join((f"{module}:{first}", *rest))

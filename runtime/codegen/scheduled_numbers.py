@@ -1,4 +1,4 @@
-"""Numbers of ops that follow a schedule: which there are, and what each is read as."""
+"""Numbers of ops that follow a schedule, and the form in which each is read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from compiler.timing.curves import find_scheduled
 from runtime.codegen.resources import find_functions
 
 Form: TypeAlias = Literal["value", "operand", "option"]
-"""What a number is read as: a value of the step, a number among values, or an option in double precision."""
+"""The form of a number: a value of the step, a number among values, or an option in double precision."""
 
 
 def find_numbers(program: Program) -> Iterator[tuple[Scheduled, Form, Instruction]]:
-    """Yield every number of a program's ops that changes, what it is read as, and an instruction that reads it."""
+    """Yield every number of a program's ops that changes, its form, and an instruction that reads it."""
     seen: set[str] = set()
     for function in find_functions(program):
         for instruction in function.instructions:
@@ -27,7 +27,7 @@ def find_numbers(program: Program) -> Iterator[tuple[Scheduled, Form, Instructio
 
 
 def _find_form(instruction: Instruction) -> Form:
-    """Return what the numbers of an instruction are read as."""
+    """Return the form of the numbers of an instruction."""
     match instruction:
         case Schedule():
             return "value"

@@ -1,4 +1,4 @@
-"""Emission of schedules: how each is made, once, and which numbers of ops there are that follow one."""
+"""Emission of schedules: each is made once; and the numbers of ops that follow one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAKERS: Mapping[str, str] = {"step": "step_decay", "join": "joined"}
 FIELDS: Mapping[str, str] = {"from": "start"}
 """Fields of schedules that are keywords of Python."""
 PACES: Mapping[str, str] = {"samples": "times", "epochs": "every"}
-"""By clock, what `paced` and `timed` call its pace."""
+"""By clock, the name of its pace in `paced` and `timed`."""
 
 
 def follow(schedule: ScheduleDecl, dialect: Dialect) -> ast.expr:
@@ -42,7 +42,7 @@ def _read(number: Scheduled, form: Form, dialect: Dialect) -> ast.expr:
 
 
 def _pace(schedule: ScheduleDecl) -> dict[str, ast.expr]:
-    """Return what the clock of a schedule makes of a step."""
+    """Return the expression of a schedule's clock for a step."""
     return {PACES[schedule.clock]: syntax.constant(schedule.pace)} if schedule.clock in PACES else {}
 
 

@@ -1,4 +1,4 @@
-"""What a lowering needs to know beside its instruction, and what it hands back."""
+"""The scope of a lowering: what it needs in addition to its instruction, and the statements it returns."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from runtime.codegen.resources import Names
 from runtime.codegen.text import Line
 
 LONGEST_NOTE = 60
-"""Characters of a note that may stand beside a line; what explains more stands above it."""
+"""The most characters of a note at the end of a line; a longer note goes above it."""
 
 
 def is_write(instruction: InstructionBase) -> bool:
-    """Return whether an instruction changes what outlives the step."""
+    """Return whether an instruction changes state that outlives the step."""
     return bool(instruction.writes) or isinstance(instruction, Settle)
 
 
 def line_of(
     instruction: InstructionBase, statement: ast.stmt, *, comment: str = "", above: tuple[str, ...] = ()
 ) -> Line:
-    """Return a statement of an instruction, with the place it comes from."""
+    """Return a statement of an instruction, with its place in the spec."""
     return Line(
         statement=statement,
         comment=comment,
@@ -37,7 +37,7 @@ def line_of(
 
 
 def with_notes(instruction: InstructionBase, lines: Sequence[Line]) -> tuple[Line, ...]:
-    """Return the lines with the instruction's notes: beside the first where they are short, else above it."""
+    """Return the lines with the instruction's notes: at the end of the first where they are short, else above it."""
     first, *rest = lines
     comment = "; ".join(text for text in (first.comment, *instruction.notes) if text)
     if len(comment) <= LONGEST_NOTE:
@@ -55,16 +55,16 @@ def operand(value: Operand, scope: Scope) -> ast.expr:
     return scope.dialect.detach(use) if value.detach and value.name in scope.flow.carrying else use
 
 
-def number(value: Scheduled, names: Names, *, is_behind: bool = False) -> ast.expr:
-    """Return a number that follows a schedule: a call of what reads it.
+def number(value: Scheduled, names: Names, *, is_after: bool = False) -> ast.expr:
+    """Return a number that follows a schedule: a call of its reader.
 
-    ``is_behind``: the update that it belongs to is applied already, and is not counted.
+    ``is_after``: its update is applied already, and is not counted.
     """
     reader = syntax.name(names.scheduled(value.name))
     counted: list[ast.expr] = []
     if value.optimizer is not None:
         applied = syntax.dotted(f"{names.optimizer(value.optimizer)}.applied")
-        counted.append(syntax.binary(applied, ast.Sub(), syntax.constant(1)) if is_behind else applied)
+        counted.append(syntax.binary(applied, ast.Sub(), syntax.constant(1)) if is_after else applied)
     read = syntax.call(reader, *counted)
     return syntax.binary(syntax.constant(1), ast.Sub(), read) if value.complement else read
 
@@ -79,13 +79,13 @@ def setting(value: Setting, scope: Scope) -> ast.expr:
 
 
 def read(name: str, scope: Scope) -> ast.expr:
-    """Return a value by its variable, a state as it is at this place."""
+    """Return a value by its variable, a state by its value at this place."""
     is_held = any(state.name == name for state in scope.program.states)
     return scope.dialect.read_state(hold(name)) if is_held else syntax.name(scope.names.value(name))
 
 
 def hold(state: str) -> ast.expr:
-    """Return what holds a state: ``STATE["queue"]``."""
+    """Return the expression of a state: ``STATE["queue"]``."""
     return syntax.item(syntax.name("STATE"), syntax.constant(state))
 
 

@@ -1,4 +1,4 @@
-"""Support code: definitions of the library and all they depend on, copied as source text into the emitted module."""
+"""Support code: definitions of the library and their dependencies, copied as source text into the emitted module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SHARED = "runtime.support"
 """The package with support code for any framework."""
 EXCLUDED = frozenset({"__init__", "table"})
-"""Modules of a library that are no support code."""
+"""Modules of a library that are not support code."""
 
 Imported = tuple[str, str | None, str | None]
 """An import: (module, name taken from it or None, ``as`` name or None)."""
@@ -33,20 +33,20 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """All definitions by name, and by module what its names stand for."""
+    """All definitions by name, and by module the definitions that its names refer to."""
 
     package: str
     definitions: Mapping[str, Definition]
     imports: Mapping[str, Mapping[str, Imported]]
 
     def owns(self, module: str) -> bool:
-        """Return whether a module is part of the library, or of what is shared by all."""
+        """Return whether a module is part of the library, or of the shared support code."""
         return module.startswith((f"{self.package}.", f"{SHARED}."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """What an emitted module copies: imports first, then the definitions in an order in which they can be run."""
+    """The definitions that an emitted module copies, in an order in which they can be run, and their imports."""
 
     imports: tuple[Imported, ...]
     definitions: tuple[Definition, ...]
@@ -54,9 +54,9 @@ class Support:
 
 @functools.cache
 def read_library(package: str, root: Path = ROOT) -> Library:
-    """Return a library and what is shared by all, read from their source files, without importing them.
+    """Return a library and the shared support code, read from their source files, without importing them.
 
-    Raises ValueError where two modules define one name: emitted files have all definitions side by side.
+    Raises ValueError where two modules define one name: emitted files have all definitions in one namespace.
     """
     folders = [root.joinpath(*each.split(".")) for each in (package, SHARED)]
     paths = sorted((path for folder in folders for path in folder.glob("*.py")), key=lambda path: path.stem)
@@ -76,7 +76,7 @@ def read_library(package: str, root: Path = ROOT) -> Library:
 
 
 def select_support(wanted: Iterable[str], library: Library) -> Support:
-    """Return the support code of the wanted names: with everything they use, and the imports of all of it."""
+    """Return the support code of the wanted names: with their dependencies and imports."""
     selected: dict[str, Definition] = {}
     pending = [name for name in wanted if name in library.definitions]
     imports: set[Imported] = set()
@@ -92,7 +92,7 @@ def select_support(wanted: Iterable[str], library: Library) -> Support:
 
 
 def _imports_of(definition: Definition, library: Library) -> Iterator[Imported]:
-    """Yield the imports a definition uses, those of library names excepted: they are copied instead."""
+    """Yield the imports a definition uses, except those of library names, which are copied instead."""
     known = library.imports[definition.module]
     for name in definition.uses:
         if name in known and not library.owns(known[name][0]):
@@ -104,7 +104,7 @@ def _sort_modules(trees: Mapping[str, ast.Module]) -> list[str]:
     ordered: list[str] = []
 
     def visit(stem: str) -> None:
-        """Append a module behind what it imports."""
+        """Append a module after its imports."""
         if stem not in ordered and stem in trees:
             for module, _, _ in dict(_imports(trees[stem])).values():
                 visit(module.rpartition(".")[2])

@@ -1,7 +1,7 @@
-"""Constructors of syntax trees: emitted code is built from these and never pasted together from strings.
+"""Constructors of syntax trees: emitted code is built from these and never assembled from strings.
 
-No other module makes a node with a name in it, so that every name of the emitted code is checked here. What reaches
-this module is checked where the spec is read; a ValueError is a mistake of ours, and the last barrier before code runs.
+No other module makes a node with a name in it, so every name of the emitted code is checked here. Names are first
+checked when the spec is read; a ValueError here is a bug of stepgraph, and the last barrier before code runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESERVED = frozenset((*keyword.kwlist, "__debug__"))
 
 
 def identifier(text: str) -> str:
-    """Return a text that is an identifier of Python as it is; raise ValueError for any other."""
+    """Return a text unchanged if it is an identifier of Python; raise ValueError for any other."""
     if text.isascii() and text.isidentifier() and text not in RESERVED:
         return text
     raise ValueError(f"{text[:80]!r} is no identifier, so it has no place in emitted code")
@@ -29,7 +29,7 @@ def name(text: str) -> ast.Name:
 
 
 def store(text: str) -> ast.Name:
-    """Return an identifier that something is assigned to."""
+    """Return an identifier as the target of an assignment."""
     return ast.Name(id=identifier(text), ctx=ast.Store())
 
 
@@ -162,7 +162,7 @@ def forget(names: Sequence[str]) -> ast.Delete:
 
 
 def repeat(value: ast.expr) -> ast.For:
-    """Return ``for _ in value:``, its body yet to come."""
+    """Return ``for _ in value:``, its body left open."""
     return ast.For(target=store("_"), iter=value, body=[], orelse=[])
 
 
@@ -201,12 +201,12 @@ def bring_from(module: str, members: Iterable[tuple[str, str | None]]) -> ast.Im
 
 
 def _alias(path: str, alias: str | None) -> ast.alias:
-    """Return what an import names."""
+    """Return the name that an import binds."""
     return ast.alias(name=_path(path), asname=None if alias is None else identifier(alias))
 
 
 def _path(text: str) -> str:
-    """Return a dotted path as it is; raise ValueError where a part of it is no identifier."""
+    """Return a dotted path unchanged; raise ValueError where a part of it is not an identifier."""
     for part in text.split("."):
         identifier(part)
     return text
@@ -223,7 +223,7 @@ def when(condition: ast.expr) -> ast.If:
 
 
 def parameter(text: str, default: ast.expr | None = None) -> tuple[str, ast.expr | None]:
-    """Return one parameter of a function to be, with its default."""
+    """Return one parameter of a function, with its default."""
     return text, default
 
 

@@ -1,4 +1,4 @@
-"""Printing of emitted code: statements with comments beside or above them, and where each line comes from."""
+"""Printing of emitted code: statements with comments at their ends or above them, and the origin of each line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lay_out(statement: ast.stmt, indent: int) -> tuple[str, ...]:
 
 
 def _header(statement: ast.stmt) -> ast.stmt:
-    """Return the statement with its body, if it has one, emptied to a mark that is cut off again."""
+    """Return the statement with its body, if it has one, replaced by a marker that is cut off later."""
     if isinstance(statement, (ast.With, ast.If, ast.For, ast.FunctionDef)):
         header = copy.copy(statement)
         header.body = [ast.Pass()]
@@ -48,7 +48,7 @@ def _break_statement(statement: ast.stmt, width: int) -> list[str]:
 
 
 def _break(expression: ast.expr, width: int, before: int) -> list[str]:
-    """Return the lines of an expression: one where it fits behind ``before`` characters, else one per element."""
+    """Return the lines of an expression: one where it fits after ``before`` characters, else one per element."""
     text = unparse(expression)
     if not isinstance(expression, Bracketed) or (before + len(text) <= width and not _is_stack(expression)):
         return [text]
@@ -63,7 +63,7 @@ def _break(expression: ast.expr, width: int, before: int) -> list[str]:
 
 
 def _is_stack(expression: ast.expr) -> bool:
-    """Return whether an expression is a container of layers, which reads best with one layer per line."""
+    """Return whether an expression is a container of layers, which is printed with one layer per line."""
     if not isinstance(expression, ast.Call):
         return False
     nested = any(isinstance(argument, ast.Call) for argument in expression.args)
@@ -73,7 +73,7 @@ def _is_stack(expression: ast.expr) -> bool:
 
 
 def _take_apart(expression: Bracketed) -> tuple[str, list[tuple[str, ast.expr]], str]:
-    """Return the opening text, the elements with what stands before each, and the closing text of an expression."""
+    """Return the opening text, the elements with their prefixes, and the closing text of an expression."""
     match expression:
         case ast.Call():
             keywords = [(f"{keyword.arg}=" if keyword.arg else "**", keyword.value) for keyword in expression.keywords]
@@ -104,7 +104,7 @@ def _is_plain(text: str) -> bool:
 def _double_quoted(text: str) -> str:
     """Return source with every plain '...' literal written as "..."."""
     lines = text.split("\n")
-    # Right to left, so that the columns of earlier tokens stay true; only literals of one line are touched.
+    # Right to left, so that the columns of earlier tokens stay valid; only literals of one line are changed.
     for token in reversed(list(tokenize.generate_tokens(io.StringIO(text).readline))):
         body = token.string[1:-1]
         if token.type == tokenize.STRING and token.string[0] == "'" and not set(body) & {'"', "\\"}:
@@ -115,12 +115,12 @@ def _double_quoted(text: str) -> str:
 
 GAP = 2
 FARTHEST_COLUMN = 84
-"""Comments are aligned no farther to the right than here; beside a longer line they start right after it."""
+"""The rightmost column of aligned comments; on a longer line they start right after the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One statement: ``comment`` stands beside it, ``above`` as comment lines before it; the op it belongs to."""
+    """One statement: ``comment`` goes at its end, ``above`` in comment lines before it; the op it belongs to."""
 
     statement: ast.stmt
     comment: str = ""
@@ -128,7 +128,7 @@ class Line:
     op: str = ""
     place: str = ""
     writes: bool = False
-    """It changes what outlives the step, or a function that does is called in it."""
+    """Whether it, or a function called in it, changes state that outlives the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Text copied as it is (support code), a comment line, or blank lines."""
+    """Text copied verbatim (support code), a comment line, or blank lines."""
 
     text: str
 
@@ -184,7 +184,7 @@ def print_code(code: Sequence[Code]) -> Page:
 
 
 def align(lines: Sequence[Printed]) -> Iterator[Printed]:
-    """Yield the lines with their comments placed: in one column where they fit, else beside or above their line."""
+    """Yield the lines with their comments placed: in one column where they fit, else after or above their line."""
     ends = [len(line.text) + GAP for line in lines if line.comment]
     column = max((end for end in ends if end <= FARTHEST_COLUMN), default=0)
     for line in lines:
@@ -218,7 +218,7 @@ def _print(code: Code, indent: int) -> Iterator[Printed]:
 
 
 def _print_line(line: Line, indent: int) -> Iterator[Printed]:
-    """Yield the comment lines above a statement and the lines of the statement, the comment beside its first."""
+    """Yield the comment lines above a statement and the lines of the statement, the comment at the end of its first."""
     origin = (line.op, line.place) if line.op else None
     for note in line.above:
         yield from _comment_lines(note, indent, origin)
@@ -235,7 +235,7 @@ def _comment_lines(note: str, indent: int, origin: tuple[str, str] | None) -> It
 
 
 def _print_doc(doc: str, indent: int) -> Iterator[Printed]:
-    """Yield a docstring, its first line beside the quotes."""
+    """Yield a docstring, its first line next to the quotes."""
     quotes = '"' * 3
     first, *rest = textwrap.wrap(plain(doc), WIDTH - indent - 6, break_on_hyphens=False)
     yield Printed(text=f"{' ' * indent}{quotes}{first}{quotes if not rest else ''}")
@@ -246,6 +246,6 @@ def _print_doc(doc: str, indent: int) -> Iterator[Printed]:
 
 
 def plain(text: str) -> str:
-    """Return a text of one line that ends neither a comment nor a docstring: names and notes come from the spec."""
+    """Return a text on one line that cannot end a comment or a docstring: names and notes come from the spec."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(printable.replace("\\", "/").replace('"', "'").split())

@@ -1,7 +1,7 @@
-"""The last look at emitted text: read as Python it is the syntax tree that it was printed from, and nothing else.
+"""Verification of emitted text: parsed as Python it must be exactly the syntax tree that it was printed from.
 
-Whatever a spec says is in the tree as a name or as a literal. A text that reads otherwise has let something of the spec
-out of its quotes, and must not be executed or handed out.
+Text of a spec occurs in the tree only as a name or a literal. Where the parsed text differs, something of the spec has
+escaped its quotes, and the text must not be executed or returned.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import cast
 from runtime.codegen.text import Block, Code, Line, Source
 
 _UNSAID = frozenset({"ctx", "kind", "type_comment", "type_params"})
-"""Fields that follow from the rest of a tree, or that no code of ours has."""
+"""Fields that follow from the rest of a tree, or that emitted code never has."""
 
 
 class EscapedError(RuntimeError):
-    """Emitted text does not read as the tree that it was printed from: a mistake of this project, never of a spec."""
+    """Emitted text does not parse to the tree that it was printed from: a bug of stepgraph, never of a spec."""
 
 
 def verify_text(text: str, code: Sequence[Code]) -> None:
@@ -34,7 +34,7 @@ def verify_text(text: str, code: Sequence[Code]) -> None:
 
 
 def _find_statements(code: Iterable[Code]) -> Iterator[ast.stmt]:
-    """Yield the statements that a piece of code must read as."""
+    """Yield the statements that a piece of code must parse to."""
     for entry in code:
         match entry:
             case Line():
@@ -50,7 +50,7 @@ def _find_statements(code: Iterable[Code]) -> Iterator[ast.stmt]:
 
 
 def _find_copied(text: str) -> list[ast.stmt]:
-    """Return the statements of a text that is copied as it is: a docstring, a function of ours, or comments alone."""
+    """Return the statements of a text that is copied verbatim: a docstring, a known function, or only comments."""
     found = ast.parse(text).body
     match found:
         case [] | [ast.Expr(value=ast.Constant(value=str()))] | [ast.FunctionDef()]:
@@ -60,19 +60,19 @@ def _find_copied(text: str) -> list[ast.stmt]:
 
 
 def _find_difference(found: object, made: object) -> str | None:
-    """Return where two trees, or lists of trees, differ; None where they do not. ``...`` stands for any text."""
+    """Return where two trees, or lists of trees, differ; None where they do not. ``...`` matches any text."""
     if type(found) is not type(made):
-        return None if made is ... and isinstance(found, str) else _tell(found, made)
+        return None if made is ... and isinstance(found, str) else _format_difference(found, made)
     if isinstance(found, ast.AST):
         fields = _find_fields(type(found))
         pairs = [(_read(found, name), _read(made, name)) for name in fields]
     elif isinstance(found, list):
         left, right = cast("list[object]", found), cast("list[object]", made)
         if len(left) != len(right):
-            return _tell(left, right)
+            return _format_difference(left, right)
         pairs = zip(left, right, strict=True)
     else:
-        return None if found == made else _tell(found, made)
+        return None if found == made else _format_difference(found, made)
     return next((wrong for pair in pairs if (wrong := _find_difference(*pair)) is not None), None)
 
 
@@ -88,7 +88,7 @@ def _read(node: object, name: str) -> object:
     return [] if field is None else field
 
 
-def _tell(found: object, made: object) -> str:
-    """Return what was read, and what it was made from."""
+def _format_difference(found: object, made: object) -> str:
+    """Return the parsed code, and the code it was printed from."""
     left, right = (ast.dump(each) if isinstance(each, ast.AST) else repr(each) for each in (found, made))
     return f"{left:.80} in place of {right:.80}"

@@ -1,4 +1,4 @@
-"""Where batches come from: the sources that a spec's ``data:`` names, and the place a run has reached in them."""
+"""Batches: the sources that ``data:`` of a spec names, and the position of a run in them."""
 
 from __future__ import annotations
 

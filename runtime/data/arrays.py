@@ -1,4 +1,4 @@
-"""Arrays made to fit the inputs of a spec: looked up by name, and converted where no number changes its meaning."""
+"""Arrays for the inputs of a spec: looked up by name, and converted where that does not change what a number means."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SetBatch(dict[str, object]):
-    """A batch that says of which of several training sets it is."""
+    """A batch that names its set where there are several training sets."""
 
     __slots__ = ("dataset",)
 
@@ -35,12 +35,12 @@ class SetBatch(dict[str, object]):
 
 
 def dataset_of(batch: Batch) -> str | None:
-    """Return of which of several training sets a batch is; None where there is one."""
+    """Return the training set of a batch; None where there is only one."""
     return batch.dataset if isinstance(batch, SetBatch) else None
 
 
 FORMS = "it must give samples by number (__len__ and __getitem__), batches (__iter__), or be a mapping of whole arrays"
-"""What a user's own source may be, as a message says it."""
+"""The forms of a user's own source, for messages."""
 
 
 @runtime_checkable
@@ -71,7 +71,7 @@ def _count(value: object) -> int:
 
 
 def select(offered: Mapping[str, object], place: Place) -> Batch:
-    """Return what the spec's inputs name; arrays are made to fit, tensors of a framework are left to the step."""
+    """Return the values of the spec's inputs; arrays are converted, tensors of a framework are left to the step."""
     chosen: dict[str, object] = {}
     for name, column in column_names(place).items():
         value = pick(column, name, offered, lambda column: offered[column], place)
@@ -82,9 +82,9 @@ def select(offered: Mapping[str, object], place: Place) -> Batch:
 
 
 def pick(columns: Columns, name: str, offered: Collection[str], read: Callable[[str], T], place: Place) -> T | Array:
-    """Return what an input is read from: a column, or several side by side along a new last axis.
+    """Return the value of an input: a column, or several stacked along a new last axis.
 
-    Raises SpecError: GS223 one is not offered, GS224 they are not of one shape.
+    Raises SpecError: GS223 one is not offered, GS224 their shapes differ.
     """
     for column in (columns,) if isinstance(columns, str) else columns:
         if column not in offered:
@@ -99,9 +99,9 @@ def pick(columns: Columns, name: str, offered: Collection[str], read: Callable[[
 
 
 def as_mapping(value: object, place: Place) -> Mapping[str, object]:
-    """Return a sample or a batch as the mapping it must be; of a tuple or a list by the positions in it.
+    """Return a sample or a batch as a mapping; items of a tuple or a list are named by position.
 
-    Raises SpecError: GS225 it is none of these, or `columns` names no positions: their order is nobody's guess.
+    Raises SpecError: GS225 it is none of these, or `columns` names no positions: their order is never guessed.
     """
     if isinstance(value, Mapping):
         return cast("Mapping[str, object]", value)
@@ -113,7 +113,7 @@ def as_mapping(value: object, place: Place) -> Mapping[str, object]:
     if not any(isinstance(each, str) and each.isdecimal() for each in columns.values()):
         message = f"the source gave a {type(items).__name__} of {len(items)}, and nothing says which inputs they are"
         positions = ", ".join(f"{name}: {index}" for index, name in enumerate(columns))
-        raise place.problem("GS225", message, help=f"tell their positions, as in `columns: {{{positions}}}`")
+        raise place.problem("GS225", message, help=f"give their positions, as in `columns: {{{positions}}}`")
     return {str(index): each for index, each in enumerate(items)}
 
 
@@ -146,7 +146,7 @@ def fit(array: Array, declared: InputSpec, name: str, place: Place) -> Array:
     """Return the array with the declared dtype; raise GS228 where shape or dtype cannot be the declared ones."""
     _check_shape(array, declared, name, place)
     if declared.dtype == "bfloat16":
-        return array  # numpy has no such type: the backend converts
+        return array  # numpy has no such type, so the backend converts
     wanted = np.dtype(declared.dtype)
     if array.dtype == wanted:
         return array
@@ -157,7 +157,7 @@ def fit(array: Array, declared: InputSpec, name: str, place: Place) -> Array:
 
 
 def _is_convertible(array: Array, wanted: np.dtype[np.generic]) -> bool:
-    """Tell whether whole numbers fit into another type of whole numbers; other conversions may only round."""
+    """Return whether integers fit into another integer type; other conversions may only round."""
     if wanted.kind not in "iu" or array.dtype.kind not in "iu" or array.size == 0:
         return np.can_cast(array.dtype, wanted, "same_kind")
     limits = np.iinfo(str(wanted))
@@ -179,6 +179,6 @@ def _check_shape(array: Array, declared: InputSpec, name: str, place: Place) -> 
 
 
 def _has_shape(array: Array, shape: Sequence[int | str]) -> bool:
-    """Tell whether the sizes of one sample are the declared ones; the leading size is the batch's."""
+    """Return whether the sizes of one sample are the declared ones; the leading size is the batch's."""
     sizes = zip(shape[1:], array.shape[1:], strict=False)
     return len(shape) == array.ndim and all(isinstance(size, str) or size == found for size, found in sizes)

@@ -1,4 +1,4 @@
-"""Batches of a set of samples: which samples, in which order, in which epoch."""
+"""Batches of a set of samples: their samples and order in every epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORD = 2**64
 
 
 class Samples(Protocol):
-    """A set of samples that can be asked for by number."""
+    """A set of samples that can be read by number."""
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -29,11 +29,11 @@ class Samples(Protocol):
 
 
 class Batches(Protocol):
-    """What training reads: the batches of one epoch after another."""
+    """The batches that training reads, epoch after epoch."""
 
     @property
     def kind(self) -> str:
-        """Return ``samples`` or ``stream``: what a position counts."""
+        """Return ``samples`` or ``stream``, the unit in which a position counts."""
         ...
 
     @property
@@ -56,25 +56,25 @@ class Batches(Protocol):
         ...
 
     def follow(self, position: Position) -> Iterator[Batch]:
-        """Yield what follows a position in its epoch."""
+        """Yield the batches after a position in its epoch."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """Batches drawn from numbered samples; any place in any epoch can be reached at once."""
+    """Batches drawn from numbered samples; any position in any epoch can be reached directly."""
 
     samples: Samples
     place: Place
     seed: int
     size: int
-    """How many samples there were at first, and must be in every epoch."""
+    """The number of samples, which must be the same in every epoch."""
     origin: object = None
     kind: str = "samples"
 
     @classmethod
     def of(cls, samples: Samples, place: Place, seed: int, origin: object = None) -> Sampled:
-        """Return the batches of samples; raise GS227 at once where those do not fill one."""
+        """Return the batches of samples; raise GS227 immediately where the samples do not fill one."""
         made = cls(samples=samples, place=place, seed=seed, size=len(samples), origin=origin)
         if made.length == 0:
             raise _too_few(place, made.size)
@@ -90,7 +90,7 @@ class Sampled:
         return self.follow(Position(epoch=number))
 
     def follow(self, position: Position) -> Iterator[Batch]:
-        """Yield what follows a number of samples in an epoch; raise GS225 where there are more or fewer than before."""
+        """Yield the batches after a number of samples in an epoch; raise GS225 where the set has changed its size."""
         self._check_size()
         declared = self.place.declared
         order = epoch_order(self.size, shuffle=declared.shuffle, seed=self.seed, epoch=position.epoch)
@@ -113,7 +113,7 @@ def count_batches(samples: int, place: Place) -> int:
 
 
 def epoch_order(length: int, *, shuffle: bool, seed: int, epoch: int) -> Indices:
-    """Return the order of an epoch's samples; each epoch has its own Philox stream, so any one can be drawn alone."""
+    """Return the order of an epoch's samples; each epoch has its own Philox stream, so it can be drawn alone."""
     if not shuffle:
         return np.arange(length, dtype=np.int64)
     key = np.array([seed % _WORD, epoch % _WORD], dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""A feed: the batches of a run in their order, and the place in it that a checkpoint keeps."""
+"""A feed: the batches of a run in order, and the position in them that a checkpoint keeps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HELP = "give the source what it was then, or start a new run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A position, what of the source it is only valid for, and the state of a user's own source."""
+    """A position, the properties of the source for which it is valid, and the state of a user's own source."""
 
     kind: str
     position: Position
@@ -38,7 +38,7 @@ class Saved:
 
     @classmethod
     def of(cls, batches: Batches, place: Place, position: Position) -> Saved:
-        """Return what is to be saved of a feed. Raises SpecError: GS226, GS253 the state of a user's own source."""
+        """Return the saved state of a feed. Raises SpecError: GS226, GS253 the state of a user's own source."""
         origin, is_stateful = batches.origin, isinstance(batches.origin, Stateful)
         return cls(
             kind=batches.kind,
@@ -51,7 +51,7 @@ class Saved:
 
     @classmethod
     def read(cls, tree: Tree, place: Place) -> Saved:
-        """Return what :meth:`to_tree` gave; raise GS252 for anything else."""
+        """Return the object of :meth:`to_tree`; raise GS252 for anything else."""
         match tree:
             case {"kind": str(kind), "size": int() | None as size, "stateful": bool(stateful), **rest}:
                 epoch, index, samples, taken, batch = (_read_count(rest.get(name), place) for name in _COUNTS)
@@ -69,7 +69,7 @@ class Saved:
         return {"kind": self.kind, "size": self.size, **written, "stateful": self.stateful, "state": self.state}
 
     def check(self, batches: Batches, place: Place) -> None:
-        """Raise GS252 where a source cannot go on from here."""
+        """Raise GS252 where a source cannot continue from here."""
         if self.kind != batches.kind:
             now, then = (_NAMES.get(kind, kind) for kind in (batches.kind, self.kind))
             raise _unfit(place, f"the source gives {now}, the run was saved with one that gives {then}")
@@ -81,13 +81,13 @@ class Saved:
             raise _unfit(place, f"the source has {has} load_state_dict, the run was saved with {held} state of it")
 
     def compare(self, batches: Batches, place: Place) -> Iterator[str]:
-        """Yield what is not as it was when this was saved, or takes time."""
+        """Yield a note on everything that has changed since this was saved, or takes time."""
         role, batch, taken = ".".join(place.path), place.declared.batch, self.position.taken
         if batches.size != self.size:
             yield f"{role} has {batches.size} samples, it had {self.size}: other batches follow than would have then"
         if batch != self.batch:
             kept = f"{self.position.samples} samples" if batches.kind == "samples" else f"{self.position.index} batches"
-            yield f"{role} has batches of {batch}, it had {self.batch}: the epoch goes on behind its first {kept}"
+            yield f"{role} has batches of {batch}, it had {self.batch}: the epoch continues after its first {kept}"
         if batches.kind == "stream" and not self.stateful and taken:
             yield f"{role} keeps no state: {taken} batches are read again to come to its place"
 
@@ -108,26 +108,26 @@ def _unreadable(place: Place) -> SpecError:
 
 @runtime_checkable
 class Attachable(Protocol):
-    """A source that uses the step it feeds, such as one that acts with the policy it trains."""
+    """A source that uses the step it feeds, such as one that acts by the policy under training."""
 
     def attach(self, step: object) -> object:
-        """Take the built step, once, before the first batch."""
+        """Receive the built step, once, before the first batch."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Feed:
-    """Batches, epoch after epoch; restored from a saved state it gives exactly the batches that would have followed."""
+    """Batches, epoch after epoch; restored from a saved state it returns the very batches that would have followed."""
 
     batches: Batches
     place: Place
     position: Position = field(default_factory=Position)
     notes: tuple[str, ...] = ()
-    """What a user should know about the place that was restored."""
+    """Notes for the user on the position that was restored."""
     inspector: Inspector | None = None
-    """Looks through every batch of training before it is given out."""
+    """Inspects every batch of training before it is returned."""
     _rest: Iterator[Batch] | None = None
-    """The rest of the epoch under way, once a batch of it was asked for."""
+    """The remaining batches of the epoch under way, once one was requested."""
     _start: Tree = None
     """The state of the source before its first pass for an evaluation."""
 
@@ -148,23 +148,23 @@ class Feed:
 
     @property
     def parts(self) -> tuple[Feed, ...]:
-        """Return the feeds of which it is made: itself."""
+        """Return the feeds that it consists of: itself."""
         return (self,)
 
     def first(self) -> Batch | None:
-        """Return the first batch of the run, without going anywhere."""
+        """Return the first batch of the run; the position stays."""
         return next(self.one_pass(), None)
 
     @property
     def length(self) -> int | None:
-        """Return how many batches an epoch has; None where only reading would tell."""
+        """Return how many batches an epoch has; None where only reading would show."""
         return self.batches.length
 
     def next(self) -> Batch | None:
         """Return the next batch; None where an epoch has ended: the next call begins the next one.
 
-        Raises SpecError: GS223-GS228, GS252, and GS250, GS251 of an inspector, with the number of epoch and batch; the
-        position stays where it is.
+        Raises SpecError: GS223-GS228, GS252, and GS250, GS251 of an inspector, with the numbers of epoch and batch; the
+        position then stays.
         """
         try:
             if self._rest is None:
@@ -187,7 +187,7 @@ class Feed:
         return count_rows(batch, self.place.spec)
 
     def attach(self, step: object) -> None:
-        """Give the built step to a source that wants it. Raises SpecError: GS226 it raised."""
+        """Pass the built step to a source that uses it. Raises SpecError: GS226 it raised."""
         origin = self.batches.origin
         if isinstance(origin, Attachable):
             with blamed(self.place):
@@ -200,7 +200,7 @@ class Feed:
     def restore(self, tree: Tree) -> None:
         """Go to a saved position; the next batch is the one that would have followed.
 
-        Raises SpecError: GS252 it is no position in this source, GS226 the source raised. Nothing has changed then.
+        Raises SpecError: GS252 not a position in this source, GS226 the source raised. Nothing has changed then.
         """
         saved = Saved.read(tree, self.place)
         saved.check(self.batches, self.place)
@@ -212,9 +212,9 @@ class Feed:
         self._rest = None
 
     def one_pass(self) -> Iterator[Batch]:
-        """Yield the batches of epoch 0 from its start, as an evaluation wants them; the position stays where it is.
+        """Yield the batches of epoch 0 from its start, for an evaluation; the position stays.
 
-        A source with a state is put back to where it was first passed through, so that every pass is the same.
+        A source with a state is reset to its state before the first pass, so that every pass is the same.
         """
         position = Position()
         origin = self.batches.origin
@@ -233,19 +233,19 @@ class Feed:
 
 
 KIND = "turns"
-"""What stands in a saved place where that of a single set says what it counts."""
+"""The kind of a saved position in several sets, in place of the unit that a single set counts."""
 _WORD = 2**64
 _STREAM = 0x7475726E73
-"""Keeps the draws of sets apart from every shuffle of samples."""
+"""Separates the draws of sets from every shuffle of samples."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnFeed:
-    """Batches of several sets; restored from a saved state it gives exactly the batches that would have followed.
+    """Batches of several sets; restored from a saved state it returns the very batches that would have followed.
 
     The sets take turns in their order, and each epoch begins with the first. It ends with the round in which the
-    longest set has ended; a set that ends before begins anew, shuffled again where it is shuffled, and goes on in the
-    next epoch where it is. With ``mix`` the set of each batch is drawn, keyed by the seed and the number of the batch,
+    longest set ends; a shorter set starts again, reshuffled where it is shuffled, and continues in the next epoch from
+    its position. With ``mix`` the set of each batch is drawn, keyed by the seed and the number of the batch,
     and an epoch has as many batches as all sets that are drawn. Where the length of a set is not known, an epoch ends
     when each set has ended once.
     """
@@ -267,18 +267,18 @@ class TurnFeed:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what a user should know about the places that were restored."""
+        """Return notes for the user on the positions that were restored."""
         return tuple(note for feed in self.parts for note in feed.notes)
 
     @property
     def length(self) -> int | None:
-        """Return how many batches an epoch has; None where only reading would tell."""
+        """Return how many batches an epoch has; None where only reading would show."""
         return count_turns({name: feed.length for name, feed in self.feeds.items()}, self.mix)
 
     def next(self) -> Batch | None:
-        """Return the next batch, which says of which set it is; None where an epoch has ended.
+        """Return the next batch, which names its set; None where an epoch has ended.
 
-        Raises SpecError as the feed of its set does; the place stays where it is.
+        Raises SpecError as the feed of its set does; the position then stays.
         """
         length = self.length
         if length is not None and self.index >= length:
@@ -294,7 +294,7 @@ class TurnFeed:
         return SetBatch(batch or {}, name)
 
     def first(self) -> Batch | None:
-        """Return the first batch of the run, without going anywhere."""
+        """Return the first batch of the run; the position stays."""
         name = self._choose(0, 0)
         batch = self.feeds[name].first()
         return None if batch is None else SetBatch(batch, name)
@@ -304,18 +304,18 @@ class TurnFeed:
         return self.feeds[dataset_of(batch) or next(iter(self.feeds))].rows(batch)
 
     def attach(self, step: object) -> None:
-        """Give the built step to the sources that want it."""
+        """Pass the built step to the sources that use it."""
         for feed in self.parts:
             feed.attach(step)
 
     def one_pass(self) -> Iterator[Batch]:
-        """Yield the batches of every set once, one set after another, as an evaluation wants them."""
+        """Yield the batches of every set once, one set after another, for an evaluation."""
         for name, feed in self.feeds.items():
             for batch in feed.one_pass():
                 yield SetBatch(batch, name)
 
     def state(self) -> Tree:
-        """Return the place in all sets."""
+        """Return the positions in all sets."""
         counts: dict[str, Tree] = {"epoch": self.epoch, "index": self.index, "taken": self.taken}
         sets: dict[str, Tree] = {name: feed.state() for name, feed in self.feeds.items()}
         ended: list[Tree] = [*sorted(self.ended)]
@@ -323,7 +323,7 @@ class TurnFeed:
         return found
 
     def restore(self, tree: Tree) -> None:
-        """Go to a saved place; raises SpecError (GS252) where it is none in these sets."""
+        """Go to a saved position; raises SpecError (GS252) where these sets have no such position."""
         match tree:
             case {
                 "kind": "turns",
@@ -341,11 +341,11 @@ class TurnFeed:
                 raise self._unfit()
 
     def _drawn(self) -> tuple[str, ...]:
-        """Return the sets that have a turn at all."""
+        """Return the sets that ever have a turn."""
         return tuple(name for name in self.feeds if self.mix is None or self.mix[name] > 0)
 
     def _choose(self, index: int, taken: int) -> str:
-        """Return the set of the batch of this number in its epoch, and in all."""
+        """Return the set of a batch, given its number in its epoch, and in all."""
         names = tuple(self.feeds)
         if self.mix is None:
             return names[index % len(names)]
@@ -358,13 +358,13 @@ class TurnFeed:
         self.epoch, self.index, self.ended = self.epoch + 1, 0, frozenset()
 
     def _unfit(self) -> SpecError:
-        """Return the error of a place that is none in these sets."""
+        """Return the error of a position that these sets do not have."""
         message = f"the checkpoint holds no position in the training sets {', '.join(self.feeds)}"
         return self.place.problem("GS252", message, help="give the run the sets it had then, or start a new one")
 
 
 def draw(number: float, weights: Mapping[str, float]) -> str:
-    """Return the name under which a number from 0 to 1 falls, where each takes a share by its weight."""
+    """Return the name whose share contains a number from 0 to 1; shares are proportional to weights."""
     share, total = 0.0, sum(weights.values())
     for name, weight in weights.items():
         share += weight / total

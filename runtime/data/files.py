@@ -57,7 +57,7 @@ class Table:
 def read_table(place: Place, directory: Path) -> Stored:
     """Return the columns that the spec's inputs name; the path is relative to ``directory``, the spec's own.
 
-    Raises SpecError: GS221 unreadable or no table, GS222 a cell that is no number, and what :func:`store` raises.
+    Raises SpecError: GS221 unreadable or not a table, GS222 a cell that is not a number, and what :func:`store` raises.
     """
     table = read_cells(place, directory)
     return store(table.names, lambda name: table.column(name, place), place)
@@ -92,7 +92,7 @@ def _read(file: TextIO, path: Path, place: Place) -> Table:
 
 
 def _read_header(numbered: Iterator[tuple[int, list[str]]], path: Path, place: Place) -> tuple[str, ...]:
-    """Return the names of the columns; numbers are not taken for names."""
+    """Return the names of the columns; numbers are not names."""
     line, header = next(numbered, (1, list[str]()))
     names = tuple(cell.strip() for cell in header)
     if not names:
@@ -185,7 +185,7 @@ _ARGS = ("range", "flatten")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """``args`` of the source: the numbers that blank paper and full ink become, and whether an image is one row."""
+    """``args`` of the source: the numbers for blank paper and full ink, and whether an image is one row."""
 
     low: float = -1.0
     high: float = 1.0
@@ -209,7 +209,7 @@ def read_digits(place: Place) -> Stored:
 
 
 def _read_split(place: Place) -> str:
-    """Return the written split; without one, ``data.train`` is the training part and every other set the test part."""
+    """Return the declared split; without one, ``data.train`` is the training part and every other set the test part."""
     split = place.declared.split or ("train" if place.role == "train" else "test")
     if split not in _SPLITS:
         raise place.problem("GS229", f"`split` is one of {', '.join(_SPLITS)}, found {split!r}", "split")

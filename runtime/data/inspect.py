@@ -1,4 +1,4 @@
-"""Inspection: every batch looked through for numbers that are not finite and labels out of range, before it is used."""
+"""Inspection: checks every batch for numbers that are not finite and labels out of range, before it is used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runtime.data.place import Place
 
 _WHOLE = frozenset({"int64", "int32", "uint8"})
 _SAME_ELEMENTS = frozenset({"reshape", "permute", "stop"})
-"""Functions whose result has the elements of their operand, all of them."""
+"""Functions whose result has exactly the elements of their operand."""
 _SAME_LAYERS = frozenset({"flatten", "reshape", "identity"})
 
 
@@ -29,7 +29,7 @@ class Label:
     input: str
     count: int | None
     use: str
-    """What needs them, as a message says it: ``the target of cross_entropy in 'loss'``."""
+    """What needs them, for messages: ``the target of cross_entropy in 'loss'``."""
 
 
 def find_labels(plan: Plan) -> tuple[Label, ...]:
@@ -48,7 +48,7 @@ def _list_instructions(program: Program) -> Iterator[Instruction]:
 
 
 def _find_uses(instruction: Instruction, inputs: MutableMapping[str, str], plan: Plan) -> Iterator[Label]:
-    """Yield the uses by one instruction; ``inputs`` are the values that hold an input's elements, added to here."""
+    """Yield the uses by one instruction; ``inputs``, the values that hold an input's elements, is extended."""
     match instruction:
         case Forward(model=model, op=op):
             count = _count_rows(_find_layers(model, plan.program))
@@ -91,7 +91,7 @@ def _name(inputs: Mapping[str, str], value: str | None, count: int | None, use: 
 
 
 def _find_operand(instruction: Evaluate | Forward, position: int) -> str | None:
-    """Return the name of an operand, which stands by its position; None where it is a literal or missing."""
+    """Return the name of a positional operand; None where it is a literal or missing."""
     for argument in instruction.arguments[position : position + 1]:
         return argument.operand.name if isinstance(argument.operand, Ref) else None
     return None
@@ -108,7 +108,7 @@ def _find_size(value: str | None, axis: object, plan: Plan) -> int | None:
 
 
 def _find_layers(model: str, program: Program) -> tuple[LayerDecl, ...]:
-    """Return the layers of a model, or of the one it is a likeness of."""
+    """Return the layers of a model, or of the model that it is like."""
     declared = next((each for each in program.models if each.name == model), None)
     if declared is None:
         return ()
@@ -127,7 +127,7 @@ _FLOATS = frozenset({"float32", "float64", "float16", "bfloat16"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspector:
-    """Looks through the batches of one set; values on a device, or of a type that numpy lacks, are left as they are."""
+    """Inspects the batches of one set; values on a device, or of a type that numpy lacks, are skipped."""
 
     place: Place
     floats: tuple[str, ...]
@@ -135,7 +135,7 @@ class Inspector:
     labels: tuple[Label, ...]
     """Uses whose number of classes is known."""
     notes: tuple[str, ...]
-    """What is looked for, and what cannot be."""
+    """Notes on what is checked, and what cannot be."""
 
     @classmethod
     def of(cls, plan: Plan, role: str = "train", dataset: str | None = None) -> Inspector:
@@ -150,7 +150,7 @@ class Inspector:
         )
 
     def inspect(self, batch: Batch, number: int) -> None:
-        """Look through the batch of this number, from 1.
+        """Inspect the batch of this number, from 1.
 
         Raises SpecError with every problem: GS250 values that are not finite, GS251 labels out of range.
         """
@@ -199,12 +199,12 @@ def _read(batch: Batch, name: str) -> Array | None:
 
 
 def _find_first(wrong: npt.NDArray[np.bool_]) -> tuple[int, ...]:
-    """Return the coordinates of the first that is wrong."""
+    """Return the coordinates of the first element that is wrong."""
     return tuple(int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
 
 
 def _show(where: tuple[int, ...]) -> str:
-    """Return coordinates as a message says them: the row is the sample of the batch, from 0."""
+    """Return coordinates for messages: the row is the sample of the batch, from 0."""
     row, *rest = where or (0,)
     return f"row {row}" + (f", {rest}" if rest else "")
 
@@ -214,7 +214,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _describe(floats: tuple[str, ...], labels: tuple[Label, ...]) -> Iterator[str]:
-    """Yield what every input is looked through for."""
+    """Yield what every input is checked for."""
     if floats:
         yield f"check_data: finite values in {', '.join(floats)}"
     for label in labels:

@@ -1,4 +1,4 @@
-"""Opening a data set: which source gives the samples of a role."""
+"""Opening a data set: finds the source of the samples of a role."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def open_data(
     directory: Path | None = None,
     dataset: str | None = None,
 ) -> Batches:
-    """Return the batches of ``data.<role>``; only the arrays that the spec's inputs name are in them.
+    """Return the batches of ``data.<role>``; they contain only the arrays of the spec's inputs.
 
     ``seed`` orders the samples where the source has no seed of its own; ``directory`` is where relative paths start
-    and where a user's own source may be imported from, if ``allow`` names it; ``dataset`` is which of several training
-    sets is meant, and of another role of which data set its batches are.
+    and where a user's own source may be imported from, if ``allow`` names it; ``dataset`` is the training set, where
+    there are several, or for another role the data set of its batches.
     Raises SpecError: GS201-GS205, GS220-GS229.
     """
     if role not in spec.data:
@@ -63,7 +63,7 @@ def _read(place: Place, directory: Path) -> Stored:
 
 
 def _refuse_foreign_options(place: Place, declared: DataSource) -> None:
-    """Refuse what is written for a source that does not read it."""
+    """Refuse options that the source does not read."""
     kind = declared.source if declared.class_path is None else "class"
     for name, kinds in _OPTIONS.items():
         if name in declared.model_fields_set and kind not in kinds:
@@ -85,7 +85,7 @@ def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:
     """Return a spec whose ``data.<role>`` is the file at ``path``, read as the declared set was: batch and columns.
 
     A spec without that role takes them from ``train``. ``path`` is absolute, or relative to where the spec's own paths
-    start. Raises SpecError: GS220 the spec declares no data, GS221 it is no file that a source reads.
+    start. Raises SpecError: GS220 the spec declares no data, GS221 not a file that a source reads.
     """
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FILES:
@@ -117,13 +117,13 @@ def _unknown(spec: GraphSpec, path: Path) -> SpecError:
 
 
 _BROKEN = (OSError, ValueError, LookupError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What reading a missing, damaged or locked file raises."""
+"""Exceptions of reading a missing, damaged or locked file."""
 
 
 def find_length(spec: GraphSpec, role: str, directory: Path | None = None) -> int | None:
-    """Return how many batches an epoch of ``data.<role>`` has; None where that is not known, or none.
+    """Return how many batches an epoch of ``data.<role>`` has; None where that is not known, or there are none.
 
-    Nobody knows it of a user's class before it is made, and of a file that is missing or damaged.
+    It is not known for a user's class before it is made, and for a file that is missing or damaged.
     """
     train = spec.data.get(role)
     if isinstance(train, TrainingSets):
@@ -134,7 +134,8 @@ def find_length(spec: GraphSpec, role: str, directory: Path | None = None) -> in
 def count_turns(lengths: Mapping[str, int | None], mix: Mapping[str, float] | None) -> int | None:
     """Return how many batches an epoch of several sets has; None where one of them is of unknown length.
 
-    Taking turns, as many rounds as the longest has batches; drawn by ``mix``, as many as all have that are drawn.
+    Sets that take turns have as many rounds as the longest set has batches; with ``mix``, an epoch has as many batches
+    as all sets that are drawn.
     """
     drawn = [length for name, length in lengths.items() if mix is None or mix[name] > 0]
     known = [length for length in drawn if length is not None]
@@ -144,7 +145,7 @@ def count_turns(lengths: Mapping[str, int | None], mix: Mapping[str, float] | No
 
 
 def _find_length(spec: GraphSpec, role: str, dataset: str | None, directory: Path | None) -> int | None:
-    """Return how many batches an epoch of one set has; None where that is not known, or none."""
+    """Return how many batches an epoch of one set has; None where that is not known, or there are none."""
     source = spec.source(role, dataset)
     if source is None or source.class_path is not None:
         return None

@@ -24,7 +24,7 @@ class Position:
     """Batches taken in all."""
 
     def after(self, rows: int) -> Position:
-        """Return the place behind a batch of so many samples."""
+        """Return the place after a batch of so many samples."""
         return Position(epoch=self.epoch, index=self.index + 1, samples=self.samples + rows, taken=self.taken + 1)
 
     def at_next_epoch(self) -> Position:
@@ -39,11 +39,11 @@ class Place:
     spec: GraphSpec
     role: str
     dataset: str | None = None
-    """Which of several training sets it is; of another entry of which data set its batches are, where ops ask."""
+    """The training set, where there are several; for another entry the data set of its batches, where ops need it."""
 
     @property
     def declared(self) -> DataSource:
-        """Return the entry; of several training sets that of this place, or the first."""
+        """Return the entry; with several training sets that of this place, or the first."""
         found = self.spec.source(self.role, self.dataset)
         assert found is not None
         return found
@@ -60,7 +60,7 @@ class Place:
         return self.declared.source
 
     def problem(self, code: str, message: str, *path: str, notes: tuple[str, ...] = (), help: str = "") -> SpecError:
-        """Return an error that points to a field of this entry, or to the whole where no field is named."""
+        """Return an error that points to a field of this entry, or to the whole entry where no field is named."""
         span = self.spec.span(*self.path, *path, key=not path)
         return problem(code, self._begin() + message, span=span, notes=notes, help=help, texts=self.spec.texts())
 

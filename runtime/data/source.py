@@ -1,4 +1,4 @@
-"""A user's own source: an object that gives samples by number, or whole batches one after another."""
+"""A user's own source: an object with samples by number, or an iterable of batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.state import KEPT, Tree
 
 @contextmanager
 def blamed(place: Place) -> Generator[None]:
-    """Turn whatever the user's code raises into GS226 with the user's frames; problems pass as they are."""
+    """Turn any exception of the user's code into GS226 with the user's frames; problems pass unchanged."""
     try:
         yield
     except SpecError:
@@ -73,20 +73,20 @@ _CALL = "state_dict()"
 
 @runtime_checkable
 class Stateful(Protocol):
-    """A source that can say where it stands, and stand there again."""
+    """A source whose position can be saved and restored."""
 
     def state_dict(self) -> object:
         """Return numbers, text, arrays, and lists and mappings of them."""
         ...
 
     def load_state_dict(self, state: Tree) -> object:
-        """Take a state back; the next `iter` goes on from there."""
+        """Restore a state; the next `iter` continues from there."""
         ...
 
 
 @runtime_checkable
 class _ArrayLike(Protocol):
-    """What numpy can read as an array, such as a tensor of a framework."""
+    """Something that numpy can read as an array, such as a tensor of a framework."""
 
     def __array__(self) -> npt.NDArray[np.generic]:
         """Return the array."""
@@ -94,21 +94,21 @@ class _ArrayLike(Protocol):
 
 
 def read_state(source: Stateful, place: Place) -> Tree:
-    """Return a copy of a source's state. Raises SpecError: GS226 it raised, GS253 it holds what cannot be saved."""
+    """Return a copy of a source's state. Raises SpecError: GS226 it raised, GS253 it cannot be saved."""
     with blamed(place):
         state = source.state_dict()
     return _copy(state, _CALL, place)
 
 
 def load_state(source: Stateful, state: Tree, place: Place) -> None:
-    """Give a source a state, in arrays of its own. Raises SpecError: GS226 it raised."""
+    """Restore the state of a source, in copies of the arrays. Raises SpecError: GS226 it raised."""
     owned = _copy(state, _CALL, place)
     with blamed(place):
         source.load_state_dict(owned)
 
 
 def _copy(value: object, path: str, place: Place) -> Tree:
-    """Return a tree of plain data and new arrays; ``path`` is how a user would write the way to the value."""
+    """Return a tree of plain data and new arrays; ``path`` is the way to the value as a user would write it."""
     match value:
         case None | bool() | str():
             return value
@@ -137,7 +137,7 @@ def _copy_mapping(mapping: Mapping[object, object], path: str, place: Place) -> 
 
 
 def _copy_array(value: object, path: str, place: Place) -> Tree:
-    """Return an array, or what can be read as one, as an array of its own."""
+    """Return a copy of an array, or of something that can be read as one."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if not isinstance(value, _ArrayLike):
         raise _unkeepable(path, f"a value of type {kind}", "numbers, text, arrays, lists or mappings", place)
@@ -169,7 +169,7 @@ class Streamed:
     origin: Iterable[object]
     place: Place
     passes: int = 0
-    """How many were begun by this process."""
+    """How many epochs this process has begun."""
     kind: str = "stream"
 
     @property
@@ -181,7 +181,7 @@ class Streamed:
         """Return None: how many batches there are is not known."""
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """Yield the batches of one more pass over the object, whichever its number is."""
+        """Yield the batches of one more pass over the object, regardless of its number."""
         empty = True
         for batch in self._read():
             empty = False
@@ -190,13 +190,13 @@ class Streamed:
             raise self._exhausted()
 
     def follow(self, position: Position) -> Iterator[Batch]:
-        """Yield what follows a position; an object without a state is read again up to there."""
+        """Yield the batches after a position; an object without a state is read again up to there."""
         if isinstance(self.origin, Stateful):
             return self.epoch(position.epoch) if position.index == 0 else self._read()
         return self._reread(position)
 
     def _reread(self, position: Position) -> Iterator[Batch]:
-        """Read all that was read before the position, as the object may have a random order of its own."""
+        """Read everything before the position again, because the object may have a random order of its own."""
         while self.passes < position.epoch:
             for _ in self.epoch(self.passes):
                 pass
@@ -207,7 +207,7 @@ class Streamed:
         yield from rest
 
     def _read(self) -> Iterator[Batch]:
-        """Yield what counts as a batch of one pass."""
+        """Yield the batches of one pass."""
         self.passes += 1
         for given in self._guarded():
             batch = select(as_mapping(given, self.place), self.place)
@@ -215,7 +215,7 @@ class Streamed:
                 yield batch
 
     def _is_used(self, batch: Batch) -> bool:
-        """Tell whether a batch is full, or may be short; refuse one with more samples than the spec says."""
+        """Return whether a batch is full, or may be short; refuse one with more samples than the spec says."""
         declared = self.place.declared
         rows = count_rows(batch, self.place.spec)
         if rows > declared.batch:
@@ -280,7 +280,7 @@ class Collected:
 
 
 def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Path | None) -> Batches:
-    """Import a user's class, make it with ``args``, and return the batches it gives.
+    """Import a user's class, construct it with ``args``, and return its batches.
 
     Raises SpecError: GS201-GS205, GS236 the import, GS226 it raised, GS225 it has none of the three forms.
     """
@@ -305,12 +305,12 @@ def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Pat
 
 
 def _whole(arrays: Mapping[str, object], place: Place) -> Stored:
-    """Return whole arrays as samples; a single number is no array of samples."""
+    """Return whole arrays as samples; a scalar is not an array of samples."""
     return store(arrays, lambda name: np.atleast_1d(np.asarray(arrays[name])), place)
 
 
 def _stream(batches: Iterable[object], place: Place) -> Streamed:
-    """Refuse what only a source of numbered samples can do."""
+    """Refuse options that only a source of numbered samples supports."""
     if place.declared.shuffle:
         message = "`shuffle` needs samples by number, and this source gives whole batches"
         raise place.problem(

@@ -1,1 +1,1 @@
-"""What a built step stands on: models, optimizers and state of one framework, observed and named."""
+"""What a built step consists of: models, optimizers and state of one framework, observed and named."""

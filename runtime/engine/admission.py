@@ -1,4 +1,4 @@
-"""Admission of batches: what a step was declared to take is compared with what it is given."""
+"""Admission of batches: checks the inputs of a step against their declarations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CODE = "GS209"
 
 
 def find_needed(program: Program) -> Mapping[tuple[str, str], tuple[InputDecl, ...]]:
-    """Return, by mode and data set, the inputs that some function reads on such a batch; an empty name is no set."""
+    """Return the inputs that functions read, by mode and data set; the empty name means no data set."""
     needed: dict[tuple[str, str], tuple[InputDecl, ...]] = {}
     for mode in program.modes:
         for dataset in dict.fromkeys(each for function in mode.functions for each in function.datasets or ("",)):
@@ -28,11 +28,11 @@ def find_needed(program: Program) -> Mapping[tuple[str, str], tuple[InputDecl, .
 
 
 def refuse_dataset(dataset: str | None, mode: str, program: Program) -> Diagnostic | None:
-    """Return the problem of a batch that is said to be of no data set, or of an unknown one; None where it is fine."""
+    """Return the problem of a batch whose data set is missing or unknown; None where there is none."""
     known = ", ".join(program.datasets)
     if dataset is None:
         is_needed = bool(program.datasets) and mode == "train"
-        message = f"the spec tells data sets apart ({known}), and nobody says of which this batch is"
+        message = f"the spec distinguishes data sets ({known}), but the step was not given the one of this batch"
         help = f"`step(batch, dataset={program.datasets[0]!r})`" if program.datasets else ""
         return Diagnostic(code="GS281", message=message, help=help) if is_needed else None
     if dataset in program.datasets:
@@ -46,28 +46,28 @@ def refuse_dataset(dataset: str | None, mode: str, program: Program) -> Diagnost
 @final
 @dataclass(slots=True, kw_only=True)
 class Intake:
-    """What a step of a mode takes on a data set: none where no op depends on it."""
+    """The inputs of a step of a mode on a data set; ``dataset`` is None where no op depends on it."""
 
     mode: str
     dataset: str | None
     inputs: tuple[InputDecl, ...]
     names: tuple[str, ...]
     usual: tuple[object, ...] = ()
-    """What the inputs were like that were last taken as they were."""
+    """The fingerprints of the last inputs that were taken unchanged."""
 
     @classmethod
     def of(cls, mode: str, dataset: str | None, inputs: tuple[InputDecl, ...]) -> Intake:
-        """Return what a step takes that reads some inputs."""
+        """Return the intake of a step that reads these inputs."""
         return cls(mode=mode, dataset=dataset, inputs=inputs, names=tuple(entry.name for entry in inputs))
 
 
 def is_batch(batch: object) -> TypeGuard[Mapping[str, object]]:
-    """Return whether a batch is a mapping; nearly all are dictionaries, which is found out much faster."""
+    """Return whether a batch is a mapping; the check for a dictionary, the usual case, is much faster."""
     return type(batch) is dict or isinstance(batch, Mapping)
 
 
 def refuse_batch(batch: object, names: tuple[str, ...]) -> Diagnostic:
-    """Return the problem of a batch that is no mapping of inputs by name; ``names`` are those that the step takes."""
+    """Return the problem of a batch that is not a mapping of inputs by name; ``names`` are the inputs of the step."""
     message = f"the batch is {type(batch).__name__}, expected a mapping from the names of inputs to arrays"
     known = names or ("x",)
     help = f'pass a dictionary, as in `step({{"{known[0]}": array}})`'
@@ -80,10 +80,10 @@ def refuse_batch(batch: object, names: tuple[str, ...]) -> Diagnostic:
 def check_batch(
     given: Mapping[str, Signature | None], declared: Mapping[InputDecl, tuple[str, ...]], spec: GraphSpec
 ) -> Iterator[Diagnostic]:
-    """Yield a problem for every declared input that is missing, no array, or of another rank, size or type.
+    """Yield a problem for every declared input that is missing, not an array, or of another rank, size or type.
 
-    ``given`` holds shape and type by name, None for what is no array; ``declared`` the types each input may have. Free
-    sizes must agree between inputs.
+    ``given`` holds shape and type by name, None for what is not an array; ``declared`` the types each input may have.
+    Free sizes must agree between inputs.
     """
     sizes: dict[str, tuple[int, str]] = {}
     for entry, dtypes in declared.items():

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 Value: TypeAlias = float | tuple[float, ...]
-"""What an option is: a number, or several."""
+"""The value of an option: a number, or several."""
 Slots = Mapping[str, Mapping[str, object]]
 """Tensors by parameter, then by slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a number of an optimizer is: an option of its rule, or what is different for a group of parameters."""
+    """The place of a number of an optimizer: an option of its rule, or one that a group of parameters overrides."""
 
     option: str
     group: int | None = None
-    """Which of the optimizer's groups, of which those are one that say the same."""
+    """The index of the optimizer's group; groups with equal options count as one."""
 
 
 class OptimizerAccess(ABC):
@@ -85,12 +85,12 @@ class OptimizerAccess(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedModel:
-    """The weights of a model as a safetensors file, and what is in it: (shape, type) by name."""
+    """The weights of a model as a safetensors file, and its tensors: (shape, type) by name."""
 
     content: bytes = field(repr=False)
     tensors: Mapping[str, tuple[tuple[int, ...], str]]
     notes: tuple[str, ...] = ()
-    """What of the model the file does not hold."""
+    """Notes on the parts of the model that the file does not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class BuildRequest:
     allow: tuple[str, ...]
     models: Mapping[str, object]
     directory: Path | None
-    """Where the spec lies: what it names may be imported from there."""
+    """The folder of the spec: what it names may be imported from there."""
     dtype: Literal["float32", "float64"]
     """The type of parameters, of draws, and of inputs declared float32 or float64."""
     debug: bool = False
@@ -127,11 +127,11 @@ class BuildRequest:
     jit_compile: bool = False
     """Let XLA compile the step: TensorFlow alone."""
     profile: bool = False
-    """Put every op of the step into a range of its name, for profilers."""
+    """Wrap every op of the step in a profiler range of its name."""
     norms: bool = False
     """Measure the gradients of every update, for reports."""
     weights: bool = True
-    """Read the files that `weights:` of models names; needless where a state is restored at once."""
+    """Read the files that `weights:` of models names; not needed where a state is restored right after the build."""
 
 
 class Engine(ABC):
@@ -140,9 +140,9 @@ class Engine(ABC):
     @staticmethod
     @abstractmethod
     def fingerprint(value: object) -> object:
-        """Return what tells arrays apart that are not admitted alike, hashable and cheap; None for what is no array.
+        """Return a cheap, hashable key of an array; None for what is not an array.
 
-        Where :meth:`admit` returned the very object that it was given, so it does for others that are told alike.
+        Arrays of equal keys are admitted alike: where :meth:`admit` returns one unchanged, it does so for all of them.
         """
 
     @abstractmethod
@@ -159,15 +159,15 @@ class Engine(ABC):
 
     @abstractmethod
     def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
-        """Check the step for the sizes of a batch seen first, where they were not known at build."""
+        """Check the step with the sizes of the first batch, where they were not known at build."""
 
     @abstractmethod
     def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
-        """Take one step, told the data set where functions differ by it; raise StepError where it fails."""
+        """Take one step; raise StepError where it fails. ``dataset`` selects the functions for a data set."""
 
     @abstractmethod
     def has_begun(self, error: BaseException, mode: str) -> bool:
-        """Return whether a step that raised had begun to change what outlives it."""
+        """Return whether a step that raised had already changed state that outlives it."""
 
     @abstractmethod
     def fired(self, mode: str) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class Engine(ABC):
 
     @abstractmethod
     def overflow(self) -> Overflow:
-        """Return what the last step with verdicts found out about its gradients."""
+        """Return what the verdicts of the last step that has some say of its gradients."""
 
     @abstractmethod
     def norms(self) -> Mapping[str, float]:
@@ -191,19 +191,19 @@ class Engine(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """Return everything that training changes, copied to the host; raise SpecError (GS267) for what cannot be."""
+        """Return everything that training changes, copied to the host; raise SpecError (GS267) where that fails."""
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """Make the step what it was when a state was read, whole or not at all; raise SpecError with every GS264."""
+        """Restore a state, entirely or not at all; raise SpecError with every GS264."""
 
     @abstractmethod
     def reset(self, mode: str) -> None:
-        """Start a mode anew: its step number, and its running metrics but those that are never reset."""
+        """Start a mode anew: reset its step number, and its running metrics except those that are never reset."""
 
     @abstractmethod
     def end_epoch(self, mode: str) -> None:
-        """Start the running metrics of a mode anew that run for an epoch."""
+        """Reset the running metrics of a mode that run for an epoch."""
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
@@ -215,7 +215,7 @@ class Engine(ABC):
 
     @abstractmethod
     def averaged(self) -> frozenset[str]:
-        """Return the averages that stand in for their models outside train mode: those that were taken before."""
+        """Return the averages that replace their models outside train mode: those that were taken at least once."""
 
     @abstractmethod
     def pack_model(self, model: str) -> PackedModel:
@@ -223,7 +223,7 @@ class Engine(ABC):
 
     @abstractmethod
     def pack_program(self, program: Program) -> PackedProgram:
-        """Return a program of one function without draws or writes as files that the framework alone can run.
+        """Return a program of one function, without draws or writes, as files that the framework alone can run.
 
         Raises SpecError: GS265 where the framework cannot follow what the models do.
         """
@@ -235,7 +235,7 @@ class Engine(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """The result of building: the plan it came to, the source that runs, and what was made."""
+    """The result of building: the final plan, the source that runs, and the objects that were made."""
 
     plan: Plan
     source: str
@@ -255,8 +255,8 @@ class Backend(ABC):
 
     @abstractmethod
     def build(self, plan: Plan, request: BuildRequest) -> Built:
-        """Build a plan, observe the models it may not look at, and check it before the first step."""
+        """Build a plan: observe models whose classes the compiler may not import, and try the step out."""
 
     @abstractmethod
     def probe(self) -> Probe:
-        """Import the framework and return what it offers here; raise SpecError (GS217) where it is not installed."""
+        """Import the framework and return what it supports here; raise SpecError (GS217) where it is not installed."""

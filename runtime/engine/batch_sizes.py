@@ -1,4 +1,4 @@
-"""Sizes of the batches with which a step is tried before its first: that of the data, else made-up ones."""
+"""Sizes of the batches with which a step is tried before its first: the size of the data, else made-up ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.step import StepError
 MADE_UP = (2, 48)
 """Two is the least at which normalisation over a batch means something; 48 has many divisors."""
 FAILURES = frozenset({"GS210", "GS211"})
-"""Codes of what a batch of another size might cure."""
+"""Codes of the failures that a batch of another size might avoid."""
 T = TypeVar("T")
 
 
@@ -26,7 +26,7 @@ class Batches:
 
     @classmethod
     def of(cls, plan: Plan) -> Batches:
-        """Return the size of the data where it is declared, else some that are made up."""
+        """Return the batch size of the data where it is declared, else made-up sizes."""
         batch, parts = plan.pace.batch, count_parts(plan.program)
         if not any("batch" in (each.shape or ()) for each in plan.program.inputs):
             return cls(sizes=MADE_UP[:1], origin="")
@@ -35,9 +35,9 @@ class Batches:
         return cls(sizes=(batch // parts,), origin="that of `data.train`")
 
     def attempt(self, run: Callable[[int], T]) -> T:
-        """Return what a run gives at the first size at which it does not fail.
+        """Return the result of a run at the first size at which it does not fail.
 
-        Raises the StepError of the first size where all fail, which says at which sizes it was tried.
+        Raises the StepError of the first size where all fail; it names the sizes that were tried.
         """
         first: StepError | None = None
         for size in self.sizes:
@@ -48,9 +48,9 @@ class Batches:
                 if FAILURES.isdisjoint(each.code for each in error.diagnostics):
                     break
         assert first is not None
-        raise self._tell(first)
+        raise self._with_sizes(first)
 
-    def _tell(self, error: StepError) -> StepError:
+    def _with_sizes(self, error: StepError) -> StepError:
         """Return an error with the sizes of the batches that failed."""
         if not self.origin:
             return error
@@ -62,5 +62,5 @@ class Batches:
 
 
 def find_neighbour(size: int) -> int:
-    """Return another size, which shows how results grow with the batch."""
+    """Return another size, to see how results grow with the batch."""
     return size + 1 if size == MADE_UP[0] else 2 * size

@@ -1,4 +1,4 @@
-"""Contents: what of an executed module is changed by training, and how each of it is read and written."""
+"""Contents: what training changes in an executed module, and how each item is read and written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HELP = "restore it into a step that was built from the spec it was saved from"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One name that does not fit, what was found and what was expected."""
+    """One name that does not fit, with what was found and what was expected."""
 
     kind: Literal["missing", "unexpected", "shape", "type", "value"]
     name: str
@@ -31,7 +31,7 @@ class Fault:
     expected: str = ""
 
 
-def tell(faults: Iterable[Fault], notes: tuple[str, ...] = ()) -> Iterator[Diagnostic]:
+def report_faults(faults: Iterable[Fault], notes: tuple[str, ...] = ()) -> Iterator[Diagnostic]:
     """Yield one diagnostic (GS264) for all faults of a kind: how many there are, and the first few."""
     kinds: dict[str, list[Fault]] = {}
     for fault in faults:
@@ -49,8 +49,8 @@ def _message(kind: str, faults: list[Fault]) -> str:
         case "unexpected":
             return f"the state has what the step lacks: {_list(names, ', ')}"
         case _:
-            told = [f"{fault.name} is {fault.found}, expected {fault.expected}" for fault in faults]
-            return f"the state has another {kind} than the step: {_list(told, '; ')}"
+            described = [f"{fault.name} is {fault.found}, expected {fault.expected}" for fault in faults]
+            return f"the state has another {kind} than the step: {_list(described, '; ')}"
 
 
 def _list(entries: list[str], comma: str) -> str:
@@ -75,19 +75,19 @@ class Stored(Protocol):
 
 
 BY_TREE = frozenset({"rmsprop", "adadelta", "adamax", "nadam"})
-"""Built-in rules whose slots are kept as one tree, with the updates of every parameter among them, and not until the
-first update: PyTorch's own classes run them. A state is the same on every backend."""
+"""Built-in rules that classes of PyTorch run: their slots are one tree, made by the first update, which also counts the
+updates of every parameter. A state is the same on every backend."""
 STEP = "step"
-"""The slot that counts updates: it follows from how often the optimizer was applied."""
+"""The slot that counts updates: it is derived from the number of times that the optimizer was applied."""
 MOST_STEPS = 1 << 24
-"""Where the counts of that slot stay: in float32 one more makes no difference from there on."""
+"""The largest count in that slot: in float32 adding one makes no difference from there on."""
 MOMENTUM = "momentum_buffer"
 """The slot of SGD that begins with the first update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Something that is no tensor of the module's own: at ``path`` of the counters, read and written as a whole.
+    """Something that is not a tensor of the module: at ``path`` of the counters, read and written as a whole.
 
     ``kind`` is what it is: a count, a set of names, the slots of an optimizer, or another tree that may hold tensors;
     ``foreign``: the user's code takes it and may refuse.
@@ -98,13 +98,13 @@ class Item:
     write: Callable[[Tree], None]
     kind: Literal["count", "names", "slots", "tree"] = "tree"
     known: frozenset[str] = frozenset()
-    """Of the slots of an optimizer: the names of its parameters."""
+    """For the slots of an optimizer, the names of its parameters."""
     check: Callable[[Plain, Mapping[str, Array]], Iterable[Fault]] | None = None
     """What else is wrong with a value, given the arrays of its state."""
     foreign: bool = False
     optional: bool = False
-    """A state may be without it, and have others of its section: which clocks and metrics there are may change between
-    runs. It is then ``fresh``."""
+    """A state may lack it, and have others in its section: clocks and metrics may change between runs. It is then
+    ``fresh``."""
     fresh: Tree = None
 
     @property
@@ -115,7 +115,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """All that training changes, as it is now: tensors by name, which are written in place, and everything else."""
+    """All that training changes, in its present state: tensors by name, written in place, and everything else."""
 
     tensors: Mapping[str, Stored] = field(default_factory=dict[str, Stored])
     items: tuple[Item, ...] = ()
@@ -143,7 +143,7 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
     for mode in modes:
         yield _count_item(("steps", mode.mode), clock.steps, mode.mode)
         for gate in mode.gates:
-            if gates is not None and gate.clock == "writes":  # the others follow from the number of the step
+            if gates is not None and gate.clock == "writes":  # the others are derived from the step number
                 yield _count_item(("gates", mode.mode, gate.op), gates.counts[mode.mode], gate.op)
     if gates is not None and gates.watched:
         read, write = partial(_read_averaged, gates), partial(_set_averaged, gates)
@@ -163,7 +163,7 @@ def window_item(
     *,
     is_open: bool,
 ) -> Item:
-    """Return the gradients that an update has gathered, by parameter; without them its window begins anew.
+    """Return the gradients that an update has accumulated, by parameter; without them its window begins anew.
 
     ``is_open``: some may be absent.
     """
@@ -172,7 +172,7 @@ def window_item(
 
 
 def scale_item(read: Callable[[], Tree], write: Callable[[Tree], None], initial: float) -> Item:
-    """Return the loss scale with the steps it counts; a state without one, or a step, is none the worse."""
+    """Return the loss scale with the steps it counts; a state may lack it, and a step too."""
     fresh = {"scale": initial, "good": 0, "skips": 0}
     return Item(path=("scaling", "loss_scale"), read=read, write=write, optional=True, fresh=fresh, check=_check_scale)
 
@@ -192,7 +192,7 @@ def _check_scale(found: Plain, arrays: Mapping[str, Array]) -> Iterator[Fault]:
 def _check_window(
     window: str, shapes: Mapping[str, tuple[int, ...]], is_open: bool, found: Plain, arrays: Mapping[str, Array]
 ) -> Iterator[Fault]:
-    """Yield in what gathered gradients differ from the parameters that they are for."""
+    """Yield every difference between accumulated gradients and their parameters."""
     prefix = f"windows.{window}.totals."
     held = {name.removeprefix(prefix): arrays[name].shape for name in find_arrays(found) if name in arrays}
     wanted = held.keys() if is_open else shapes.keys() | held.keys()
@@ -202,12 +202,12 @@ def _check_window(
 
 
 def applied_item(cell: str, read: Callable[[], int], write: Callable[[int], None]) -> Item:
-    """Return how often an optimizer was applied; ``write`` also sets what follows from it."""
+    """Return how often an optimizer was applied; ``write`` also sets what is derived from it."""
     return Item(path=("applied", cell), kind="count", read=read, write=lambda count: write(cast("int", count)))
 
 
 def groups_item(cell: str, read: Callable[[], Tree], write: Callable[[Tree], None]) -> Item:
-    """Return what steps changed in the options of an optimizer, and what it keeps for no parameter."""
+    """Return what steps changed in the options of an optimizer, and the state that belongs to no parameter."""
     return Item(path=("groups", cell), read=read, write=write, foreign=True)
 
 
@@ -223,12 +223,12 @@ def _set_count(counts: dict[str, int], key: str, count: Tree) -> None:
 
 
 def _read_averaged(gates: Gates) -> Tree:
-    """Return which averages stand in for their models."""
+    """Return which averages replace their models."""
     return [*sorted(gates.averaged)]
 
 
 def _set_averaged(gates: Gates, ops: Tree) -> None:
-    """Set which averages stand in for their models."""
+    """Set which averages replace their models."""
     gates.averaged = gates.watched.intersection(cast("list[str]", ops))
 
 

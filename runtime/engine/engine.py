@@ -69,7 +69,7 @@ M = TypeVar("M", bound=Counting)
 
 
 class ModuleEngine(Engine, Generic[M]):
-    """An engine over a module that knows what fires and how far it is."""
+    """An engine over a module that knows which ops fire and counts its steps."""
 
     module: M
     loaded: Executed
@@ -77,22 +77,22 @@ class ModuleEngine(Engine, Generic[M]):
     """The engine is to count the steps: nothing in the module depends on their number."""
 
     def forget(self) -> None:
-        """Forget what the last step found out about its gradients."""
+        """Forget what the last step found about its gradients."""
         verdicts = self.loaded.names.get("verdicts")
         if isinstance(verdicts, Forgetful):
             verdicts.begin()
 
     def count(self, mode: str) -> None:
-        """Count a step that came to its end."""
+        """Count a step that finished."""
         steps = self.module.clock.steps
         steps[mode] = steps.get(mode, 0) + 1
 
     def align(self) -> None:
-        """Make what gates have counted, as a state has it, fit the clocks of the program."""
+        """Adjust the counts of gates, as restored from a state, to the clocks of the program."""
         if self.module.gates is not None:
             align_counts(self.loaded.program, self.module.clock.steps, self.module.gates)
 
-    def told(self, dataset: str | None) -> tuple[str | None, ...]:
+    def dataset_arguments(self, dataset: str | None) -> tuple[str | None, ...]:
         """Return the data set as a further argument of ``step``, where the module takes one."""
         return (dataset,) if self.loaded.program.datasets else ()
 
@@ -130,13 +130,13 @@ class ModuleEngine(Engine, Generic[M]):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What was trained of some models when their step was built; another setting now would be without effect."""
+    """Which parts of some models were trainable when their step was built; a change since then would have no effect."""
 
     spec: GraphSpec
     modes: frozenset[str]
-    """The modes in which something is trained that has a flag; in others nothing hangs on flags."""
+    """The modes that train a part with a flag; other modes do not depend on flags."""
     parts: Mapping[tuple[str, str], object]
-    """What has a flag, by model and name."""
+    """The parts with a flag, by model and name."""
     read: Callable[[object], bool]
     first: list[bool]
 
@@ -144,22 +144,22 @@ class Flags:
     def of(
         cls, program: Program, spec: GraphSpec, parts: Mapping[tuple[str, str], object], read: Callable[[object], bool]
     ) -> Flags:
-        """Return the flags of a step that was just built; ``read`` tells that of a part."""
+        """Return the flags of a step that was just built; ``read`` returns the flag of a part."""
         first = [read(part) for part in parts.values()]
         modes = find_training_modes(program) if parts else frozenset[str]()
         return cls(spec=spec, modes=modes, parts=parts, read=read, first=first)
 
     def check(self, mode: str) -> None:
-        """Raise StepError (GS269) where a flag was set otherwise since then, in a mode that trains."""
+        """Raise StepError (GS269) where a flag has changed since then, in a mode that trains."""
         if mode in self.modes and list(map(self.read, self.parts.values())) != self.first:
-            raise StepError([*map(self._tell, self._find_changed())], self.spec.texts())
+            raise StepError([*map(self._diagnose, self._find_changed())], self.spec.texts())
 
     def _find_changed(self) -> list[str]:
-        """Return the models with a part whose flag is another now."""
+        """Return the models with a part whose flag has changed."""
         pairs = zip(self.parts.items(), self.first, strict=True)
         return list(dict.fromkeys(model for ((model, _), part), was in pairs if self.read(part) != was))
 
-    def _tell(self, model: str) -> Diagnostic:
+    def _diagnose(self, model: str) -> Diagnostic:
         """Return the problem of a model."""
         pairs = [
             (name, part, was)

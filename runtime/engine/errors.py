@@ -1,4 +1,4 @@
-"""Diagnosis: an error raised inside an emitted module, told in the words of the spec."""
+"""Diagnosis: an error raised inside an emitted module, described in the words of the spec."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from runtime.step import StepError
 
 T = TypeVar("T")
 FILES = frozenset({"GS271", "GS272"})
-"""What is told of files of weights."""
+"""Codes of problems with weight files."""
 
 
 class Framework(ABC):
-    """What is particular to a framework where an error of a step is told."""
+    """The part of diagnosing an error of a step that depends on the framework."""
 
     @abstractmethod
     def describe(self, value: object) -> str | None:
@@ -31,7 +31,7 @@ class Framework(ABC):
 
     @abstractmethod
     def interpret(self, error: BaseException) -> tuple[str, tuple[str, ...], str]:
-        """Return message, notes and help of an operation's error."""
+        """Return message, notes and help for an operation's error."""
 
     @abstractmethod
     def find_unused(self, error: BaseException, loss: object, models: Mapping[str, object]) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Framework(ABC):
         """Return the names of some parameters of models, as ``model.parameter``."""
 
     def find_op(self, error: BaseException, loaded: Loaded[object]) -> str:
-        """Return the op that an error comes from; empty where no line of the module tells."""
+        """Return the op that an error comes from; empty where no line of the module identifies one."""
         return find_op(error, loaded)
 
     def raised_in(self, error: BaseException) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class Framework(ABC):
 
 @runtime_checkable
 class Finding(Protocol):
-    """What the checks of a debug build raise, and what reads files of weights."""
+    """An error raised by the checks of a debug build, or by the reader of weight files."""
 
     code: str
     op: str
@@ -74,28 +74,28 @@ def call_checked(loaded: Loaded[T], spec: GraphSpec, framework: Framework, funct
     raise StepError([found], spec.texts())
 
 
-def tell_finding(finding: Finding, spec: GraphSpec) -> Diagnostic:
-    """Return what was found as a diagnostic; of a file of weights at the place that names it."""
+def diagnose_finding(finding: Finding, spec: GraphSpec) -> Diagnostic:
+    """Return a finding as a diagnostic; for a weight file, at the place that names it."""
     is_file = finding.code in FILES and finding.op in spec.models
     span = spec.span("models", finding.op, "weights") if is_file else find_span(spec, finding.op)
     return Diagnostic(code=finding.code, message=finding.message, span=span, notes=finding.notes, help=finding.remedy)
 
 
 def diagnose(error: Exception, loaded: Loaded[object], spec: GraphSpec, framework: Framework) -> Diagnostic:
-    """Return what to tell the user of an error raised inside the emitted module.
+    """Return the diagnostic of an error raised inside the emitted module.
 
     GS210 where the user's own code raised, with the user's frames; GS211 where an operation of the step failed; GS212
     where a loss does not reach all it is differentiated by; GS261 and GS262 from the checks of a debug build.
     """
     if isinstance(error, Finding):
-        return tell_finding(error, spec)
+        return diagnose_finding(error, spec)
     op = framework.find_op(error, loaded)
-    return _Failure(error=error, loaded=loaded, spec=spec, framework=framework, op=op).tell()
+    return _Failure(error=error, loaded=loaded, spec=spec, framework=framework, op=op).diagnose()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Failure:
-    """An error of one op, model or input of a step; ``op`` is empty where nobody knows."""
+    """An error of one op, model or input of a step; ``op`` is empty where it is unknown."""
 
     error: Exception
     loaded: Loaded[object]
@@ -103,8 +103,8 @@ class _Failure:
     framework: Framework
     op: str
 
-    def tell(self) -> Diagnostic:
-        """Return what to tell the user."""
+    def diagnose(self) -> Diagnostic:
+        """Return the diagnostic."""
         subject, span = name_subject(self.spec, self.op), find_span(self.spec, self.op)
         message, notes, help = self.framework.interpret(self.error)
         raised = self.framework.raised_in(self.error)
@@ -128,7 +128,7 @@ class _Failure:
         return Diagnostic(code=code, message=message, span=span, notes=unused or notes, help=help)
 
     def _name_sets(self) -> str:
-        """Return what a function of the user's gets in place of a tensor; empty where all it gets are tensors."""
+        """Return a hint on what a user's function gets in place of a tensor; empty where it gets only tensors."""
         op = self.spec.ops.get(self.op)
         sets = find_gradient_sets(self.spec.ops, self.spec.models)
         given = [each.name for each in (op.operands() if isinstance(op, CallOp) else ()) if each.name in sets]
@@ -138,7 +138,7 @@ class _Failure:
         return f"'{given[0]}' is a gradient set: your function gets {what}"
 
     def _name_structured(self) -> str:
-        """Return what a model gave the op in place of a tensor, and what to write; empty where all are tensors."""
+        """Return a hint on a model's result that is not a tensor, and the fix; empty where all are tensors."""
         instructions = [*find_instructions(self.loaded.program)]
         read = {name for each in instructions if each.op == self.op for name in each.operands}
         calls = [each for each in instructions if isinstance(each, Forward | Evaluate)]
@@ -160,7 +160,7 @@ class _Failure:
         return path if f"{path.partition(':')[2]}.__init__()" in str(self.error) else None
 
     def _name_arguments(self) -> tuple[str, ...]:
-        """Return a note with the shapes and types of what the op was called with."""
+        """Return a note with the shapes and types of the op's arguments."""
         given = {
             name: f"{name}: {described}"
             for frame in find_frames(self.error, self.loaded)
@@ -185,7 +185,7 @@ class _Failure:
         return ()
 
     def _find_gaps(self, frame: FrameType) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the gradient sets that the op refuses with the parameters that have no gradient."""
+        """Yield the gradient sets that the op refuses, each with its parameters without a gradient."""
         names, known = self.loaded.emitted.names, cast("Mapping[str, object]", self.loaded.names["MODELS"])
         for values, models in self._find_demanded():
             listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
@@ -194,11 +194,11 @@ class _Failure:
             gradients = zip(*(each or () for each in sets), strict=False)
             absent = [p for p, found in zip(parameters, gradients, strict=False) if all(g is None for g in found)]
             if absent:  # sets of some terms of a loss are not named in the document
-                told = self.op if values[0].startswith(f"{self.op}.") else values[0]
-                yield told, self.framework.name_parameters(absent, {name: known[name] for name in models})
+                named = self.op if values[0].startswith(f"{self.op}.") else values[0]
+                yield named, self.framework.name_parameters(absent, {name: known[name] for name in models})
 
     def _find_demanded(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Yield the gradient sets of which, together, the op wants all gradients, with their models."""
+        """Yield the groups of gradient sets that together must have every gradient for the op, with their models."""
         for each in find_instructions(self.loaded.program):
             if isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
                 yield each.inputs, each.models
@@ -207,7 +207,7 @@ class _Failure:
 
 
 def _list_names(value: object) -> str:
-    """Return the names under which a result of a model has others; of a tuple some to be chosen."""
+    """Return the names of the values in a model's result; for a tuple, made-up ones."""
     fields = cast("Iterable[str]", getattr(value, "_fields", ()))
     if isinstance(value, (tuple, list)) and not fields:
         return ", ".join(f"name{number}" for number in range(1, len(cast("Sequence[object]", value)) + 1))

@@ -19,7 +19,7 @@ _PATH = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$")
 _PACKAGE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
 _MOST_NAMES = 16
 _local: dict[str, str] = {}
-"""Modules that came out of a spec's directory: top-level name -> that directory."""
+"""Modules imported from a spec's directory: top-level name -> that directory."""
 
 
 def resolve(
@@ -32,7 +32,7 @@ def resolve(
 ) -> object:
     """Return the object that ``pkg.mod:Name`` names.
 
-    ``directory`` is the spec's own: modules in it can be imported too, behind everything that is installed.
+    ``directory`` is the spec's own: modules in it can be imported too, after everything that is installed.
     Raises SpecError: GS201, GS204 not allowed; GS202, GS203 not found; GS205 the import raised; GS236 two modules.
     """
     try:
@@ -59,21 +59,21 @@ def _resolve(path: str, allow: Sequence[str], directory: Path | None) -> object:
 
 
 def is_package(name: str) -> bool:
-    """Tell whether a name can be a package's: words with dots between them."""
+    """Return whether a name can be a package's: words with dots between them."""
     return _PACKAGE.match(name) is not None
 
 
 def is_allowed(module: str, allow: Sequence[str]) -> bool:
-    """Tell whether a module is one of the allowed packages or lies in one."""
+    """Return whether a module is one of the allowed packages or is inside one."""
     return any(module == package or module.startswith(f"{package}.") for package in allow)
 
 
 @contextmanager
 def importable(directory: Path | None) -> Generator[None]:
-    """Make the modules of a spec's directory importable meanwhile, last on the path.
+    """Make the modules of a spec's directory importable within the block, last on the path.
 
-    Last, so that a file of the user's never takes the place of an installed or standard module that something else
-    imports. What an earlier spec brought from its own directory is forgotten first: its names mean other files there.
+    Last, so that a file of the user's never shadows an installed or standard module that something else imports.
+    Modules from the directory of an earlier spec are dropped first: their names mean other files here.
     """
     if directory is None:
         yield
@@ -90,7 +90,7 @@ def importable(directory: Path | None) -> Generator[None]:
 
 
 def _drop_last(folder: str) -> None:
-    """Take back the entry that was appended; an equal one that was there before stays."""
+    """Remove the entry that was appended; an equal one that was there before stays."""
     for index in range(len(sys.path) - 1, -1, -1):
         if sys.path[index] == folder:
             del sys.path[index]
@@ -120,7 +120,7 @@ def _refuse_two(name: str, directory: Path) -> None:
     if Path(here.origin).resolve() == Path(there.origin).resolve():
         return
     message = f"two modules are called {name!r}: {short_path(here.origin)} and {there.origin}"
-    raise problem("GS236", message, help="rename the file beside the spec, so that it is clear which one is meant")
+    raise problem("GS236", message, help="rename the file next to the spec, so that it is clear which one is meant")
 
 
 def _find_elsewhere(name: str) -> importlib.machinery.ModuleSpec | None:
@@ -185,10 +185,10 @@ def _not_its_own(path: str, home: str) -> SpecError:
 def _not_found(name: str, missing: str, directory: Path | None) -> SpecError:
     files = [] if directory is None else sorted(file.stem for file in directory.glob("*.py"))
     near = closest(missing, files)
-    beside = f"; did you mean {near[0]!r}, beside the spec?" if near else ""
+    meant = f"; did you mean {near[0]!r}, next to the spec?" if near else ""
     where = "is not installed" if directory is None else "is neither installed nor in the spec's directory"
     help = f"check the name `{name}`, or add the folder that it lies in to PYTHONPATH"
-    return problem("GS202", f"module {missing!r} {where}{beside}", help=help)
+    return problem("GS202", f"module {missing!r} {where}{meant}", help=help)
 
 
 def _no_attribute(module: ModuleType, attribute: str, part: str, names: Sequence[str]) -> SpecError:
@@ -197,10 +197,10 @@ def _no_attribute(module: ModuleType, attribute: str, part: str, names: Sequence
     message = f"module {module.__name__!r} has no {attribute!r}{meant}"
     notes = (f"it was read from {short_path(module.__file__)}",) if module.__file__ else ()
     own = [name for name in names if getattr(getattr(module, name, None), "__module__", None) == module.__name__]
-    has = f"it defines {', '.join(own)}" if 0 < len(own) <= _MOST_NAMES else "check the name behind the colon"
+    has = f"it defines {', '.join(own)}" if 0 < len(own) <= _MOST_NAMES else "check the name after the colon"
     return problem("GS203", message, notes=notes, help=has)
 
 
 def _failed(name: str, error: BaseException) -> SpecError:
-    help = f"the module must import by itself: try `python -c 'import {name}'` beside the spec"
+    help = f"the module must import on its own: try `python -c 'import {name}'` in the folder of the spec"
     return problem("GS205", f"importing {name!r} raised {describe(error)}", notes=raised_in(error), help=help)

@@ -1,4 +1,4 @@
-"""Execution of emitted text: compiled under a name of its own, so that tracebacks show it."""
+"""Execution of emitted text: compiled under a unique file name, so that tracebacks show it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Startable(Protocol):
-    """What a module's source of random numbers has."""
+    """The interface of a module's source of random numbers."""
 
     def start(self, mode: str, number: int) -> None:
         """Key the draws of a step."""
@@ -37,7 +37,7 @@ class Startable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded(Generic[T]):
-    """An emitted module that was executed: its globals, and what it takes to tell where its lines come from."""
+    """An emitted module that was executed: its globals, and what maps its lines to the spec."""
 
     emitted: Emitted
     program: Program
@@ -72,9 +72,9 @@ def load_module(emitted: Emitted, program: Program) -> Loaded[object]:
 def _load_support(support: Support, library: str) -> Mapping[str, object]:
     """Return the definitions of support code; each is executed once, for all modules that use it.
 
-    A framework may remember every class that it has ever seen, as TensorFlow does, and with a class all that its module
-    holds: of a class in the module of a step that would be the step, with its weights and graphs. And functions that
-    TensorFlow has traced need not be traced again for the next step.
+    A framework may keep every class alive that it has ever seen, as TensorFlow does, and with it all globals of the
+    class's module: in the module of a step these are the step itself, with its weights and graphs. Besides, functions
+    that TensorFlow has traced need not be traced again for the next step.
     """
     module = _keep_module(library)
     missing = [each for each in support.definitions if each.name not in module.__dict__]
@@ -89,19 +89,19 @@ def _load_support(support: Support, library: str) -> Mapping[str, object]:
 
 @cache
 def _keep_module(library: str) -> ModuleType:
-    """Return the module of a library's support code, with the definitions that were used so far."""
+    """Return the module of a library's support code, with the definitions used so far."""
     return _make_module()
 
 
 def _make_module() -> ModuleType:
-    """Return an empty module with a name of its own."""
+    """Return an empty module with a unique name."""
     return ModuleType(f"stepgraph_emitted_{next(_numbers)}")
 
 
 def _execute(text: str, file: str, module: ModuleType) -> None:
     """Execute a text in a module."""
     module.__file__ = file
-    sys.modules[module.__name__] = module  # dataclasses look their module up while they are made
+    sys.modules[module.__name__] = module  # dataclasses look up their module while they are created
     try:
         exec(compile(text, file, "exec"), module.__dict__)
     finally:
@@ -109,7 +109,7 @@ def _execute(text: str, file: str, module: ModuleType) -> None:
 
 
 Call = Forward | Evaluate | Transform
-"""The instructions that may call a user's code."""
+"""The instructions that may call user code."""
 
 
 def name_subject(spec: GraphSpec, name: str) -> str:
@@ -121,7 +121,7 @@ def name_subject(spec: GraphSpec, name: str) -> str:
 
 
 def find_span(spec: GraphSpec, name: str) -> Span | None:
-    """Return where an op, model or input is declared; None for what no spec names."""
+    """Return where an op, model or input is declared; None for names that are not in the spec."""
     for kind, known in (("ops", spec.ops), ("models", spec.models), ("inputs", spec.inputs)):
         if name in known:
             return spec.span(kind, name, key=True)
@@ -161,17 +161,17 @@ def find_arguments(frame: FrameType, op: str, loaded: Loaded[object]) -> Iterato
 
 
 def has_begun(error: BaseException, loaded: Loaded[object], mode: str, *, traced: bool) -> bool:
-    """Return whether a step that raised had begun to change what outlives it.
+    """Return whether a step that raised had already changed state that outlives it.
 
-    The line of the emitted module at which it stopped tells. Where functions are ``traced``, an error inside one comes
-    from making a graph, which changes nothing; a graph that runs counts as one write.
+    This follows from the line of the emitted module at which it stopped. Where functions are ``traced``, an error
+    inside one comes from building a graph, which changes nothing; a graph that runs counts as one write.
     """
     functions = loaded.program.mode(mode).functions
     if not any(is_write(each) for function in functions for each in function.instructions):
         return False
     stops = list(find_stops(error, loaded))
     if not stops:
-        return True  # interrupted between the step and who called it
+        return True  # interrupted between the step and its caller
     frame, line = stops[-1]
     if traced and frame.f_code.co_name in {loaded.emitted.names.function(each.name) for each in functions}:
         return False
@@ -179,7 +179,7 @@ def has_begun(error: BaseException, loaded: Loaded[object], mode: str, *, traced
 
 
 def find_stops(error: BaseException, loaded: Loaded[object]) -> Iterator[tuple[FrameType, int]]:
-    """Yield the frames of the emitted module that an error went through, each with the line at which it did."""
+    """Yield the frames of the emitted module that an error passed through, each with its line there."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == loaded.file:
@@ -194,5 +194,5 @@ def find_instructions(program: Program) -> Iterator[Instruction]:
 
 
 def find_frames(error: BaseException, loaded: Loaded[object]) -> Iterator[FrameType]:
-    """Yield the frames of the emitted module that an error went through."""
+    """Yield the frames of the emitted module that an error passed through."""
     yield from (frame for frame, _ in find_stops(error, loaded))

@@ -1,4 +1,4 @@
-"""Learning: user classes are run once without training, and the plan is compiled again with what was seen."""
+"""Learning: runs user classes once without training, and compiles the plan again with the observations."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from runtime.engine.recomputed import find_redrawing
 
 
 def find_forwards(program: Program, known: frozenset[str], asked: frozenset[str] = frozenset()) -> Program:
-    """Return the program of the forwards alone, with the pure ops between them, as far as the known models reach.
+    """Return the program of the forwards alone, with the pure ops between them, as far as the models are known.
 
     Its functions return every result, so that types can be read off; nothing in it writes a weight. ``asked``: users'
-    losses of which it is also asked whether they return (sum, count).
+    losses for which it also finds out whether they return (sum, count).
     """
     modes = tuple(
         replace(mode, gates=(), functions=tuple(_find_forwards(each, program, known, asked) for each in mode.functions))
@@ -50,12 +50,12 @@ def _find_forwards(function: Function, program: Program, known: frozenset[str], 
 
 
 def _unchecked(instruction: Instruction) -> Instruction:
-    """Return a loss without the check of its shapes: they are read off, and the compiler tells which do not fit."""
+    """Return a loss without the check of its shapes: they are observed, and the compiler reports misfits."""
     return replace(instruction, open=False) if isinstance(instruction, Evaluate) else instruction
 
 
 def _ask(instruction: Instruction, asked: frozenset[str]) -> Iterator[Evaluate]:
-    """Yield what asks a user's loss whether it returns (sum, count), where that is not known."""
+    """Yield the probe that finds out whether a user's loss returns (sum, count), where that is not known."""
     if isinstance(instruction, Evaluate) and instruction.op in asked and instruction.family == "loss":
         yield replace(instruction, outputs=(asked_of(instruction.op),), counted="asked")
 
@@ -72,7 +72,7 @@ def find_assumed(program: Program) -> frozenset[str]:
 
 
 def find_known(program: Program) -> frozenset[str]:
-    """Return the models whose structure is known: all but layers whose input sizes are still open."""
+    """Return the models whose structure is known: all but layers whose input sizes are not known yet."""
     return frozenset(model.name for model in program.models if model.kind != "layers" or model.layers)
 
 
@@ -118,10 +118,10 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What was seen of a run: types of values, and which models (``net``, or ``net.method``) ran and drew numbers.
+    """The observations of a run: types of values, and which models (``net``, or ``net.method``) ran and drew numbers.
 
-    ``recomputing``: models that run in part once more when a gradient is taken; ``redrawing``: those among them that
-    draw other numbers then.
+    ``recomputing``: models that run again in part when a gradient is taken; ``redrawing``: those among them that draw
+    other numbers then.
     """
 
     types: Mapping[str, TensorType]
@@ -133,7 +133,7 @@ class Sight:
 
 
 class Observer(ABC, Generic[M]):
-    """How a framework makes the models of a plan, and sees what they do."""
+    """How a framework makes the models of a plan, and observes them."""
 
     @abstractmethod
     def make(self, plan: Plan, known: frozenset[str], given: Mapping[str, M]) -> Mapping[str, M]:
@@ -141,7 +141,7 @@ class Observer(ABC, Generic[M]):
 
     @abstractmethod
     def look(self, plan: Plan, program: Program, models: Mapping[str, M]) -> Sight:
-        """Run a program of forwards alone; raise StepError where it fails. Nothing is changed by it."""
+        """Run a program of forwards alone; raise StepError where it fails. It changes nothing."""
 
     @abstractmethod
     def has_buffers(self, model: M) -> bool:
@@ -158,10 +158,10 @@ class Observer(ABC, Generic[M]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned(Generic[M]):
-    """The plan compiled with what was seen, the models made on the way, and what there is to tell.
+    """The plan compiled with the observations, the models made on the way, and notes for the user.
 
-    ``seen`` are the traits that were really seen; ``traits`` has also those that are declared, or assumed for want of a
-    look.
+    ``seen`` are the traits that were observed; ``traits`` also has those that are declared, or assumed because they
+    could not be observed.
     """
 
     plan: Plan
@@ -173,7 +173,7 @@ class Learned(Generic[M]):
 
 
 def learn(plan: Plan, given: Mapping[str, M], observer: Observer[M]) -> Learned[M]:
-    """Observe user classes, and layers behind them in as many rounds as it takes; nothing to see: the plan as it is.
+    """Observe user classes, and the layers after them in as many rounds as it takes; with none of them, keep the plan.
 
     Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
     """
@@ -185,7 +185,7 @@ def learn(plan: Plan, given: Mapping[str, M], observer: Observer[M]) -> Learned[
     unresolved = tuple(_find_unresolved(learned.plan))
     if unresolved:
         raise SpecError(unresolved, plan.spec.texts())
-    return replace(learned, notes=(*_tell(plan, learned), *learned.notes))
+    return replace(learned, notes=(*_describe(plan, learned), *learned.notes))
 
 
 def _has_unknowns(program: Program) -> bool:
@@ -201,7 +201,7 @@ def _is_unresolved(model: ModelDecl) -> bool:
 
 
 def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> Learned[M]:
-    """Run the forwards of the known models, and compile again with what was seen."""
+    """Run the forwards of the known models, and compile again with the observations."""
     plan = _join_parts(learned)
     models = observer.make(plan, known, learned.models)
     sight = observer.look(plan, find_forwards(plan.program, known, find_assumed(learned.plan.program)), models)
@@ -255,7 +255,7 @@ def _find_kin(plan: Plan, name: str, models: Mapping[str, M]) -> frozenset[str]:
 
 
 def _complete(plan: Plan, name: str, kin: frozenset[str], sight: Sight, seen: Observed) -> Observed:
-    """Return the traits a class is compiled with: seen, declared, and draws that nobody could watch."""
+    """Return the traits a class is compiled with: seen, declared, and draws that could not be observed."""
     declared = plan.spec.models[name].traits or Traits()
     unwatched = not sight.ran.issuperset(_find_called(plan.program, kin))
     return Observed(
@@ -285,7 +285,7 @@ def _has(observed: Observed, trait: Trait) -> bool:
 
 
 def _declares(plan: Plan, name: str, trait: Trait) -> bool | None:
-    """Return what a model declares of a trait; None where it says nothing."""
+    """Return what a model declares of a trait; None where it declares nothing."""
     traits = plan.spec.models[name].traits or Traits()
     return {
         "buffers": traits.buffers,
@@ -308,16 +308,16 @@ def _find_false_traits(plan: Plan, name: str, seen: Observed) -> Iterator[Diagno
 
 
 def _compile_again(plan: Plan, observed: Observations) -> Plan:
-    """Return the plan compiled with what was seen, under the same policy."""
+    """Return the plan compiled with the observations, under the same policy."""
     return compile_step(plan.spec, plan.program.backend, plan.program.order, observed, pace=plan.pace)
 
 
-def _tell(before: Plan, learned: Learned[M]) -> Iterator[str]:
+def _describe(before: Plan, learned: Learned[M]) -> Iterator[str]:
     """Yield a sentence per class and per loss about what was seen, and whether that changed the plan."""
     for name in learned.traits:
-        yield f"observed of '{name}': {', '.join(_tell_trait(learned, name, trait) for trait in TRAITS)}"
+        yield f"observed of '{name}': {', '.join(_format_trait(learned, name, trait) for trait in TRAITS)}"
     observed = learned.observed or Observations()
-    yield from _tell_terms(learned.plan.program, observed)
+    yield from _describe_terms(learned.plan.program, observed)
     counts = observed.counts
     for name, is_counted in counts.items():
         yield f"observed of '{name}': it returns {'(sum, count)' if is_counted else 'one number, whose rows count'}"
@@ -326,7 +326,7 @@ def _tell(before: Plan, learned: Learned[M]) -> Iterator[str]:
         yield "the plan stays as it was" if same else "the plan was compiled again with what was observed, and changed"
 
 
-def _tell_terms(program: Program, observed: Observations) -> Iterator[str]:
+def _describe_terms(program: Program, observed: Observations) -> Iterator[str]:
     """Yield a sentence for every trained model whose own penalties and constraints act in its updates."""
     for model in (each for each in program.models if each.trained and each.name in observed.terms):
         terms = observed.terms[model.name]
@@ -337,8 +337,8 @@ def _tell_terms(program: Program, observed: Observations) -> Iterator[str]:
         yield f"'{model.name}' brings penalties and constraints of its own, which act in its updates: {found}"
 
 
-def _tell_trait(learned: Learned[M], name: str, trait: Trait) -> str:
-    """Return what was found of one trait, and how it is known where it was not seen."""
+def _format_trait(learned: Learned[M], name: str, trait: Trait) -> str:
+    """Return what is known of one trait, and how where it was not observed."""
     word = WORDS[trait]
     if _has(learned.seen[name], trait):
         return word

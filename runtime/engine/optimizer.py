@@ -39,7 +39,7 @@ class Optimizer:
         self._options = Options(declared, access)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set what can be set; raise AttributeError for a number that is called otherwise here, with its name."""
+        """Set a property; raise AttributeError for a number that has another name here, with that name."""
         if not hasattr(type(self), name):
             known = "learning_rate" if name == "lr" else f"options[{name!r}]" if name in self._options else ""
             raise AttributeError(f"an optimizer has no {name!r} to set{known and f': write optimizer.{known} = ...'}")
@@ -47,7 +47,7 @@ class Optimizer:
 
     @property
     def name(self) -> str:
-        """Return the name of its cell: the model's, or that of the update that brings it."""
+        """Return the name of its cell: the name of the model, or of the update that declares it."""
         return self._declared.name
 
     @property
@@ -64,8 +64,8 @@ class Optimizer:
     def learning_rate(self) -> float:
         """Return the learning rate that the next update will use, its schedule evaluated.
 
-        A number that is set holds from the next update on, in place of what the spec says, until it is set to None.
-        Raises SpecError: GS270 a class without a learning rate, or a value that is none.
+        A number that is set replaces the spec's from the next update on, until it is set to None. Raises SpecError:
+        GS270 a class without a learning rate, or a value that is not one.
         """
         rate = self._access.rate()
         if rate is None:
@@ -74,7 +74,7 @@ class Optimizer:
 
     @learning_rate.setter
     def learning_rate(self, rate: SupportsFloat | None) -> None:
-        """Set the learning rate from the next update on; None gives the spec's back."""
+        """Set the learning rate from the next update on; None restores the spec's."""
         before = self.learning_rate
         value = None if rate is None else self._read(rate)
         if self._used is None or self._used[0] != self.iterations:
@@ -84,7 +84,7 @@ class Optimizer:
 
     @property
     def is_rate_set(self) -> bool:
-        """Return whether the learning rate is a number that was set, and not what the spec says."""
+        """Return whether the learning rate is a number that was set, not the spec's."""
         return self._is_set
 
     @property
@@ -103,14 +103,14 @@ class Optimizer:
 
     @property
     def iterations(self) -> int:
-        """Return how many updates were applied, by which schedules and corrections of a bias go."""
+        """Return how many updates were applied, the count that schedules and bias corrections use."""
         return self._access.applied()
 
     @iterations.setter
     def iterations(self, count: SupportsIndex) -> None:
-        """Set how many updates were applied: it is state. At 0 the slots of a built-in rule begin anew too.
+        """Set how many updates were applied: it is state. Setting 0 also resets the slots of a built-in rule.
 
-        Raises SpecError: GS270 what is no whole number from 0 up, or a user's class of PyTorch, which counts by itself.
+        Raises SpecError: GS270 not a whole number from 0 up, or a user's class of PyTorch, which keeps its own count.
         """
         value = _to_count(count)
         if not 0 <= value <= MOST:
@@ -127,7 +127,7 @@ class Optimizer:
 
     @property
     def slots(self) -> Slots:
-        """Return copies of what it keeps for its parameters: by parameter, then by slot.
+        """Return copies of its slots: by parameter, then by slot.
 
         A parameter is called ``0.weight``, or ``model.0.weight`` where several models are stepped. Only
         :meth:`runtime.step.Step.restore` writes slots.
@@ -136,19 +136,19 @@ class Optimizer:
 
     @property
     def native(self) -> object:
-        """Return the object of the generated source that steps the parameters, in its framework's own terms."""
+        """Return the framework's object that steps the parameters, as the generated source makes it."""
         return self._access.native
 
     def __repr__(self) -> str:
-        """Return what it is and how far it is."""
+        """Return its name, rule, models, learning rate and number of updates."""
         rate = self._access.rate()
         origin = " (set by hand)" if self._is_set else ""
-        told = "" if rate is None else f", learning rate {rate:g}{origin}"
+        shown = "" if rate is None else f", learning rate {rate:g}{origin}"
         updates = counted(self.iterations, "update")
-        return f"<optimizer '{self.name}': {self.rule} on {', '.join(self.models)}{told}, {updates}>"
+        return f"<optimizer '{self.name}': {self.rule} on {', '.join(self.models)}{shown}, {updates}>"
 
     def _read(self, rate: object) -> float:
-        """Return a learning rate; raise SpecError (GS270) for what is none."""
+        """Return a learning rate; raise SpecError (GS270) for a value that is not one."""
         value = float(rate) if isinstance(rate, SupportsFloat) and not isinstance(rate, bool) else math.nan
         if not (math.isfinite(value) and value >= 0):
             raise self._refuse(f"{rate!r} is no finite number from 0 up", "None gives back what the spec says")
@@ -160,14 +160,14 @@ class Optimizer:
 
 
 def _to_count(value: object) -> int:
-    """Return a whole number; -1 for what is none."""
+    """Return a whole number; -1 for anything else."""
     return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else -1
 
 
 SECTION = "hyperparameters"
-"""The section of a checkpoint that has them. It is there to be compared: none of it is ever restored."""
+"""Their section in a checkpoint. It serves for comparison only and is never restored."""
 SETTINGS = "settings"
-"""The section that has the numbers of models and ops that are no options of optimizers, to be compared likewise."""
+"""The section of the numbers of models and ops that are not options of optimizers, for comparison too."""
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "models": ("groups", "regularizer", "constraint"),
     "ops": ("clip", "constraint", "decay", "tau", "half_life"),
@@ -182,16 +182,16 @@ def describe_optimizers(declared: tuple[OptimizerDecl, ...], held: Mapping[str, 
 
 
 def find_differences(saved: StatePlain, now: Mapping[str, StatePlain]) -> Iterator[str]:
-    """Yield a sentence for every option that a checkpoint has otherwise; what it does not tell is not compared."""
+    """Yield a sentence for every option that differs in a checkpoint; an option that it lacks is not compared."""
     for name, options in now.items():
         before = saved.get(name) if isinstance(saved, dict) else None
         if isinstance(before, dict) and isinstance(options, dict):
             for key in dict.fromkeys((*options, *before)):
                 was, is_now = before.get(key, WRITTEN), options.get(key, WRITTEN)
-                is_told = (key in before and key in options) or any(
+                is_known = (key in before and key in options) or any(
                     str(each).endswith(BY_HAND) for each in (was, is_now)
                 )
-                if was != is_now and is_told:
+                if was != is_now and is_known:
                     yield f"`{key}` of optimizer '{name}' was {was}, and is {is_now}"
 
 
@@ -209,7 +209,7 @@ def describe_settings(spec: GraphSpec) -> dict[str, StatePlain]:
 
 
 def find_changes(saved: StatePlain, now: Mapping[str, StatePlain]) -> Iterator[str]:
-    """Yield a sentence for every setting that a checkpoint has otherwise; one without settings is not compared."""
+    """Yield a sentence for every setting that differs in a checkpoint; one without settings is not compared."""
     if isinstance(saved, dict):
         for key in dict.fromkeys((*now, *saved)):
             before, after = saved.get(key, NOTHING), now.get(key, NOTHING)
@@ -223,7 +223,7 @@ BY_HAND = "(set by hand)"
 
 
 def _spell_leaves(path: Path, value: Plain) -> Iterator[tuple[str, str]]:
-    """Yield the places of everything in a value that is no mapping or list of mappings, and what is there."""
+    """Yield everything in a value that is not a mapping or a list of mappings, with its place."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _spell_leaves((*path, key), item)

@@ -1,4 +1,4 @@
-"""Models whose forwards are recomputed when a gradient is taken: what can be wrong with them."""
+"""Checks of models whose forwards are recomputed when a gradient is taken."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from runtime.engine.load import find_instructions, find_span
 REMEDIES = {
     "torch": "draw by torch's own generators, with `preserve_rng_state` of torch.utils.checkpoint left at True, or "
     "outside of the checkpoint",
-    "tensorflow": "draw outside of what is given to tf.recompute_grad, as by a Dropout layer behind it; under "
+    "tensorflow": "draw outside of the function given to tf.recompute_grad, as by a Dropout layer after it; under "
     "`checkpoint: true` draw by a SeedGenerator of Keras, or a tf.random.Generator, of the model's own",
 }
-"""How the second run of a forward draws what the first drew."""
+"""How to make the second run of a forward draw the same numbers as the first."""
 
 
 def find_checkpoints(program: Program) -> frozenset[str]:
-    """Return the models that a program calls and whose calls gradients run again because their ops say so."""
+    """Return the models that a program calls whose calls gradients run again because their ops say so."""
     calls = (each for each in find_instructions(program) if isinstance(each, Forward) and each.checkpoint)
     return frozenset(each.model for each in calls)
 

@@ -1,4 +1,4 @@
-"""Reporting: the report of a step, made when somebody reads it."""
+"""Reporting: the report of a step, made when it is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runtime.overflow import NOTHING, Overflow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateReport:
-    """What one update did in a step: whether it fired, why or why not, and how far its optimizers are."""
+    """What one update did in a step: whether it fired, why or why not, and the counts of its optimizers."""
 
     name: str
     fired: bool
@@ -28,12 +28,12 @@ class UpdateReport:
     learning_rates: Mapping[str, float]
     """By optimizer: the rate of its last update in this step; empty where this update did not fire."""
     skipped: bool = False
-    """It was to take place in this step, and gradients that are not finite held it back: ``reason`` says whose."""
+    """It was due in this step, but skipped because of gradients that are not finite: ``reason`` says whose."""
     nonfinite: str | None = None
-    """The first parameter whose gradient is not finite: `net.0.weight`; None where all are, or nobody looked."""
+    """The first parameter whose gradient is not finite: `net.0.weight`; None where all are, or none was checked."""
     gradient_norm: float | None = None
-    """The Euclidean norm of the gradients that it was given, of its whole window, without the loss scale and before
-    they are clipped; None where it did not come to that, or the step was built without `norms`."""
+    """The Euclidean norm of its gradients, over its whole window, without the loss scale and before they are clipped;
+    None where it was not measured, or the step was built without `norms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -44,28 +44,28 @@ class StepReport:
     mode: str
     fired: tuple[str, ...]
     held: tuple[str, ...] = ()
-    """The updates and averages that were to take place, and were held back."""
+    """The updates and averages that were due, but skipped."""
     scale_before: float | None = None
     """The loss scale of the step; None without one."""
     scale_after: float | None = None
-    """The loss scale that the step left."""
+    """The loss scale after the step."""
     dataset: str | None = None
-    """The data set of its batch, where the step was told one."""
+    """The data set of its batch, where the step was given one."""
     updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False)
-    """Every update of the spec by name, in the order of the spec; not shown, for it is long."""
+    """Every update of the spec by name, in the order of the spec; left out of the repr, because it is long."""
 
     def __repr__(self) -> str:
-        """Return what there is to tell, updates left out, for they are long."""
+        """Return the fields that have a value, without the updates, which are long."""
         always = {"step": self.step, "mode": self.mode, "fired": self.fired}
         scales = {"scale_before": self.scale_before, "scale_after": self.scale_after}
-        told = {"held": self.held or None, **scales, "dataset": self.dataset}
-        shown = {**always, **{name: each for name, each in told.items() if each is not None}}
+        optional = {"held": self.held or None, **scales, "dataset": self.dataset}
+        shown = {**always, **{name: each for name, each in optional.items() if each is not None}}
         return f"StepReport({', '.join(f'{name}={each!r}' for name, each in shown.items())})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reporter:
-    """Tells what a step of a plan did, from the ops that fired by a gate."""
+    """Reports what a step of a plan did, from the gated ops that fired."""
 
     plan: Plan
     optimizers: Mapping[str, Optimizer]
@@ -78,11 +78,11 @@ class Reporter:
     def report(self, mode: str, step: int, gated: frozenset[str], dataset: str | None = None) -> StepReport:
         """Return the report of a step of a mode: its number, the ops with a gate that fired, its batch's data set."""
         program = self.plan.program.mode(mode)
-        told = dataset or ""
-        functions = (each for each in program.functions if told in (each.datasets or (told,)))
+        chosen = dataset or ""
+        functions = (each for each in program.functions if chosen in (each.datasets or (chosen,)))
         function = next(each for each in functions if frozenset(each.gated) == gated)
         held = tuple(op for op in function.active if op in self.overflow.held)
-        updates = {name: self._update(name, program, step, function, told) for name in self._find_updates()}
+        updates = {name: self._update(name, program, step, function, chosen) for name in self._find_updates()}
         return StepReport(
             step=step,
             mode=mode,
@@ -100,8 +100,8 @@ class Reporter:
         if not (update.fired and name in self.overflow.held):
             return update
         guilty = dict.fromkeys(op for op, key in self._find_group(name, function) if not self.overflow.given[key])
-        told = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
-        reason, norm = f"gradients of {told} are not finite", update.gradient_norm if guilty else None
+        listed = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
+        reason, norm = f"gradients of {listed} are not finite", update.gradient_norm if guilty else None
         return replace(update, fired=False, skipped=True, reason=reason, learning_rates={}, gradient_norm=norm)
 
     def _find_group(self, name: str, function: Function) -> Iterator[tuple[str, str]]:
@@ -115,7 +115,7 @@ class Reporter:
         """Return the first parameter of an update whose gradient is not finite, in a step that ran a function."""
         judges = (each for each in function.instructions if isinstance(each, Judge) and each.op == name)
         judge = next((each for each in judges if each.key in self.overflow.places), None)
-        if judge is None:  # what was found out in an earlier step is not told again
+        if judge is None:  # what an earlier step found is not reported again
             return None
         models = (model for span in judge.spans for model in span)
         return [f"{model}.{each}" for model in models for each in self.names(model)][self.overflow.places[judge.key]]
@@ -142,7 +142,9 @@ class Reporter:
             name=name,
             fired=fired,
             gradient_norm=self.norms.get(name) if fired else None,
-            reason=_tell(gate, step, gated, program, dataset) if is_here else f"it does not run in mode {program.mode}",
+            reason=_format_reason(gate, step, gated, program, dataset)
+            if is_here
+            else f"it does not run in mode {program.mode}",
             iterations={cell: self.optimizers[cell].iterations for cell in cells},
             learning_rates={cell: rate for cell, rate in rates.items() if rate is not None},
         )
@@ -155,7 +157,7 @@ def _find_optimizers(name: str, functions: Iterable[Function]) -> tuple[str, ...
     return tuple(dict.fromkeys(part.optimizer for each in applies for part in each.parts))
 
 
-def _tell(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
+def _format_reason(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
     """Return why an op fired in a step, or why not."""
     if gate is None:
         return "every step"
@@ -166,29 +168,29 @@ def _tell(gate: Gate | None, step: int, gated: frozenset[str], program: ModeProg
     if gate.until is not None and step > gate.until:
         return f"it ended with step {gate.until}"
     if gate.clock == "steps" or not gate.follows:
-        return _tell_count(gate)
+        return _format_count(gate)
     if gate.follows == ((window_of(gate.op),),):
-        return _tell_window(gate, step, gated, program, dataset)
-    return _tell_following(gate, gated, program)
+        return _format_window(gate, step, gated, program, dataset)
+    return _format_following(gate, gated, program)
 
 
-def _tell_window(gate: Gate, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
-    """Return why an update that accumulates was applied or not: its window, or what keeps it from gathering."""
+def _format_window(gate: Gate, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
+    """Return why an update that accumulates was applied or not: its window, or what keeps it from accumulating."""
     own = next((each for each in program.gates if each.op == window_of(gate.op)), None)
     if own is not None and own.op not in gated:
-        return _tell(own, step, gated, program, dataset)
+        return _format_reason(own, step, gated, program, dataset)
     return f"it takes the gradients of {gate.every} steps"
 
 
-def _tell_count(gate: Gate) -> str:
-    """Return in which steps an op fires that counts them."""
+def _format_count(gate: Gate) -> str:
+    """Return in which steps an op that counts steps fires."""
     on = f" on {' and '.join(each or 'no data set' for each in gate.datasets)}" if gate.datasets else ""
     every = f"every {gate.every} steps{on}" if gate.every > 1 else f"every step{on}"
     start = "" if gate.start is None else f" from step {gate.start} on"
     return f"{every}{start}" if gate.until is None else f"{every}{start} up to step {gate.until}"
 
 
-def _tell_following(gate: Gate, gated: frozenset[str], program: ModeProgram) -> str:
+def _format_following(gate: Gate, gated: frozenset[str], program: ModeProgram) -> str:
     """Return what an op follows, and whether that fired."""
     free = gated | ({name for each in program.functions for name in each.active} - {each.op for each in program.gates})
     missing = [group for group in gate.follows if free.isdisjoint(group)]

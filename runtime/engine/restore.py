@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, cast
 from compiler.ir.program import Gate, ModeProgram, Program
 from compiler.timing.firing_sets import find_counts, lacks_functions
 from graphspec.diagnostics import SpecError
-from runtime.engine.contents import Contents, Fault, Holder, Item, tell
+from runtime.engine.contents import Contents, Fault, Holder, Item, report_faults
 from runtime.problems import problem
 from runtime.state import Array, Plain, State, Tree, find_arrays, flatten, unflatten
 from runtime.support.clocks import Gates
@@ -20,7 +20,7 @@ OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics", "windows", "scali
 
 
 class Absent(Enum):
-    """What stands where a state says nothing."""
+    """The value where a state has nothing."""
 
     ABSENT = "absent"
 
@@ -32,7 +32,7 @@ Skeleton: TypeAlias = "dict[str, Item | Skeleton]"
 
 
 def find_faults(contents: Contents, state: State) -> Iterator[Fault]:
-    """Yield in what a state differs from the contents of the module that it is for."""
+    """Yield every difference between a state and the contents of its module."""
     yield from _match(_build(contents), state.counters, "")
     yield from _find_array_faults(contents, state)
     for item in contents.items:
@@ -66,7 +66,7 @@ def _find_array_faults(contents: Contents, state: State) -> Iterator[Fault]:
 
 
 def compare(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> Iterator[Fault]:
-    """Yield in what an array differs from the tensor it is for."""
+    """Yield every difference between an array and its tensor."""
     if array.shape != shape:
         yield Fault(kind="shape", name=name, found=str(list(array.shape)), expected=str(list(shape)))
     elif array.dtype.name != dtype:
@@ -86,7 +86,7 @@ def _build(contents: Contents) -> Skeleton:
 
 
 def _match(skeleton: Skeleton, counters: Mapping[str, Plain], prefix: str) -> Iterator[Fault]:
-    """Yield in what counters differ from the items there are, section by section."""
+    """Yield every difference between counters and the items, section by section."""
     for key, expected in skeleton.items():
         found = counters.get(key, ABSENT)
         match expected, found:
@@ -153,7 +153,7 @@ def read_state(holder: Holder) -> State:
 
 
 def restore_state(holder: Holder, state: State) -> None:
-    """Make a module what it was when a state was read: in place, and nothing at all where something does not fit.
+    """Restore a state into a module: in place, and nothing at all where something does not fit.
 
     The state may be that of another backend. Raises SpecError: GS264 for every name that is missing, not expected, or
     of another shape or type.
@@ -162,14 +162,14 @@ def restore_state(holder: Holder, state: State) -> None:
     contents = holder.contents(applied)
     faults = tuple(find_faults(contents, state))
     if faults:
-        raise SpecError(tell(faults, _explain(faults, state, holder)), {})
+        raise SpecError(report_faults(faults, _explain(faults, state, holder)), {})
     _write_items(contents.items, state, holder)
-    for name, stored in holder.contents(applied).tensors.items():  # the counts have made the slots there are by now
+    for name, stored in holder.contents(applied).tensors.items():  # setting the counts has created the slots
         stored.write(state.arrays[name])
 
 
 def _write_items(items: tuple[Item, ...], state: State, holder: Holder) -> None:
-    """Write what is no tensor; first what the user's code takes, which takes all back where it refuses something."""
+    """Write everything but tensors, the user's code first; where it refuses something, its writes are undone."""
     done: list[tuple[Item, Tree]] = []
     values = {item.path: _value(item, state) for item in items}
     for item in (each for each in items if each.foreign):
@@ -190,14 +190,14 @@ def _value(item: Item, state: State) -> Tree:
 
 
 def _take_back(done: list[tuple[Item, Tree]]) -> None:
-    """Write what there was before; what is refused as well cannot be helped."""
+    """Write the earlier values; where the user's code refuses these too, nothing can be done."""
     for item, before in reversed(done):
         with suppress(Exception):
             item.write(before)
 
 
 def _refused(item: Item, error: Exception, notes: tuple[str, ...]) -> SpecError:
-    """Return the error of a state that the user's code did not take."""
+    """Return the error of a state that the user's code refused."""
     message = f"the state of {item.name} was refused: {type(error).__name__}: {error}"
     help = "the code that takes it has changed since it was saved, or does not fit it"
     return problem("GS264", message, notes=notes, help=help)
@@ -209,7 +209,7 @@ def _explain(faults: Iterable[Fault], state: State, holder: Holder) -> tuple[str
 
 
 def _cross(state: State, holder: Holder) -> tuple[str, ...]:
-    """Return a note where a state is that of another backend; none where it is of the same."""
+    """Return a note where a state comes from another backend; none where it is the same."""
     if state.backend in ("", holder.backend):
         return ()
     crosses = "built-in models, optimizers and metrics fit both; what a framework's or user's class keeps does not"
@@ -230,11 +230,11 @@ def _section(counters: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
 
 
 def align_counts(program: Program, steps: Mapping[str, int], gates: Gates) -> None:
-    """Change what gates have counted where ops would fire together that have no function.
+    """Change the counts of gates where ops would fire together that have no function.
 
     A state may be of a run whose clocks were others: another `every`, `start`, window or length of an epoch. Counts
-    that these clocks never reach then become what is possible after the finished steps, as near as may be to what they
-    were. Gates that count writes which may be held keep theirs: every count of them is possible.
+    that these clocks never reach are replaced by the nearest ones that are possible after the finished steps. Gates
+    that count writes which may be skipped keep theirs: every count of them is possible.
     """
     for mode in program.modes:
         clocks = tuple(gate for gate in mode.gates if gate.clock != "averaged")
@@ -253,7 +253,7 @@ def align_counts(program: Program, steps: Mapping[str, int], gates: Gates) -> No
 def _find_always(
     mode: ModeProgram, clocks: tuple[Gate, ...], datasets: tuple[str, ...]
 ) -> Mapping[str, frozenset[str]]:
-    """Return, by data set, the ops that gates follow and that no gate holds back."""
+    """Return, by data set, the ops that gates follow and that have no gate of their own."""
     gated = {gate.op for gate in clocks}
     free = frozenset(op for gate in clocks for group in gate.follows for op in group if op not in gated)
     return dict.fromkeys(datasets if mode.mode == "train" and datasets else ("", *datasets), free)

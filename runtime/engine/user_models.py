@@ -1,4 +1,4 @@
-"""The user's code: classes and functions imported as allowed, models that the caller gives, parameters they share."""
+"""The user's code: imports of allowed classes and functions, models that the caller gives, parameters they share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphspec.matching import is_found
 from graphspec.suggestions import closest
 from runtime.codegen.module import find_user_paths
 from runtime.engine.backend import BuildRequest
-from runtime.engine.errors import tell_finding
+from runtime.engine.errors import diagnose_finding
 from runtime.engine.imports import resolve
 from runtime.engine.load import find_instructions, find_span
 from runtime.support.model_errors import ModelError
@@ -46,7 +46,7 @@ def import_users(program: Program, spec: GraphSpec, request: BuildRequest) -> No
 
 
 def _find_import(spec: GraphSpec, path: str, name: str, backend: str) -> Span | None:
-    """Return where a model, its optimizer or an op names what is to be imported."""
+    """Return where a model, its optimizer or an op names the object to import."""
     name, _, epoch = name.partition("@")
     model, op = spec.models.get(name), spec.ops.get(name)
     if model is not None and model.class_path(backend) == path:
@@ -61,12 +61,12 @@ def _find_import(spec: GraphSpec, path: str, name: str, backend: str) -> Span | 
 
 
 def _find_phase(optimizer: OptimizerSpec | None, epoch: str) -> tuple[str, ...]:
-    """Return the key under which an optimizer stands that changes by epochs; none of one that does not."""
+    """Return the key of an optimizer that changes by epochs; empty for one that does not."""
     return (epoch or "1",) if optimizer is not None and optimizer.epochs else ()
 
 
 def _with_way_out(problem: Diagnostic, name: str, request: BuildRequest) -> Diagnostic:
-    """Return a refused import with the other remedy, where the caller gives models: to give this one too."""
+    """Return a refused import with another remedy where the caller gives models: to give this one too."""
     if not request.models or problem.code != "GS201":
         return problem
     return replace(problem, help=f"{problem.help}; or give a module for it: `models={{'{name}': ...}}`")
@@ -75,7 +75,7 @@ def _with_way_out(problem: Diagnostic, name: str, request: BuildRequest) -> Diag
 def check_given(
     given: Mapping[str, object], program: Program, spec: GraphSpec, kinds: type[M] | tuple[type[M], ...], expected: str
 ) -> dict[str, M]:
-    """Return the given models; raise SpecError (GS208) for names the spec lacks and for what is none of ``kinds``."""
+    """Return the given models; raise SpecError (GS208) for names the spec lacks and objects of other ``kinds``."""
     known = [model.name for model in program.models]
     problems: list[Diagnostic] = []
     models: dict[str, M] = {}
@@ -99,7 +99,7 @@ def check_given(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The parameters and buffers of a model by name, each as what tells its memory from that of others.
+    """The parameters and buffers of a model by name, each as a key of its memory.
 
     ``hidden``: parameters of modules that the model holds without registering them.
     """
@@ -130,7 +130,7 @@ def find_undeclared_ties(models: Mapping[str, Memory], program: Program, spec: G
 
 
 def _find_shared(one: str, first: Memory, other: str, second: Memory) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the first parameter that two models share: who registered it under which name, and who has it as which."""
+    """Yield the first parameter that two models share: its owner, its name there, its user, its name there."""
     ways = (
         (one, first.parameters, other, {**second.hidden, **second.parameters}),
         (other, second.parameters, one, first.hidden),
@@ -146,12 +146,12 @@ def _find_shared(one: str, first: Memory, other: str, second: Memory) -> Iterato
 
 
 def find_other_types(models: Mapping[str, Mapping[str, str]], dtype: str, spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem (GS208) for every model with parameters, type by name, that the step cannot train as they are."""
+    """Yield a problem (GS208) for every model whose parameters, type by name, have types the step cannot train."""
     for name, found in models.items():
         try:
             require_types(name, found, dtype)
         except ModelError as error:
-            yield tell_finding(error, spec)
+            yield diagnose_finding(error, spec)
 
 
 Parameters = Mapping[str, object]
@@ -171,21 +171,21 @@ def check_parameters(models: Mapping[str, Parameters], program: Program, spec: G
 
 
 def _find_group(model: str, name: str, spec: GraphSpec) -> GroupSpec | None:
-    """Return what is different for a parameter of a model, whatever the pattern; None where it is in no group."""
+    """Return the options of a parameter's group, without the pattern; None where it is in no group."""
     found = next((group for group in spec.models[model].groups if is_found(group.match, name)), None)
     scale = 1.0 if found is None or found.lr_scale is None else found.lr_scale
     return None if found is None else found.model_copy(update={"match": "", "lr_scale": scale})
 
 
 def _contradiction(first: str, second: str, span: Span | None) -> Diagnostic:
-    """Return the problem of a shared parameter that is in unlike groups."""
-    message = f"'{first}' and '{second}' are one parameter, but the groups of their models say different things of it"
+    """Return the problem of a shared parameter whose groups differ."""
+    message = f"'{first}' and '{second}' are one parameter, but the groups of their models give it different options"
     help = "write the same for it in the groups of both models"
     return Diagnostic(code="E-MATCH", message=message, span=span, help=help)
 
 
 CONVERTED = ("float32", "float64")
-"""Declared types that give way to the type a step is built for."""
+"""Declared types that are replaced by the type a step is built for."""
 
 
 def accepted_types(declared: InputDecl, built: str) -> tuple[str, ...]:

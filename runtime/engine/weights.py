@@ -1,4 +1,4 @@
-"""Files of weights: found and looked into before anything is made, and read by models that get their tensors late."""
+"""Weight files: found and checked before anything is made, and read by models that get their tensors late."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.codegen.build import WEIGHTS
 from runtime.codegen.module import is_constructed
 from runtime.engine.backend import BuildRequest
-from runtime.engine.errors import tell_finding
+from runtime.engine.errors import diagnose_finding
 from runtime.engine.load import Loaded
 from runtime.support.model_errors import ModelError
 from runtime.support.weight_files import read_weights
@@ -25,7 +25,7 @@ KINDS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFiles:
-    """The files that weights are read from, by model, and what there is to tell of them."""
+    """The files that weights are read from, by model, and notes on them."""
 
     paths: Mapping[str, str]
     notes: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ NO_FILES = WeightFiles(paths={})
 def find_files(program: Program, spec: GraphSpec, request: BuildRequest) -> WeightFiles:
     """Return the files of the models that are made here.
 
-    Raises SpecError: GS271 for every file that cannot be read, or is none.
+    Raises SpecError: GS271 for every file that cannot be read, or is not a weight file.
     """
     declared = {each.name: each.weights for each in program.models if each.weights is not None and request.weights}
     paths = {name: str((request.directory or Path()) / file) for name, file in declared.items()}
@@ -48,9 +48,9 @@ def find_files(program: Program, spec: GraphSpec, request: BuildRequest) -> Weig
     wanted = {name: path for name, path in paths.items() if name not in request.models}
     for name, path in wanted.items():
         try:
-            notes.extend(_tell_types(name, path, request.dtype))
+            notes.extend(_describe_types(name, path, request.dtype))
         except ModelError as error:
-            problems.append(tell_finding(error, spec))
+            problems.append(diagnose_finding(error, spec))
     if problems:
         raise SpecError(problems, spec.texts())
     return WeightFiles(paths={name: str(Path(path).absolute()) for name, path in wanted.items()}, notes=tuple(notes))
@@ -63,7 +63,7 @@ def find_late(program: Program, given: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_files(loaded: Loaded[object], files: WeightFiles, late: Iterable[str] = ()) -> None:
-    """Tell an executed module where the files are that it reads, but for the models that are read late."""
+    """Set the paths of the files that an executed module reads, except for models that are read late."""
     listed = loaded.names.get(WEIGHTS)
     if isinstance(listed, dict):
         table = cast("dict[str, str]", listed)
@@ -86,13 +86,13 @@ def load_late(
         try:
             load(models[name], name, files.paths[name])
         except ModelError as error:
-            problems.append(tell_finding(error, spec))
+            problems.append(diagnose_finding(error, spec))
     if problems:
         raise SpecError(problems, spec.texts())
 
 
 def find_rounds(models: Iterable[ModelDecl], known: frozenset[str]) -> Iterator[frozenset[str]]:
-    """Yield the known models in the rounds they are made in: copies come when what they copy is complete."""
+    """Yield the known models in the rounds they are made in: copies come once their originals are complete."""
     before: frozenset[str] = frozenset()
     listed = tuple(models)
     originals = frozenset(each.name for each in listed if each.like is None)
@@ -103,7 +103,7 @@ def find_rounds(models: Iterable[ModelDecl], known: frozenset[str]) -> Iterator[
         before = names
 
 
-def _tell_types(name: str, path: str, dtype: str) -> Iterator[str]:
+def _describe_types(name: str, path: str, dtype: str) -> Iterator[str]:
     """Yield a note where a file has numbers of another type than the step; raise ModelError (GS271) for no file."""
     kinds = frozenset(each.kind for each in read_weights(name, path).values())
     others = [each for each, kind in KINDS.items() if kind in kinds and each != dtype]

@@ -1,4 +1,4 @@
-"""Export of a step: the weights that answer outside train mode, and a mode as a program, in a folder of their own."""
+"""Export of a step: its weights outside train mode, and a mode as a program, in a folder of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runtime.problems import problem
 from runtime.state import Plain
 
 PREFERRED = ("infer", "eval", "test")
-"""The modes a program is made of, unless one is named: the first of these that the step has."""
+"""The modes to export where none is named: the first of these that the step has."""
 
 Format: TypeAlias = Literal["weights", "program", "both"]
 
@@ -37,14 +37,14 @@ class Wanted:
     mode: str | None = None
     values: tuple[str, ...] = ()
     origin: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
-    """Where the numbers come from, for the listing."""
+    """The origin of the numbers, for the listing."""
 
 
 def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exported:
     """Write weights and program of a step into a folder, which appears whole or not at all.
 
-    An older export is replaced. Raises SpecError: GS234 where something else stands there, or the system refuses; GS265
-    for what cannot be exported; GS266 for a mode that the step does not have, or that changes models.
+    An older export is replaced. Raises SpecError: GS234 where something else is there, or the system refuses; GS265
+    for everything that cannot be exported; GS266 for a mode that the step does not have, or that changes models.
     """
     place = Path(os.path.abspath(folder))  # so that `.` has a name, too
     try:
@@ -89,7 +89,7 @@ def _find_computed(mode: ModeProgram) -> Iterator[str]:
 
 
 def _pack_models(plan: Plan, engine: Engine) -> Iterator[tuple[str, ExportedModel]]:
-    """Yield every model and average by name, with the weights that a mode other than train runs with."""
+    """Yield every model and average by name, with its weights in a mode other than train."""
     averaged = engine.averaged()
     swapped = {swap.model: swap.target for swap in find_all_swaps(plan.spec) if swap.op in averaged}
     for model in plan.program.models:
@@ -114,7 +114,7 @@ def _convert(pure: Pure, engine: Engine) -> Pure:
 
 
 def _require_free(place: Path) -> None:
-    """Refuse to replace what is no export, or holds more than one wrote: it would be lost."""
+    """Refuse to replace a folder that is not an export, or holds other files: they would be lost."""
     if not place.is_dir():
         if place.exists():
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -125,7 +125,7 @@ def _require_free(place: Path) -> None:
 
 
 def _find_others(place: Path, listed: frozenset[str]) -> list[str]:
-    """Return what is in a folder and not listed; what lies deeper is only looked at where the top is as listed."""
+    """Return what is in a folder and not listed; subfolders are only inspected where the top is as listed."""
     top = {entry.name for entry in place.iterdir()} - {name.partition("/")[0] for name in listed}
     if top:
         return sorted(top)
@@ -134,7 +134,7 @@ def _find_others(place: Path, listed: frozenset[str]) -> list[str]:
 
 
 def _remove_rests(place: Path) -> None:
-    """Remove what an export to the same place left that was killed."""
+    """Remove the leftovers of a killed export to the same place."""
     rest = re.compile(rf"\.{re.escape(place.name)}-[0-9a-f]{{8}}\.(new|old)")
     for entry in place.parent.iterdir() if place.parent.is_dir() else ():
         if rest.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink():

@@ -1,4 +1,4 @@
-"""Exported files: what is in the folder of an export, and the listing that says so."""
+"""Exported files: the content of an export's folder, and its listing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedModel:
-    """The file of a model's weights; ``source`` is the model that has them: itself, or the average in its place."""
+    """The file of a model's weights; ``source`` is the model that owns them: the model itself, or its average."""
 
     file: str
     source: str
@@ -43,14 +43,14 @@ class ExportedProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was exported, and the folder that it is in."""
+    """What was exported, and its folder."""
 
     folder: Path
     models: Mapping[str, ExportedModel]
     program: ExportedProgram | None
 
     def __repr__(self) -> str:
-        """Return the folder and the names of what is in it, in a few words whatever was exported."""
+        """Return the folder and the names in it, short for any export."""
         names = [*(model.file for model in self.models.values()), *([self.program.file] if self.program else [])]
         return f"<exported into {str(self.folder)!r}: {', '.join(names)}>"
 
@@ -70,7 +70,7 @@ class Exported:
 
 
 def find_listed(folder: Path) -> frozenset[str]:
-    """Return the names of the files that an export wrote into a folder; none where it is no export."""
+    """Return the names of the files that an export wrote into a folder; none where it is not an export."""
     try:
         content = open_object((folder / LISTING).read_bytes())
     except (OSError, ValueError):
@@ -94,12 +94,12 @@ def _list_files(part: Mapping[str, Plain]) -> Iterator[str]:
 
 
 def _mark(content: bytes) -> dict[str, Plain]:
-    """Return what tells the content of a file from others."""
+    """Return the size and checksum of a file's content."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _describe_model(model: ExportedModel) -> Plain:
-    """Return whose weights a file has, and what they are."""
+    """Return the model whose weights a file has, and their shapes and types."""
     found = model.packed.tensors.items()
     tensors: dict[str, Plain] = {key: {"shape": [*shape], "dtype": dtype} for key, (shape, dtype) in found}
     return {"file": model.file, **_mark(model.packed.content), "of": model.source, "tensors": tensors}
@@ -119,7 +119,7 @@ def _describe_program(program: ExportedProgram) -> Plain:
 
 
 def _mark_program(packed: PackedProgram) -> dict[str, Plain]:
-    """Return what tells the file of a program from others, or every file in its folder."""
+    """Return the size and checksum of a program's file, or of every file in its folder."""
     if "" in packed.files:
         return _mark(packed.files[""])
     return {"files": {path: _mark(content) for path, content in packed.files.items()}}

@@ -21,7 +21,7 @@ CODE = "GS265"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pure:
-    """A mode without draws, running figures and clocks: what was drawn is an input instead."""
+    """A mode without draws, running figures and clocks: draws are inputs instead."""
 
     mode: str
     program: Program
@@ -30,15 +30,15 @@ class Pure:
     drawn: Mapping[str, Random]
     """Inputs that the step draws itself, and how."""
     left_out: tuple[str, ...]
-    """Outputs of the mode that are no function of a batch: figures that run over several, and states."""
+    """Outputs of the mode that are not functions of a batch: figures that run over several, and states."""
 
 
 def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequence[str] = ()) -> Pure:
     """Return a mode that writes nothing as a function of its inputs; ``averaged`` are the averages that have fired.
 
-    It gives ``values``, by default all outputs of the mode but running figures and states. Raises SpecError: GS266 a
-    value that the mode does not compute, or nothing to compute; GS265 everything that is no function of inputs of known
-    shapes.
+    It returns ``values``, by default all outputs of the mode but running figures and states. Raises SpecError: GS266 a
+    value that the mode does not compute, or nothing to compute; GS265 everything that is not a function of inputs of
+    known shapes.
     """
     current = _find_current(mode, averaged)
     instructions = [each for function in current for each in function.instructions]
@@ -69,7 +69,7 @@ def _find_current(mode: ModeProgram, averaged: frozenset[str]) -> tuple[Function
 
 
 def _choose(mode: ModeProgram, current: Sequence[Function], outputs: tuple[str, ...], spec: GraphSpec) -> Function:
-    """Return a function that makes the outputs as all others do; raise SpecError (GS265) where clocks change them."""
+    """Return a function with the outputs of all of them; raise SpecError (GS265) where clocks change the outputs."""
     ways = [tuple(_simplify(replace(each, notes=())) for each in _reach(function, outputs)) for function in current]
     if all(way == ways[0] for way in ways[1:]):
         return current[0]
@@ -100,7 +100,7 @@ def _check_outputs(mode: str, instructions: Sequence[Instruction], outputs: Sequ
 
 
 def _reach(function: Function, outputs: Iterable[str]) -> tuple[Instruction, ...]:
-    """Return the instructions that some outputs are made by, in order; what a draw is sized by is none of them."""
+    """Return the instructions that compute some outputs, in order, without those that only size a draw."""
     needed, kept = set(outputs), list[Instruction]()
     for each in reversed(function.instructions):
         if not isinstance(each, (Emit, Release)) and needed.intersection(each.defines):
@@ -110,7 +110,7 @@ def _reach(function: Function, outputs: Iterable[str]) -> tuple[Instruction, ...
 
 
 def _simplify(instruction: Instruction) -> Instruction:
-    """Return an instruction without what gradients and later writes need: there are none."""
+    """Return an instruction without its provisions for gradients and later writes: there are none."""
     match instruction:
         case Forward():
             draws = instruction.draws and instruction.train
@@ -134,7 +134,7 @@ def _find_inputs(kept: Sequence[Instruction], outputs: Iterable[str], plan: Plan
 
 
 def _find_impure(kept: Sequence[Instruction], spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem for every instruction whose results are not made of its inputs alone."""
+    """Yield a problem for every instruction whose results do not depend on its inputs alone."""
     for each in kept:
         why = _explain_impure(each)
         if why:
@@ -144,7 +144,7 @@ def _find_impure(kept: Sequence[Instruction], spec: GraphSpec) -> Iterator[Diagn
 
 
 def _explain_impure(instruction: Instruction) -> str:
-    """Return why an instruction is no function of its inputs; nothing for one that is."""
+    """Return why an instruction is not a function of its inputs; empty for one that is."""
     if isinstance(instruction, (Gradient, Transform)):
         return "it takes a gradient"
     if isinstance(instruction, Forward) and instruction.draws:

@@ -1,1 +1,1 @@
-"""A run: the loop, its folder, its logs, and how it goes on."""
+"""A run: the loop, its folder, its logs, and how it resumes."""

@@ -1,4 +1,4 @@
-"""Saving a run and going on with it: the state of the step, the place in the data, and how far the loop is."""
+"""Saving and resuming a run: the state of the step, the place in the data, and the progress of the loop."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DATA = "data"
 
 
 class Stateful(Protocol):
-    """What saving needs of a compiled step."""
+    """The part of a compiled step that saving needs."""
 
     def state(self) -> State:
         """Return everything that training changes."""
         ...
 
     def restore(self, state: State) -> None:
-        """Put a state back; all or nothing."""
+        """Restore a state; all or nothing."""
         ...
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
@@ -36,7 +36,7 @@ class Stateful(Protocol):
 
 
 class Positioned(Protocol):
-    """What saving needs of the data."""
+    """The part of a feed that saving needs."""
 
     def state(self) -> Tree:
         """Return the place in the data."""
@@ -49,19 +49,19 @@ class Positioned(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeper:
-    """Writes checkpoints of a run into its store, and brings a run back to where one stands."""
+    """Writes checkpoints of a run into its store, and restores a run from one."""
 
     step: Stateful
     feed: Positioned
     store: Store
     origin: Mapping[str, Plain]
-    """Where the numbers come from, the same in every checkpoint of the run."""
+    """The origin of the numbers, the same in every checkpoint of the run."""
 
     def save(self, run: RunState, *, planned: bool = True) -> None:
         """Write a checkpoint; older ones that are neither among the newest nor the best are removed.
 
-        One that is not planned, because it saves what a signal or an error cut short, goes when the next one is there:
-        the run that goes on has the checkpoints then that it would have without the interruption.
+        An unplanned one, written because of a signal or an error, is removed once the next one is written: a resumed
+        run then has the checkpoints that it would have without the interruption.
         """
         if planned:
             before = (step for step in run.planned if step < run.made)
@@ -78,14 +78,14 @@ class Keeper:
         self.prune(run)
 
     def prune(self, run: RunState) -> None:
-        """Remove the checkpoints that are not kept beside the newest, which is that of the run as it is."""
+        """Remove old checkpoints; the newest, which holds the present state of the run, always stays."""
         self.store.prune(None if run.best is None else run.best.step, run.planned)
 
     def restore(self, checkpoint: Checkpoint, run: RunState) -> None:
-        """Bring step, data and loop to where a checkpoint stands.
+        """Restore step, data and loop from a checkpoint.
 
-        Raises SpecError: GS241 a checkpoint without what a run needs, GS252 a place that the data does not have, GS264
-        weights that do not fit.
+        Raises SpecError: GS241 the checkpoint lacks what a run needs, GS252 the data has no such place, GS264 weights
+        that do not fit.
         """
         self.step.restore(find_state(checkpoint))
         self.feed.restore(unflatten(checkpoint.sections.get(DATA), checkpoint.arrays))
@@ -110,7 +110,7 @@ def find_state(checkpoint: Checkpoint) -> State:
 
 
 def find_best(checkpoint: Checkpoint) -> int | None:
-    """Return the step of the best checkpoint so far, as a run that keeps its best noted it; None for any other."""
+    """Return the step of the best checkpoint so far, which runs that keep their best record; None for other runs."""
     match checkpoint.sections.get("loop"):
         case {"best": {"step": int() as step}}:
             return step
@@ -119,7 +119,7 @@ def find_best(checkpoint: Checkpoint) -> int | None:
 
 
 def _section(checkpoint: Checkpoint, name: str) -> dict[str, Plain]:
-    """Return a section of a checkpoint that is a mapping."""
+    """Return a section of a checkpoint, which must be a mapping."""
     section = checkpoint.sections.get(name)
     if not isinstance(section, dict):
         raise problem("GS241", f"the checkpoint has no section {name!r}")

@@ -11,13 +11,13 @@ from typing import Protocol, Self, TextIO
 from runtime.train.logs import Row, format_value
 
 _REFRESH = 0.1
-"""Seconds between two movements of the bar: moving it in every step would cost as much as a small step does."""
+"""Seconds between two updates of the bar: updating it in every step would cost as much as a small step."""
 _SHOWN = 4
-"""Values beside the bar; all of them are in the metrics files."""
+"""The number of values next to the bar; the metrics files have all of them."""
 
 
 class Display(Protocol):
-    """Something that shows how a run goes."""
+    """Something that shows the progress of a run."""
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -30,7 +30,7 @@ class Display(Protocol):
         ...
 
     def advance(self, step: int) -> None:
-        """Say that a step was made."""
+        """Count a step."""
         ...
 
     def measure(self, row: Row) -> None:
@@ -44,7 +44,7 @@ class Display(Protocol):
 
 @contextmanager
 def working(stream: TextIO, text: str, *, moving: bool) -> Generator[None]:
-    """Show on a terminal that something which takes seconds is under way; say nothing elsewhere."""
+    """Show on a terminal that something slow is under way; show nothing elsewhere."""
     if not moving:
         yield
         return
@@ -63,16 +63,16 @@ class Plain:
         self.last = Row(step=0, seconds=0.0, values={})
 
     def __enter__(self) -> Self:
-        """Begin; nothing is shown before the first line."""
+        """Do nothing: nothing is shown before the first line."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop; nothing is left to clear."""
+        """Do nothing: there is nothing to clear."""
 
     def advance(self, step: int) -> None:
-        """Say nothing: lines come with the values."""
+        """Do nothing: lines come with the values."""
 
     def measure(self, row: Row) -> None:
         """Print the values, and the speed since the line before."""
@@ -82,7 +82,7 @@ class Plain:
         self.last = row
 
     def say(self, text: str) -> None:
-        """Print a line at once, also where the stream is a file."""
+        """Print a line without delay, also where the stream is a file."""
         print(text, file=self.stream, flush=True)
 
 
@@ -115,7 +115,7 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the bar as it stands."""
+        """Stop the bar and leave it in place."""
         self.progress.stop()
 
     def advance(self, step: int) -> None:
@@ -126,7 +126,7 @@ class Bar:
             self.progress.update(self.task, completed=step)
 
     def measure(self, row: Row) -> None:
-        """Put the values beside the bar."""
+        """Show the values next to the bar."""
         values = "  ".join(f"{name} {format_value(value)}" for name, value in tuple(row.values.items())[:_SHOWN])
         self.progress.update(self.task, completed=row.step, values=values, speed=_speed(self.last, row).strip())
         self.last = row
@@ -137,7 +137,7 @@ class Bar:
 
 
 def _speed(last: Row, row: Row) -> str:
-    """Return the steps per second between two rows; the first one would measure the warm-up only."""
+    """Return the steps per second between two rows; the first row would only measure the warm-up."""
     seconds = row.seconds - last.seconds
     if last.step in (0, row.step) or seconds <= 0:
         return ""

@@ -1,4 +1,4 @@
-"""One pass over a data set in a mode that does not train, and the figures it gives."""
+"""Evaluation: one pass over a data set in a mode that does not train, and its figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runtime.train.logs import scalars
 
 
 class Judge(Protocol):
-    """What an evaluation needs of a compiled step."""
+    """The part of a compiled step that an evaluation needs."""
 
     def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
         """Run one step and return its outputs."""
@@ -28,21 +28,21 @@ class Judge(Protocol):
         ...
 
     def reset(self, mode: str = "eval") -> None:
-        """Start a mode anew: its random numbers and its running metrics."""
+        """Reset a mode: its random numbers and its running metrics."""
         ...
 
 
 class Stopping(Protocol):
-    """Something that may ask for an end."""
+    """Something that may request the end of a run."""
 
     @property
     def requested(self) -> bool:
-        """Tell whether it does."""
+        """Return whether it did."""
         ...
 
 
 class Passes(Protocol):
-    """A data set that can be read through from its start."""
+    """A data set that can be read from start to end."""
 
     def one_pass(self) -> Iterator[Batch]:
         """Yield every batch once."""
@@ -61,9 +61,9 @@ class Evaluation:
     feed: Passes
     mode: str
     metrics: frozenset[str]
-    """Outputs that are running values already: the last one is that of the whole pass."""
+    """Outputs that are running values already: the last value is that of the whole pass."""
     dataset: str | None = None
-    """Of which data set the batches are, where that is said of all."""
+    """The data set of all batches, where there is one."""
 
     @classmethod
     def of(cls, spec: GraphSpec, step: Judge, feed: Passes, mode: str) -> Evaluation:
@@ -73,9 +73,9 @@ class Evaluation:
         return cls(step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_eval_dataset(spec))
 
     def run(self, interrupt: Stopping | None = None) -> dict[str, float] | None:
-        """Return a figure for every output of one number: a metric's value, the mean over all samples of others.
+        """Return a figure for every scalar output: the value of a metric, the mean over all samples for others.
 
-        None where an interrupt asked for an end before the last batch.
+        None where an interrupt requested the end before the last batch.
         """
         self.step.reset(self.mode)
         means: dict[str, Mean] = {}
@@ -85,8 +85,8 @@ class Evaluation:
                 return None
             rows = self.feed.rows(batch)
             dataset = dataset_of(batch) or self.dataset
-            told = {} if dataset is None else {"dataset": dataset}
-            outputs = self.step(batch, mode=self.mode, **told)
+            named = {} if dataset is None else {"dataset": dataset}
+            outputs = self.step(batch, mode=self.mode, **named)
             for name, value in scalars({name: self.step.numpy(each) for name, each in outputs.items()}).items():
                 mean = means.setdefault(name, Mean())
                 figures[name] = value if name in self.metrics else mean.add(value, rows)
@@ -101,7 +101,7 @@ class Mean:
     rows: int = field(default=0)
 
     def add(self, value: float, rows: int) -> float:
-        """Take in the mean over some rows; return the mean over all so far."""
+        """Add the mean over some rows; return the mean over all so far."""
         self.total += value * rows
         self.rows += rows
         return self.total / self.rows if self.rows else value

@@ -1,4 +1,4 @@
-"""Metrics files: ``metrics.jsonl`` and ``metrics.csv``, a line for each logged step, readable while a run goes on."""
+"""Metrics files: ``metrics.jsonl`` and ``metrics.csv``, a line for each logged step, readable during a run."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Row:
 
 
 def scalars(arrays: Mapping[str, npt.NDArray[np.generic]]) -> Mapping[str, float]:
-    """Return the arrays that hold one number, as numbers."""
+    """Return the arrays of one element, as numbers."""
     return {name: float(array.reshape(()).item()) for name, array in arrays.items() if array.size == 1}
 
 
 def read_latest(latest: Mapping[str, object], read: Callable[[object], npt.NDArray[np.generic]]) -> Mapping[str, float]:
-    """Return the latest values of one number, in their order; those that a checkpoint brought are numbers already."""
+    """Return the latest scalar values, in order; those from a checkpoint are numbers already."""
     found: dict[str, float] = {}
     for name, value in latest.items():
         found.update({name: value} if isinstance(value, float) else scalars({name: read(value)}))
@@ -56,7 +56,7 @@ def not_finite(row: Row) -> tuple[str, ...]:
 
 
 def format_value(value: float) -> str:
-    """Return a number in about six characters: four digits that count, without a tail of zeros."""
+    """Return a number in about six characters: four significant digits, without trailing zeros."""
     if not math.isfinite(value):
         return str(value)
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{value:.4g}"
@@ -66,7 +66,7 @@ JSONL, CSV = "metrics.jsonl", "metrics.csv"
 
 
 TIMES = ("step", "time")
-"""The columns that are no values."""
+"""The columns that are not values."""
 
 
 class Log(Protocol):
@@ -77,7 +77,7 @@ class Log(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Write the rows that are not in the file yet."""
         ...
 
 
@@ -106,7 +106,7 @@ class CommaSeparated:
         _replace(path, self._format(before, header=bool(before)))
 
     def add(self, row: Row) -> None:
-        """Append a row; write the file anew where the row has a value that no row before it had."""
+        """Append a row; rewrite the file where the row has a value that no earlier row has."""
         self.rows.append(row)
         new = tuple(name for name in row.values if name not in self.columns)
         self.columns += new
@@ -136,7 +136,7 @@ def _to_json(row: Row) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file as a whole: a kill or a full disk loses no row of the one that was there."""
+    """Replace a file atomically: a kill or a full disk loses no row of the earlier one."""
     try:
         replace_file(path, text.encode())
     except OSError as error:
@@ -152,9 +152,9 @@ def _append(path: Path, text: str) -> None:
 
 
 def open_logs(folder: Path, names: Sequence[LogName], before: Sequence[Row] = (), made: int = 0) -> tuple[Log, ...]:
-    """Return a log in the folder for each name, in order, that goes on after the rows ``before`` of ``made`` steps.
+    """Return a log in the folder for each name, in order, that continues after the rows ``before`` of ``made`` steps.
 
-    What else a file holds is dropped: rows of steps that a run which was killed made after its newest checkpoint.
+    All other rows in a file are dropped: a killed run made those steps after its newest checkpoint.
     Raises SpecError: GS234 a file that cannot be written, GS254 the package for TensorBoard is missing.
     """
     return tuple(_open(folder, name, before, made) for name in dict.fromkeys(names))
@@ -171,10 +171,10 @@ def _open(folder: Path, name: LogName, before: Sequence[Row], made: int) -> Log:
 
 
 def read_rows(folder: Path, last: int, count: int | None = None) -> tuple[Row, ...]:
-    """Return the first ``count`` logged rows of a run, all where that is not known, and none behind the step ``last``.
+    """Return the first ``count`` logged rows of a run, all where that is not known, and none after the step ``last``.
 
-    Without a file there are none. A last line that is not whole, because the run was killed while it wrote, is not
-    there. Raises SpecError (GS247) where a line before it is no row.
+    Without a file there are none. An incomplete last line, from a run killed while writing it, is ignored. Raises
+    SpecError (GS247) where a line before it is not a row.
     """
     files = ((folder / JSONL, _read_json_lines), (folder / CSV, _read_table))
     lines, table = (_read(path, read, last)[:count] if path.exists() else () for path, read in files)
@@ -185,7 +185,7 @@ def read_rows(folder: Path, last: int, count: int | None = None) -> tuple[Row, .
 
 
 def _merge(line: Row, cells: Row) -> Row:
-    """Return a row that is in both files: values in the order of the line, from the table, which has infinities."""
+    """Return a row that is in both files: values in the order of the line, but from the table, which has infinities."""
     return Row(step=line.step, seconds=line.seconds, values={name: cells.values[name] for name in line.values})
 
 
@@ -234,7 +234,7 @@ class Events:
     """
 
     def __init__(self, folder: Path, *, after: int) -> None:
-        """Go on after a step: what earlier files say of later steps is not shown any more.
+        """Continue after a step: hide what earlier files have for later steps.
 
         Raises SpecError: GS234 the file cannot be written, GS254 tensorboardX is not installed.
         """
@@ -242,7 +242,7 @@ class Events:
         self._checksum = _import("record_writer").masked_crc32c
         place = folder / FOLDER
         place.mkdir(exist_ok=True)
-        # The files are read in the order of their names: also where the clock was set back, this one comes last.
+        # The files are read in the order of their names: this one must come last, even where the clock was set back.
         before = [int(name[1]) for name in map(_NAME.match, os.listdir(place)) if name is not None]
         number = max([time.time_ns(), *(each + 1 for each in before)])
         self.path = place / f"{_PREFIX}.{number:020d}.{socket.gethostname()}"

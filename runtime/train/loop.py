@@ -30,17 +30,17 @@ DEFAULT_STEPS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """How often something is done: at every multiple of so many steps, or at the end of every so many epochs."""
+    """How often something is done: every so many steps, or at the end of every so many epochs."""
 
     steps: int | None = None
     epochs: int | None = None
 
     def is_due(self, *, step: int) -> bool:
-        """Tell whether it is due after a step, counted from 1."""
+        """Return whether it is due after a step, counted from 1."""
         return self.steps is not None and step % self.steps == 0
 
     def is_due_at_end(self, *, epoch: int) -> bool:
-        """Tell whether it is due at the end of an epoch, counted from 1."""
+        """Return whether it is due at the end of an epoch, counted from 1."""
         return self.epochs is not None and epoch % self.epochs == 0
 
 
@@ -49,7 +49,7 @@ NEVER = Interval()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agenda:
-    """The plan of a run: its length (in steps, or in epochs of unknown length), and what is done how often."""
+    """The agenda of a run: its length (in steps, or in epochs of unknown length), and how often each thing is done."""
 
     steps: int | None
     epochs: int | None = None
@@ -60,7 +60,7 @@ class Agenda:
 
 
 def find_agenda(spec: GraphSpec, pace: Pace) -> Agenda:
-    """Return when a spec's run does what; ``pace.run`` is its length in steps, where that is known.
+    """Return the agenda of a spec's run; ``pace.run`` is its length in steps, where that is known.
 
     Raises SpecError (GS249) for a time in epochs, samples or shares of the run that cannot be counted here.
     """
@@ -104,14 +104,14 @@ def _interval(every: Duration, pace: Pace, spec: GraphSpec, path: tuple[str, ...
 
 def _not_countable(every: Duration, spec: GraphSpec, path: tuple[str, ...]) -> SpecError:
     needed = "how long the run is" if every.unit == "run" else "how many batches an epoch has"
-    message = f"`run.{'.'.join(path)}` is {every}, and nobody knows here {needed}"
+    message = f"`run.{'.'.join(path)}` is {every}, but it is not known here {needed}"
     span = spec.span("run", *path)
     return problem("GS249", message, span=span, help="write it in steps: `500 steps`", texts=spec.texts())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The best value a figure has had; ``waited`` judgements have passed since without a better one."""
+    """The best value of a figure so far; ``waited`` evaluations have passed since without a better one."""
 
     metric: str
     mode: Literal["min", "max"]
@@ -130,19 +130,19 @@ class Standing:
         return replace(self, waited=self.waited + 1)
 
     def _is_better(self, found: float) -> bool:
-        """Tell whether a value beats the best by more than ``min_delta``; one that is not a number never does."""
+        """Return whether a value beats the best by more than ``min_delta``; NaN never does."""
         if self.value is None:
             return found == found
         gain = found - self.value if self.mode == "max" else self.value - found
         return gain > self.min_delta
 
     def to_plain(self) -> dict[str, Plain]:
-        """Return what a checkpoint keeps of it; infinities as text, which JSON has no number for."""
+        """Return it as plain data for a checkpoint; infinities as text, because JSON has no number for them."""
         value = None if self.value is None else self.value.hex()
         return {"metric": self.metric, "mode": self.mode, "value": value, "step": self.step, "waited": self.waited}
 
     def restored(self, kept: Mapping[str, Plain]) -> Standing:
-        """Return the standing that a checkpoint kept; that of another metric or goal counts for nothing."""
+        """Return the standing from a checkpoint; one of another metric or goal is ignored."""
         if (kept.get("metric"), kept.get("mode")) != (self.metric, self.mode):
             return self
         match kept:
@@ -161,7 +161,7 @@ class RunState:
     made: int = 0
     seconds: float = 0.0
     due: bool = False
-    """An evaluation is due: it was interrupted."""
+    """An evaluation was interrupted and is due."""
     evaluated: int = 0
     """The step of the newest evaluation."""
     best: Standing | None = None
@@ -169,9 +169,9 @@ class RunState:
     latest: dict[str, object] = field(default_factory=dict[str, object])
     """The latest value of every output since the last logged row; numbers, or values on the device."""
     rows: int | None = 0
-    """How many rows were logged; None in a checkpoint of an older version, which does not say."""
+    """How many rows were logged; None in a checkpoint of an older version, which does not record it."""
     planned: tuple[int, ...] = ()
-    """The steps of the newest checkpoints that the run writes whether it is stopped on the way or not."""
+    """The steps of the newest planned checkpoints: those written whether the run is interrupted or not."""
 
     def to_plain(self, latest: Mapping[str, float]) -> dict[str, Plain]:
         """Return it as plain data, floats exactly; ``latest`` are the latest values as numbers."""
@@ -202,16 +202,16 @@ class RunState:
 
 
 def _restored(standing: Standing | None, kept: Plain) -> Standing | None:
-    """Return a standing as a checkpoint kept it."""
+    """Return a standing from a checkpoint."""
     return standing.restored(kept) if standing is not None and isinstance(kept, dict) else standing
 
 
 EVAL = "eval/"
-"""What stands before the figures of an evaluation."""
+"""The prefix of the figures of an evaluation."""
 
 
 class Trainable(Protocol):
-    """What the loop needs of a compiled step."""
+    """The part of a compiled step that the loop needs."""
 
     def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
         """Run one step and return its outputs."""
@@ -222,7 +222,7 @@ class Trainable(Protocol):
         ...
 
     def end_epoch(self, mode: str = "train") -> None:
-        """Say that a pass over the data has ended."""
+        """Record that a pass over the data has ended."""
         ...
 
 
@@ -245,27 +245,27 @@ class Feeding(Protocol):
 
 
 class Saver(Protocol):
-    """Something that saves a run as it is now."""
+    """Something that saves the present state of a run."""
 
     def save(self, run: RunState, *, planned: bool) -> None:
-        """Write a checkpoint; one that is not planned makes room for the next."""
+        """Write a checkpoint; an unplanned one is removed after the next."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run went: the rows that were logged, how far it came, the steps and seconds of this process, its end."""
+    """The outcome of a run: its logged rows, its final state, the steps and seconds of this process, its end."""
 
     rows: tuple[Row, ...]
     state: RunState
     steps: int
     seconds: float
     warmup: float
-    """The seconds of its first step."""
+    """The duration of its first step, in seconds."""
     interrupted: str
     """The signal that ended it; empty where none did."""
     exhausted: bool
-    """It stopped because nothing got better for long enough."""
+    """It stopped because the metric had not improved for long enough."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -285,12 +285,12 @@ class Loop:
     rows: list[Row] = field(default_factory=list[Row])
     warned: bool = False
     dirty: bool = False
-    """Something has happened since the newest checkpoint."""
+    """Whether anything has changed since the newest checkpoint."""
     interrupt: Interrupt = field(default_factory=Interrupt)
     start: float = 0.0
-    """When this process would have begun, had it made every step itself."""
+    """The time at which this process would have started, had it made every step itself."""
     warmup: float = 0.0
-    """When its first step ended."""
+    """The time at which its first step ended."""
 
     def run(self) -> Outcome:
         """Train; outputs are read from the device only in logged steps, so that no other step waits for it."""
@@ -319,7 +319,7 @@ class Loop:
         return self._is_complete() or self._is_exhausted() or self.interrupt.requested
 
     def _is_complete(self) -> bool:
-        """Tell whether all steps, or all epochs, were made."""
+        """Return whether all steps, or all epochs, were made."""
         if self.agenda.steps is not None:
             return self.state.made >= self.agenda.steps
         return self.agenda.epochs is not None and self.feed.epoch >= self.agenda.epochs
@@ -350,7 +350,7 @@ class Loop:
 
     @contextmanager
     def _saved(self) -> Generator[None]:
-        """Save what was trained so far where the data, or what it is judged by, fails."""
+        """Save the run where its data or its evaluation fails."""
         try:
             yield
         except SpecError:
@@ -388,18 +388,18 @@ class Loop:
         self._save_where_due(at_end=True)
 
     def _save_where_due(self, *, at_end: bool) -> None:
-        """Save after a step, or at the end of an epoch, where that is planned; not before an evaluation is complete."""
+        """Save after a step, or at the end of an epoch, where that is due; not before an evaluation is complete."""
         save = self.agenda.save
         is_planned = save.is_due_at_end(epoch=self.feed.epoch) if at_end else save.is_due(step=self.state.made)
         if is_planned and not self.state.due:
             self._save(planned=True)
 
     def _is_logged(self, number: int) -> bool:
-        """Tell whether a step is logged: the first, the last, and every ``log_every``-th."""
+        """Return whether a step is logged: the first, the last, and every ``log_every``-th."""
         return number in (1, self.agenda.steps) or number % self.agenda.log_every == 0
 
     def _log(self) -> Mapping[str, float]:
-        """Log the latest value of every output since the last row: one that did not fire now has an earlier value."""
+        """Log the latest value of every output since the last row; an op that did not fire now has an earlier value."""
         values = read_latest(self.state.latest, self.step.numpy)
         self.state.latest = {}
         self._add(values)
@@ -407,13 +407,13 @@ class Loop:
 
     def _add(self, values: Mapping[str, float]) -> None:
         """Add a row to every log, and show it."""
-        row = self._tell(values)
+        row = self._report(values)
         for sink in self.sinks:
             sink.add(row)
         self.state.rows = (self.state.rows or 0) + 1
         self.dirty = True
 
-    def _tell(self, values: Mapping[str, float]) -> Row:
+    def _report(self, values: Mapping[str, float]) -> Row:
         """Show a row, and return it."""
         self.state.seconds = time.perf_counter() - self.start
         row = Row(step=self.state.made, seconds=self.state.seconds, values=values)
@@ -427,14 +427,14 @@ class Loop:
         return row
 
     def _show(self, show: Callable[[], None]) -> None:
-        """Show something; where nobody reads it any more, the run ends as by Ctrl-C."""
+        """Show something; where the output has no reader any more, the run ends as by Ctrl-C."""
         try:
             show()
         except BrokenPipeError:
             self.interrupt.ask("SIGPIPE")
 
     def _evaluate(self) -> None:
-        """Evaluate; an evaluation that a signal cuts short is made again when the run goes on."""
+        """Evaluate; an evaluation that a signal interrupts is repeated when the run resumes."""
         if self.evaluation is None:
             return
         self.state.due = self.dirty = True
@@ -449,14 +449,14 @@ class Loop:
         self._judge(figures)
 
     def _require_watched(self, figures: Mapping[str, float]) -> None:
-        """Refuse to go by a figure that an evaluation does not give: an output of many numbers, or of none."""
+        """Refuse a metric for which an evaluation has no figure: an output of many numbers, or of none."""
         for standing in (self.state.best, self.state.stop):
             if standing is not None and standing.metric not in figures:
                 message = f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
                 raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
 
     def _judge(self, figures: Mapping[str, float]) -> None:
-        """Compare figures with the best so far; a run that keeps its best is saved where it got better."""
+        """Compare figures with the best so far; a run that keeps its best saves where they improve."""
         state = self.state
         if state.stop is not None:
             state.stop = state.stop.judge(state.made, figures)
@@ -466,7 +466,7 @@ class Loop:
                 self._save(planned=True)
 
     def _save(self, *, planned: bool = False) -> None:
-        """Save the run as it is."""
+        """Save the present state of the run."""
         self.state.seconds = time.perf_counter() - self.start
         if self.gallery is not None:
             self.gallery.keep()
@@ -477,13 +477,13 @@ class Loop:
     def _finish(self) -> None:
         """End a run: show the latest values, evaluate what was not evaluated yet, and save.
 
-        Where it was interrupted, no row is logged: the run that goes on would not have had it.
+        Where it was interrupted, no row is logged: without the interruption there would be none.
         """
         state = self.state
-        is_news = bool(state.latest) and not self._is_told()
+        is_news = bool(state.latest) and not self._is_reported()
         if self.interrupt.requested:
             if is_news:
-                self._tell(read_latest(state.latest, self.step.numpy))
+                self._report(read_latest(state.latest, self.step.numpy))
             state.due = state.due or (self._is_complete() and self._lacks_evaluation())
         else:
             if is_news:
@@ -495,8 +495,8 @@ class Loop:
         if self.dirty:
             self._save()
 
-    def _is_told(self) -> bool:
-        """Tell whether this step has a row already, as where a run goes on that is at its end."""
+    def _is_reported(self) -> bool:
+        """Return whether this step has a row already, as in a run that is resumed at its end."""
         last = [name for row in self.rows[-2:] if row.step == self.state.made for name in row.values]
         return any(not name.startswith(EVAL) for name in last)
 

@@ -1,4 +1,4 @@
-"""The pace of a spec's run, as far as it is known without importing anything that the spec names."""
+"""The pace of a spec's run, as far as it is known without importing anything named in the spec."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from graphspec.declare.graph import GraphSpec
 def find_declared_pace(spec: GraphSpec, path: Path) -> Pace | None:
     """Return the pace of training a spec read from a file; None where nothing in it depends on one.
 
-    A part that is not known, such as the epochs of a user's own source, is left out; a run reports what is wrong with
-    the data.
+    A part that is not known, such as the length of an epoch of a user's own source, is left out; problems with the data
+    are reported by the run.
     """
     if "train" not in spec.data or not needs_pace(spec):
         return None
-    from runtime import data  # numpy comes with the data: most specs are checked without
+    from runtime import data  # imports numpy, which checking most specs does not need
     from runtime.train import loop
 
     epoch = data.find_length(spec, "train", path.parent)

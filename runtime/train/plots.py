@@ -34,7 +34,7 @@ _GROUND = 128
 
 
 def is_picture(array: npt.NDArray[np.generic]) -> bool:
-    """Tell whether an array can be shown: [n, h, w] or [n, c, h, w] with 1 or 3 channels, and at least one image."""
+    """Return whether an array can be shown: [n, h, w] or [n, c, h, w] with 1 or 3 channels, and at least one image."""
     channels = array.shape[1] if array.ndim == 4 else 1
     return array.ndim in (3, 4) and channels in (1, 3) and array.size > 0 and array.dtype.kind in "biuf"
 
@@ -43,7 +43,7 @@ def grid(images: npt.NDArray[np.generic]) -> Pixels:
     """Return at most 64 images side by side as pixels [height, width, 3].
 
     Values lie in [-1, 1] if any is negative, else in [0, 1], or, for whole numbers, in [0, 255]; what lies outside is
-    clipped, and what is not a number is drawn as the darkest value.
+    clipped, and NaN is drawn as the darkest value.
     """
     tiles = _enlarge(_to_bytes(_with_channels(images[:_TILES])))
     count, height, width, _ = tiles.shape
@@ -59,7 +59,7 @@ def grid(images: npt.NDArray[np.generic]) -> Pixels:
 
 
 def find_columns(count: int) -> int:
-    """Return how many images stand side by side: as in a square, or up to twice that where the rows come out even."""
+    """Return how many images are in a row: as in a square, or up to twice that where all rows are then full."""
     square = math.ceil(math.sqrt(count))
     even = (columns for columns in range(square, 2 * square - 1) if count % columns == 0)
     return next(even, square)
@@ -93,7 +93,7 @@ def write_png(path: Path, pixels: Pixels) -> None:
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
     content = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
     try:
-        replace_file(path, content)  # a full disk leaves the picture that was there
+        replace_file(path, content)  # on a full disk the earlier picture stays
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -104,7 +104,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 _PER_PANEL = 6
 _SAME_SCALE = 10.0
-"""Values whose medians are within this factor share a panel."""
+"""Values whose medians are within this factor of each other share a panel."""
 _STEEP = 1000.0
 """A panel whose values span more than this factor gets a logarithmic axis."""
 
@@ -131,7 +131,7 @@ def find_curves(rows: Sequence[Row]) -> Mapping[str, Points]:
 
 
 def find_panels(curves: Mapping[str, Points]) -> Sequence[Sequence[str]]:
-    """Return groups of names whose typical sizes are alike, at most six to a group."""
+    """Return groups of names whose typical sizes are similar, at most six to a group."""
     sizes = {name: statistics.median(abs(value) for _, value in points) for name, points in curves.items()}
     panels: list[list[str]] = []
     for name in curves:
@@ -172,7 +172,7 @@ def _draw(curves: Mapping[str, Points], panels: Sequence[Sequence[str]], path: P
 
 
 class Showable(Protocol):
-    """What a gallery needs of a compiled step."""
+    """The part of a compiled step that a gallery needs."""
 
     def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
         """Run a step and return its outputs."""
@@ -216,8 +216,8 @@ def find_outputs(program: Program, mode: Mode) -> tuple[str, ...]:
 class Gallery:
     """Writes ``<value>_<step>.png`` every so many steps, and ``<value>.png`` as the last one.
 
-    A value of a mode other than train is made each time from the first batch of the run and from the same random
-    numbers, so that pictures compare.
+    A value of a mode other than train is computed each time from the first batch of the run and from the same random
+    numbers, so that pictures can be compared.
     """
 
     step: Showable
@@ -232,13 +232,13 @@ class Gallery:
     """Training has returned the value since the last picture was written."""
 
     def follow(self, number: int, batch: Batch, outputs: Mapping[str, object]) -> None:
-        """Note what a step was given and returned, and write a picture where one is due."""
+        """Record the batch and outputs of a step, and write a picture where one is due."""
         if self.batch is None:
             self.batch = batch
         if self.mode == "train" and self.value in outputs:
             self.latest, self.fresh = outputs[self.value], True
         if not self.seen:
-            self.seen = self._look() is not None  # a value that is no image is told at once, not at the end of the run
+            self.seen = self._look() is not None  # report a value that is not an image now, not at the end of the run
         if self.every is not None and number % self.every == 0:
             self.hang(number)
 
@@ -252,7 +252,7 @@ class Gallery:
         self._write(f"{self.value}_{number}.png")
 
     def keep(self) -> None:
-        """Write what training returned last before a checkpoint: a run that goes on may not be returned it again."""
+        """Write the last images of training before a checkpoint: a resumed run may not compute them again."""
         if self.mode == "train" and self.fresh:
             self.finish()
 
@@ -270,11 +270,11 @@ class Gallery:
         return path
 
     def _look(self) -> npt.NDArray[np.generic] | None:
-        """Return the images as they are now; None where the value was not returned yet."""
+        """Return the present images; None where the value was not returned yet."""
         if self.mode != "train" and self.batch is not None:
             self.step.reset(self.mode)
-            told = {} if dataset_of(self.batch) is None else {"dataset": dataset_of(self.batch)}
-            self.latest = self.step(self.batch, mode=self.mode, **told).get(self.value)
+            named = {} if dataset_of(self.batch) is None else {"dataset": dataset_of(self.batch)}
+            self.latest = self.step(self.batch, mode=self.mode, **named).get(self.value)
         if self.latest is None:
             return None
         array = self.step.numpy(self.latest)

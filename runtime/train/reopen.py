@@ -1,4 +1,4 @@
-"""A run opened again after its end: its spec, and its step as one of its checkpoints left it."""
+"""A run reopened after its end: its spec, and its step restored from one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Reopened:
     """The folder of the checkpoint."""
     step: Step
     directory: Path
-    """Where the run's spec lies, which relative paths start from."""
+    """The folder of the run's spec, where relative paths start."""
 
 
 def reopen_run(
@@ -47,7 +47,7 @@ def reopen_run(
     allow: Sequence[str] = (),
     jit_compile: bool = False,
 ) -> Reopened:
-    """Return a run as one of its checkpoints left it.
+    """Return a run restored from one of its checkpoints.
 
     ``choice`` is ``best`` (the newest where no best is kept), ``newest``, or the number of a step.
     Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what building raises.
@@ -86,7 +86,7 @@ def _compile(spec: GraphSpec, record: Record) -> Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is to be evaluated: a run, on which data (None: what the run evaluates on), at which checkpoint."""
+    """What to evaluate: a run, on which data (None: the data that the run evaluates on), at which checkpoint."""
 
     folder: Path
     data: str | None
@@ -138,7 +138,7 @@ def judge(question: Question) -> Answer:
 
 
 def _find_dataset(spec: GraphSpec, role: str) -> str | None:
-    """Return of which data set the batches are; those of several training sets say so themselves."""
+    """Return the data set of the batches; batches of several training sets carry their own."""
     return None if role == "train" else find_eval_dataset(spec)
 
 

@@ -1,4 +1,4 @@
-"""Going on with a run: which one, what has changed since, and from which checkpoint."""
+"""Resuming a run: which one, what has changed since, and from which checkpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Kind: TypeAlias = Literal["run", "hyper", "structure"]
 
 
 class Nothing(Enum):
-    """What stands where a spec says nothing."""
+    """The value shown where a spec has none."""
 
     NOTHING = "nothing"
 
@@ -38,23 +38,23 @@ NOTHING: Final = Nothing.NOTHING
 Found: TypeAlias = Plain | Literal[Nothing.NOTHING]
 
 _DATA = frozenset(("batch", "shuffle", "drop_last", "seed", "path", "args"))
-"""Fields of the training data that change batches; the others say that the data are other ones."""
+"""Fields of the training data that change its batches; a change of another field means other data."""
 
 _LAYER_NUMBERS = frozenset(("dropout", "leaky_relu", "elu", "layer_norm", "eps", "momentum"))
 """Options of layers, and layers of one option, that no tensor's size depends on."""
 
 _SLOTS = frozenset(("name", "class", "centered", "momentum_form", "initial_accumulator_value"))
-"""What decides which numbers an optimizer keeps and what they mean, or only how they begin."""
+"""Options that decide which numbers an optimizer keeps and what they mean, or only their initial values."""
 
 _REMARKS = frozenset(("doc", "defer", "checkpoint"))
-"""Fields of ops that leave all numbers as they are."""
+"""Fields of ops that change no number."""
 
 _RATES = frozenset(("start", "until", "weight", "decay", "half_life", "tau", "interval_correction", "reset", "use"))
 """Fields of ops that hold numbers that a step reads."""
 
 
 def judge(path: Path, before: Found, after: Found) -> Kind:
-    """Return what a change at a path of a document (as it is rendered) means; what is not known is structure."""
+    """Return what a change at a path of a rendered document means; an unknown path is structure."""
     match path:
         case ("run" | "name", *_):
             return "run"
@@ -96,7 +96,7 @@ def _judge_outputs(before: Found, after: Found) -> Kind:
 def _judge_model(rest: Path, before: Found, after: Found) -> Kind:
     match rest:
         case ("args", *_):
-            return "hyper"  # whether the tensors still fit is seen when they are restored
+            return "hyper"  # restoring checks whether the tensors still fit
         case ("optimizer", *option):
             return _judge_optimizer(tuple(option), before, after)
         case ("layers", *_) if rest[-1] in _LAYER_NUMBERS:
@@ -108,9 +108,7 @@ def _judge_model(rest: Path, before: Found, after: Found) -> Kind:
 def _judge_optimizer(option: Path, before: Found, after: Found) -> Kind:
     match option:
         case ("momentum",):
-            return _hyper_if(
-                _is_off(before) == _is_off(after)
-            )  # without momentum there is no running mean to go on from
+            return _hyper_if(_is_off(before) == _is_off(after))  # without momentum there is no running mean to continue
         case (name, *_):
             return _hyper_if(name not in _SLOTS)
         case _:
@@ -140,7 +138,7 @@ def _judge_op(rest: Path, before: Found, after: Found) -> Kind:
 
 
 def _trains(modes: Found) -> bool:
-    """Return whether a list of modes names that of training."""
+    """Return whether a list of modes has train."""
     return isinstance(modes, list) and "train" in modes
 
 
@@ -182,7 +180,7 @@ _OPERANDS = ("inputs", "grad_outputs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A place at which two specs differ, what stands there in each, and what that means for a run (see resumption)."""
+    """A place at which two specs differ, its text in each, and what the change means for a run (see resumption)."""
 
     path: str
     before: str
@@ -197,8 +195,8 @@ class Change:
 def compare_specs(old: GraphSpec, new: GraphSpec) -> tuple[Change, ...]:
     """Return every change from one spec to another, in the order of the document.
 
-    What is compared is what the specs mean: a default that is written out, a variable, an interpolation, another order
-    of ops or a shorter spelling are no changes. The order among the forwards of a model that may have buffers is one.
+    The comparison is by meaning: a default that is written out, a variable, an interpolation, another order of ops or a
+    shorter spelling are no changes. The order among the forwards of a model that may have buffers is one.
     """
     plain = _normalise(new)
     changes = [
@@ -209,21 +207,23 @@ def compare_specs(old: GraphSpec, new: GraphSpec) -> tuple[Change, ...]:
 
 
 def refuse_changes(folder: FilePath, changes: Sequence[Change]) -> SpecError:
-    """Return the error (GS245) of a run that cannot go on because its structure has changed, all changes named."""
+    """Return the error (GS245) of a run that cannot be resumed because its structure has changed, with every change."""
     notes = tuple(str(change) for change in changes if change.kind == "structure")
-    message = f"the run in {str(folder)!r} cannot go on: its saved state is that of another step than the spec declares"
+    message = (
+        f"the run in {str(folder)!r} cannot be resumed: its saved state is that of another step than the spec declares"
+    )
     return problem("GS245", message, notes=notes, help="put that back, or start a new run in another folder")
 
 
 def _judge(path: Path, before: Found, after: Found, new: dict[str, Plain]) -> Kind:
-    """Return what a change means; the length of a run is a number of its steps where something lasts a share of it."""
+    """Return what a change means; the length of a run changes numbers where something lasts a share of it."""
     is_length = path[:2] in (("run", "steps"), ("run", "epochs"))
     is_shared = any(_SHARE.search(_write(new.get(section, NOTHING))) for section in ("models", "ops"))
     return "hyper" if is_length and is_shared else judge(path, before, after)
 
 
 def _normalise(spec: GraphSpec) -> dict[str, Plain]:
-    """Return a spec as plain data that also says what its ops leave out because it holds anyway."""
+    """Return a spec as plain data with the implied fields that its ops leave out."""
     plain = to_plain(spec)
     ops, sources = _children(plain, "ops"), _children(plain, "data")
     return {
@@ -251,18 +251,18 @@ def _find_modes(spec: GraphSpec, op: str) -> list[Plain]:
 
 
 def _drop_seed(source: dict[str, Plain], seed: int) -> dict[str, Plain]:
-    """Return a data source without a seed that is the document's: a change of that one is told once."""
+    """Return a data source without its seed where that is the document's: a change of the latter is listed once."""
     return {key: value for key, value in source.items() if key != "seed" or value != seed}
 
 
 def _compare(path: Path, before: Found, after: Found) -> Iterator[Difference]:
-    """Yield the differences of two values, as deep in them as they are."""
+    """Yield the differences of two values, at the deepest paths that differ."""
     match before, after:
         case dict(), dict() if _head(path, before) == _head(path, after):
             for key in dict.fromkeys((*before, *after)):
                 yield from _compare((*path, key), before.get(key, NOTHING), after.get(key, NOTHING))
         case dict(), dict() if path[-1:] == ("optimizer",):
-            yield path, _head(path, before), _head(path, after)  # the options of two rules have nothing in common
+            yield path, _head(path, before), _head(path, after)  # options of two rules are not comparable
         case list(), list() if len(before) == len(after) and _is_taken_apart(path, before):
             for index, pair in enumerate(zip(before, after, strict=True)):
                 yield from _compare((*path, index), *pair)
@@ -273,7 +273,7 @@ def _compare(path: Path, before: Found, after: Found) -> Iterator[Difference]:
 
 
 def _head(path: Path, value: dict[str, Plain]) -> Plain:
-    """Return what makes a mapping another thing altogether: the kind of an op or model, the rule of an optimizer."""
+    """Return what identifies a declaration: the kind of an op or model, the rule of an optimizer."""
     match path:
         case ("ops" | "models", _):
             return next(iter(value))
@@ -284,7 +284,7 @@ def _head(path: Path, value: dict[str, Plain]) -> Plain:
 
 
 def _is_taken_apart(path: Path, value: list[Plain]) -> bool:
-    """Return whether the items of a list are told one by one: operands, layers, parts."""
+    """Return whether the items of a list are compared one by one: operands, layers, parts."""
     return path[-1] in _OPERANDS or any(isinstance(item, dict | list) for item in value)
 
 
@@ -306,7 +306,7 @@ def _is_same(before: Found, after: Found, *, exactly: bool) -> bool:
 
 
 def _compare_orders(old: GraphSpec, new: GraphSpec) -> Iterator[Change]:
-    """Yield the models whose forwards are listed in another order: buffers such as BatchNorm's see them in that one."""
+    """Yield the models whose forwards are listed in another order: buffers such as BatchNorm's are updated in it."""
     shared = [name for name in new.models if name in old.models and _may_have_buffers(new, name)]
     for model in shared:
         before, after = _list_forwards(old, model), _list_forwards(new, model)
@@ -355,10 +355,10 @@ def _write(value: Found) -> str:
 
 
 def compare_backends(old: str, new: str | None, spec: GraphSpec) -> Iterator[Change]:
-    """Yield the change of framework of a run that goes on, where there is one; None is the framework it had.
+    """Yield the change of framework of a resumed run, where there is one; None means the framework it had.
 
-    Nothing that is saved is of one framework alone where models, optimizers and metrics are built in. Random numbers go
-    on as they were where the spec says `rng: portable`; those of `rng: native` are each framework's own, which is told.
+    Where models, optimizers and metrics are built in, saved state fits every framework. With `rng: portable` random
+    numbers continue unchanged; with `rng: native` each framework has its own, which the change mentions.
     """
     if new is None or new == old:
         return
@@ -373,7 +373,7 @@ def _draws(spec: GraphSpec) -> bool:
 
 
 def _may_draw(model: ModelSpec) -> bool:
-    """Return whether a model may draw: it has dropout, or nobody has looked at its class."""
+    """Return whether a model may draw: it has dropout, or its class has not been inspected."""
     return model.class_ is not None or any(map(_drops, model.layers or ()))
 
 
@@ -384,7 +384,7 @@ def _drops(layer: Layer) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """A run that is to go on: its folder, what it was made with, and what the spec says differently now."""
+    """A run to resume: its folder, its record, and the changes of the spec since."""
 
     folder: FilePath
     record: Record
@@ -394,7 +394,7 @@ class Past:
 def find_past(spec: GraphSpec, wanted: FilePath | None, backend: str | None = None) -> Past:
     """Return the run in a folder, or without one the newest run of the spec's name under ``runs``.
 
-    ``backend`` is the framework that it shall go on under, None its own. Raises SpecError: GS243 its record is missing
+    ``backend`` is the framework to resume under, None its own. Raises SpecError: GS243 its record is missing
     or damaged, GS245 the spec has another structure now, GS246 no run.
     """
     folder = find_newest(spec.name) if wanted is None else wanted
@@ -410,7 +410,7 @@ def find_past(spec: GraphSpec, wanted: FilePath | None, backend: str | None = No
 def find_newest(name: str) -> FilePath | None:
     """Return the last of ``runs/<name>``, ``runs/<name>-2``, ... that holds a run of that name; None where none does.
 
-    Raises SpecError: GS243 the record of one is damaged, so that its name is not known.
+    Raises SpecError: GS243 a record is damaged, so that the name of its run is not known.
     """
     folders = (name_folder(name, number) for number in reversed(find_numbers(name)))
     runs = (folder for folder in folders if (folder / RECORD).exists())
@@ -418,7 +418,7 @@ def find_newest(name: str) -> FilePath | None:
 
 
 def find_checkpoint(store: Store) -> Checkpoint | None:
-    """Return the newest checkpoint, after removing what a kill left behind; None where the run had none yet."""
+    """Return the newest checkpoint, after removing leftovers of a kill; None where the run had none yet."""
     store.clean()
     newest = store.newest()
     return None if newest is None else read_checkpoint(newest)
@@ -427,4 +427,4 @@ def find_checkpoint(store: Store) -> Checkpoint | None:
 def _no_run(spec: GraphSpec, wanted: FilePath | None) -> Exception:
     where = f"no run of {spec.name!r} under 'runs'" if wanted is None else f"no run in {str(wanted)!r}"
     help = "leave --resume out to begin one, or name its folder with --out"
-    return problem("GS246", f"there is {where} to go on with", help=help)
+    return problem("GS246", f"there is {where} to resume", help=help)

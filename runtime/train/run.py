@@ -1,4 +1,4 @@
-"""One run of ``stepgraph run``: from a spec to a trained step and the files that tell about it."""
+"""One run of ``stepgraph run``: from a spec to a trained step and its files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def introduce(session: Session, stream: TextIO) -> None:
-    """Print what is about to be trained, on what, and for how long."""
+    """Print what is trained, on what, and for how long."""
     plan = session.step.plan
     where = f"{plan.program.backend} on {session.step.device}, seed {session.record.seed}"
     print(f"{strong(plan.spec.name, stream)}: {where}, {_describe_length(session)}", file=stream)
@@ -70,7 +70,7 @@ def _describe_length(session: Session) -> str:
 
 
 def _describe_model(session: Session, name: str) -> str:
-    """Return how large a model is, and what moves its weights: optimizers, an average, a copy, or nothing."""
+    """Return the size of a model, and what changes its weights: optimizers, an average, a copy, or nothing."""
     plan = session.step.plan
     moved = [f"trained with {item.rule}" for item in plan.program.optimizers if name in item.models]
     moved += [f"average of {op.ema}" for op in plan.spec.ops.values() if isinstance(op, EmaOp) and op.into == name]
@@ -85,7 +85,7 @@ def _print_columns(lines: Mapping[str, str], stream: TextIO) -> None:
 
 
 def resumed(step: int, notes: Sequence[str], stream: TextIO) -> None:
-    """Print where a run goes on, and what is to be known about its data."""
+    """Print where a run resumes, and notes on its data."""
     for note in notes:
         print(f"note: {note}", file=stream)
     print(f"going on after step {step:,}\n", file=stream, flush=True)
@@ -96,7 +96,7 @@ def sum_up(outcome: Outcome, folder: Path, stream: TextIO) -> None:
     print(file=stream)
     for line in _tabulate(outcome):
         print(line, file=stream)
-    for line in (*_tell_end(outcome), f"{outcome.steps:,} steps in {outcome.seconds:.1f} s{_speed(outcome)}"):
+    for line in (*_describe_end(outcome), f"{outcome.steps:,} steps in {outcome.seconds:.1f} s{_speed(outcome)}"):
         print(line, file=stream)
     print(f"wrote {folder}/", file=stream)
     for path in sorted(folder.iterdir()):
@@ -105,7 +105,7 @@ def sum_up(outcome: Outcome, folder: Path, stream: TextIO) -> None:
     stream.flush()
 
 
-def _tell_end(outcome: Outcome) -> Iterator[str]:
+def _describe_end(outcome: Outcome) -> Iterator[str]:
     """Yield an empty line, then which checkpoint is the best, and why the run stopped before its end."""
     yield ""
     best, stop = outcome.state.best, outcome.state.stop
@@ -144,18 +144,18 @@ def _show_size(size: int) -> str:
 
 
 KEPT = 3
-"""Checkpoints that are kept where the spec does not say how many."""
+"""How many checkpoints are kept where the spec does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the user asked for; None means what the spec says, or the default."""
+    """The options of the user; None means what the spec says, or the default."""
 
     path: Path
     spec: GraphSpec
     overrides: Sequence[str]
     backend: str | None
-    """The framework; where nobody asks for one, that of the run that goes on, or PyTorch."""
+    """The framework; None means that of the resumed run, or PyTorch."""
     order: str
     device: str
     seed: int | None
@@ -172,7 +172,7 @@ class Request:
 
     @property
     def replaying(self) -> str:
-        """Return the command line that takes a kept step again, up to the name of its folder."""
+        """Return the command line that replays a kept step, up to the name of its folder."""
         device = () if self.device == "auto" else (self.device,)
         backend = () if self.backend is None else (self.backend,)
         options = {"-s": self.overrides, "--backend": backend, "--device": device, "--allow": self.allow}
@@ -182,7 +182,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A run that is ready to begin, or to go on where its newest checkpoint stands."""
+    """A run that is ready to start, or to resume from its newest checkpoint."""
 
     request: Request
     record: Record
@@ -191,7 +191,7 @@ class Session:
     step: Step
     feed: AnyFeed
     judged: AnyFeed | None
-    """What the run evaluates on."""
+    """The data that the run evaluates on."""
     folder: Path
 
     @property
@@ -211,7 +211,7 @@ class Session:
     def _make_loop(self) -> Loop:
         keeper = self._make_keeper()
         state = self._restore(keeper)
-        self._write_record(state.made)  # before any log: a folder with logs alone is no run that could go on
+        self._write_record(state.made)  # before any log: a folder with logs alone is not a run that can be resumed
         driven = self._watch()
         rows = read_rows(self.folder, state.made, state.rows) if state.made else ()
         state.rows = len(rows)
@@ -230,7 +230,7 @@ class Session:
         )
 
     def _write_record(self, made: int) -> None:
-        """Write what the run is made with; where that changes on the way, what it was until then is kept beside it."""
+        """Write the record of the run; where it changes on the way, the earlier record is kept next to it."""
         if self.past is not None and self.past.record == self.record:
             return
         until = f"run-until-{made}.json"
@@ -255,7 +255,7 @@ class Session:
         )
 
     def _restore(self, keeper: Keeper) -> RunState:
-        """Return the state of the run: that of its newest checkpoint where it goes on, else that of a beginning."""
+        """Return the state of the run: that of its newest checkpoint where it resumes, else the initial one."""
         run = self.spec.run
         state = RunState(best=_standing(self.spec, run.best), stop=_standing(self.spec, run.stop))
         checkpoint = find_checkpoint(keeper.store) if self.past is not None else None
@@ -266,7 +266,7 @@ class Session:
         return state
 
     def _watch(self) -> Driven:
-        """Return the step as the run drives it: watched, where the run is debugged."""
+        """Return the step that the run drives: wrapped for debugging, where the run is debugged."""
         if self.request.debug is None:
             return self.step
         from runtime.debugging import Watched
@@ -293,7 +293,7 @@ class Session:
         )
 
     def _find_first_batch(self) -> Batch | None:
-        """Return the batch that pictures of a run that goes on are made from: the run's first, where it can be had."""
+        """Return the batch that pictures of a resumed run are made from: the run's first, where it can be read."""
         if self.past is None or self.feed.length is None:
             return None
         return self.feed.first()
@@ -303,7 +303,7 @@ class Session:
 
 
 def _standing(spec: GraphSpec, watched: BestSpec | StopSpec | None) -> Standing | None:
-    """Return the standing of a figure before anything was measured."""
+    """Return the standing of a figure before the first evaluation."""
     if watched is None:
         return None
     goal = find_goal(spec, watched) or "min"
@@ -324,7 +324,7 @@ def _unused(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _blamed(folder: Path) -> Generator[None]:
-    """Tell which file could not be written."""
+    """Name the file that could not be written."""
     try:
         yield
     except BrokenPipeError:
@@ -334,13 +334,13 @@ def _blamed(folder: Path) -> Generator[None]:
 
 
 DEFAULT = "torch"
-"""The framework of a new run where nobody asks for one."""
+"""The framework of a new run where none is named."""
 
 
 def perform(request: Request) -> Outcome:
-    """Run a spec from its data to its files, or go on with a run.
+    """Run a spec from its data to its files, or resume a run.
 
-    Raises SpecError for whatever is wrong in spec, data or run; a folder that nothing was written to is removed.
+    Raises SpecError for any problem of spec, data or run; a folder that nothing was written to is removed.
     """
     with importable(request.path.parent), terminable():
         session = prepare(request)
@@ -352,9 +352,9 @@ def perform(request: Request) -> Outcome:
 
 
 def retake(request: Request, folder: Path) -> Mapping[str, float]:
-    """Take a step again that ``--debug nan`` kept; return its outputs of one number.
+    """Replay a step that ``--debug nan`` kept; return its scalar outputs.
 
-    Raises SpecError: what the step raised then, where it does again; GS240-GS242, GS263, GS264 a folder that does not
+    Raises SpecError: the error of the step, where it occurs again; GS240-GS242, GS263, GS264 a folder that does not
     hold such a step.
     """
     from runtime.debugging import find_framework, find_seed, replay
@@ -403,12 +403,12 @@ def prepare(request: Request) -> Session:
 
 
 def find_pace(spec: GraphSpec, feed: AnyFeed, wanted: int | None) -> Pace:
-    """Return how long an epoch, a step and the run are, where that is known before it begins."""
+    """Return the lengths of an epoch, a step and the run, where they are known in advance."""
     return Pace(epoch=feed.length, batch=find_batch(spec), run=find_length(spec, feed.length, wanted))
 
 
 def _find_seed(request: Request, past: Past | None) -> int:
-    """Return the seed: the one asked for, that of the run that goes on, or the spec's."""
+    """Return the seed: the user's, that of the resumed run, or the spec's."""
     if request.seed is not None:
         return request.seed
     changed = past is None or any(change.path == "seed" for change in past.changes)
@@ -439,12 +439,12 @@ def _build(request: Request, plan: Plan, seed: int, *, weights: bool) -> Step:
             allow=request.allow,
             debug=request.debug is not None,
             jit_compile=request.jit_compile,
-            weights=weights,  # a run that goes on restores its own
+            weights=weights,  # a resumed run restores its own
         )
 
 
 def _describe(request: Request, step: Step, seed: int, wanted: int | None, folder: Path) -> Record:
-    """Return the record of a run; its ``steps`` are those asked for, 0 where the spec says how many."""
+    """Return the record of a run; its ``steps`` are the user's, 0 where the spec says how many."""
     return Record(
         name=request.spec.name,
         versions=find_versions(step.plan.program.backend),
@@ -464,7 +464,7 @@ def _describe(request: Request, step: Step, seed: int, wanted: int | None, folde
 
 
 def _find_way(folder: Path, path: Path) -> str:
-    """Return a path as it is found from a folder, so that both may be moved together."""
+    """Return a path relative to a folder, so that both may be moved together."""
     try:
         return os.path.relpath(path, folder)
     except ValueError:  # on another drive of Windows
@@ -478,5 +478,5 @@ def _tidied(folder: Path) -> Generator[None]:
         yield
     except BaseException:
         with suppress(OSError):
-            folder.rmdir()  # only an empty one goes
+            folder.rmdir()  # fails unless it is empty
         raise

@@ -1,4 +1,4 @@
-"""The record of a run: what it was started with, in ``run.json``."""
+"""The record of a run: everything that it was started with, in ``run.json``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-"""The version of the record that is written, and the newest that is read."""
+"""The version of the record that this version writes, and the newest it reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Everything that a run was started with and that going on with it needs."""
+    """Everything that a run was started with and that resuming it needs."""
 
     name: str
     versions: Mapping[str, str]
@@ -43,28 +43,28 @@ class Record:
     backend: str
     order: str
     steps: int
-    """The steps that were asked for; 0 where the spec says how many."""
+    """The steps that the user asked for; 0 where the spec says how many."""
     spec: str
     """The spec with every default and interpolation resolved, as `graphspec.write.render.render` writes it."""
     overrides: tuple[str, ...]
     plan: str
-    """What :func:`runtime.train.run_folder.fingerprint` says of the plan."""
+    """The :func:`runtime.train.run_folder.fingerprint` of the plan."""
     source: str
     """The generated Python."""
     allow: tuple[str, ...]
     spec_path: str
     """The path of the spec, from the folder of the run."""
     pace: Pace
-    """How long epochs, steps and the run were known to be when the step was compiled."""
+    """The lengths of epochs, steps and the run that were known when the step was compiled."""
 
     def computes_as(self, other: Record) -> bool:
-        """Tell whether a run that was made with either has the same numbers, for however many steps."""
+        """Return whether runs made with either have the same numbers, for any number of steps."""
         other = replace(other, steps=self.steps, overrides=self.overrides, allow=self.allow)
         return self == replace(other, spec_path=self.spec_path, pace=self.pace)
 
 
 def write_record(folder: Path, record: Record, name: str = RECORD) -> None:
-    """Write the record of a run into its folder, as a whole or not at all; raise SpecError (GS234) where it cannot."""
+    """Write the record of a run into its folder, as a whole or not at all; raise SpecError (GS234) where that fails."""
     content = seal(
         {
             "run": FORMAT,
@@ -131,13 +131,13 @@ def _read(fields: Fields) -> Record:
 
 
 def _read_pace(fields: Fields) -> Pace:
-    """Return a pace; what nobody knew is null."""
+    """Return a pace; unknown lengths are null."""
     known = {name: fields.size(name) for name in ("epoch", "batch", "run") if fields.content.get(name) is not None}
     return Pace(**known)
 
 
 def name_spec(folder: Path) -> str:
-    """Return how messages call the spec in the record of a run."""
+    """Return the name of a recorded spec in messages."""
     return f"{folder / RECORD}: spec"
 
 
@@ -145,7 +145,7 @@ if sys.platform == "win32":
     import msvcrt
 
     _FAR = 1 << 30
-    """The locked byte: Windows lets nobody read what is locked, and the text of the file is for readers."""
+    """The locked byte, past the text: on Windows no other process can read a locked byte, and the text is for them."""
 
     def _take(file: int) -> None:
         os.lseek(file, _FAR, os.SEEK_SET)
@@ -162,9 +162,9 @@ else:
 class Lock:
     """Hold the lock of a folder, as in ``with Lock(folder):``.
 
-    The system holds it for the process and lets it go when that ends, however it ends: there is no stale lock to
-    remove. Processes forked by the holder do not hold it. Entering raises SpecError: GS244 where another process works
-    in the folder, GS234 where the file cannot be made.
+    The system releases it when the process ends, in any way: there is no stale lock to remove. Processes
+    forked by the holder do not hold it. Entering raises SpecError: GS244 where another process works in the folder,
+    GS234 where the file cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -180,9 +180,9 @@ class Lock:
         try:
             _take(file)
         except OSError as error:
-            told = self._explain(file, error)
+            refusal = self._explain(file, error)
             os.close(file)
-            raise told from error
+            raise refusal from error
         self._file = file
         _HELD.add(self)
         with contextlib.suppress(OSError):  # on a full disk the lock still holds; only its message says less
@@ -191,20 +191,20 @@ class Lock:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Let the lock go; the file stays, because another process may be about to take it."""
+        """Release the lock; the file stays, because another process may be about to take it."""
         self.release()
 
     def release(self) -> None:
-        """Let the lock go before the end of the ``with``; in a forked process, leave it to the one that took it."""
+        """Release the lock before the end of the ``with``; in a forked process, leave it to its holder."""
         _HELD.discard(self)
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def _explain(self, file: int, error: OSError) -> SpecError:
-        """Return the error of a lock that is not to be had."""
+        """Return the error of a lock that cannot be taken."""
         folder = str(self._path.parent)
-        if isinstance(error, BlockingIOError | PermissionError):  # PermissionError is what Windows says
+        if isinstance(error, BlockingIOError | PermissionError):  # Windows raises PermissionError
             help = "wait until it has ended, or end it; another run goes into another folder, with --out"
             return problem("GS244", f"{folder!r} is in use by {_read_holder(file)}", help=help)
         reason = (error.strerror or str(error)).lower()
@@ -216,7 +216,7 @@ _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _read_holder(file: int) -> str:
-    """Return who holds a lock, as far as its file tells."""
+    """Return who holds a lock, as far as its file says."""
     with contextlib.suppress(OSError):
         match os.read(file, 1000).decode("utf-8", "replace").split():
             case [pid, host, when]:
@@ -227,7 +227,7 @@ def _read_holder(file: int) -> str:
 
 
 def _release_all() -> None:
-    """Close the copies of held locks in a forked process, such as a loader's worker, which may live longer than us."""
+    """Close the copies of held locks in a forked process, such as a loader's worker, which may outlive this one."""
     for lock in tuple(_HELD):
         lock.release()
 
@@ -238,18 +238,18 @@ if sys.platform != "win32":
 
 Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
-_TOLD = frozenset(("name", "order", "decisions", "warnings", "place", "text", "notes"))
-"""What a plan tells its readers and does not do."""
+_PROSE = frozenset(("name", "order", "decisions", "warnings", "place", "text", "notes"))
+"""Keys of a plan that only inform its readers."""
 
 
 def fingerprint(plan: Plan) -> str:
     """Return the sha256, in hexadecimal, of what a plan does.
 
     It is taken of the plan's JSON (docs/plan.md) in every mode, keys sorted and without spaces, of the rule and the
-    models of every optimizer, of the kind of every model, and of shape and type of every state. What is only told is
-    left out: names of the plan and of its order, decisions, warnings, places, notes. Numbers are replaced by 0, so that
-    a learning rate or a label of 0.9 may change. Take it of the plan of a built step: before, what user classes do is
-    only assumed.
+    models of every optimizer, of the kind of every model, and of shape and type of every state. Text for
+    readers is left out: names of the plan and of its order, decisions, warnings, places, notes. Numbers are replaced by
+    0, so that a learning rate or a label of 0.9 may change. Take it of the plan of a built step: before, what user
+    classes do is only assumed.
     """
     program = plan.program
     content: dict[str, Json] = {
@@ -264,7 +264,7 @@ def fingerprint(plan: Plan) -> str:
 
 
 def _strip(value: Json) -> Json:
-    """Return a plan's JSON without what is only told, and with 0 for every number."""
+    """Return a plan's JSON without the text for readers, and with 0 for every number."""
     match value:
         case bool() | str() | None:
             return value
@@ -273,4 +273,4 @@ def _strip(value: Json) -> Json:
         case list():
             return [_strip(item) for item in value]
         case dict():
-            return {key: _strip(item) for key, item in value.items() if key not in _TOLD}
+            return {key: _strip(item) for key, item in value.items() if key not in _PROSE}

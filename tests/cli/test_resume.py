@@ -64,10 +64,10 @@ def test_the_same_seed_twice_is_the_same_to_the_last_byte(line):
 @pytest.mark.parametrize(
     ("out", "told"),
     [
-        ([], "error[GS246]: there is no run of 'line' under 'runs' to go on with"),
-        (["--out", "nothing"], "error[GS246]: there is no run in 'nothing' to go on with"),
+        ([], "error[GS246]: there is no run of 'line' under 'runs' to resume"),
+        (["--out", "nothing"], "error[GS246]: there is no run in 'nothing' to resume"),
         (["--out", "notes"], "error[GS243]: 'notes' is not the folder of a run: it has no run.json"),
-        (["--out", "line.yaml"], "error[GS246]: there is no run in 'line.yaml' to go on with"),
+        (["--out", "line.yaml"], "error[GS246]: there is no run in 'line.yaml' to resume"),
     ],
 )
 def test_where_there_is_no_run_that_is_told_and_nothing_is_made(line, capsys, out, told):

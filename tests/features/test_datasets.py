@@ -123,7 +123,7 @@ def test_a_restored_step_goes_on_where_it_was(backend: str) -> None:
 
 def test_a_step_is_told_of_which_set_its_batch_is(backend: str) -> None:
     step = make(backend)
-    with pytest.raises(StepError, match=r"GS281.*tells data sets apart \(one, two\), and nobody says"):
+    with pytest.raises(StepError, match=r"GS281.*distinguishes data sets \(one, two\), but the step"):
         step({"x": X, "a": A})
     with pytest.raises(StepError, match=r"GS281.*no data set 'won': it has one, two; did you mean 'one'\?"):
         step({"x": X, "a": A}, dataset="won")

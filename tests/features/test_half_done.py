@@ -138,7 +138,7 @@ def test_a_function_that_raises_leaves_nothing_or_a_step_that_says_so(name: str,
     with failing(function), pytest.raises(StepError, match=function) as caught:
         step(batch(2))
     is_begun = function != "first" or backend == "tensorflow"  # a graph that runs is one write
-    assert ("it goes on after restore" in str(caught.value)) == is_begun
+    assert ("it runs again after restore" in str(caught.value)) == is_begun
     check(step, before, is_begun=is_begun)
     assert all(are_same(one, other) for one, other in zip(take(step), wanted, strict=True))
 

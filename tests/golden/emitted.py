@@ -54,7 +54,7 @@ def _emit_all(path: str) -> Iterator[tuple[str, str]]:
             emitted = emit_module(program, dialect, extras=KINDS[kind])
             yield f"{backend} {kind}", emitted.own
             if kind == "plain":
-                yield f"{backend} support", emitted.behind
+                yield f"{backend} support", emitted.support_text
 
 
 def _compile(path: str, backend: str) -> Plan:

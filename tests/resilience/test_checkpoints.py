@@ -75,7 +75,7 @@ def test_without_any_checkpoint_the_run_begins_anew_in_its_folder(whole, stopped
 def test_a_checkpoint_of_another_step_is_refused_with_every_change(whole, stopped):
     before = listing(stopped / "out")
     told = refuse(stopped, "--resume", "-s", "ops.loss.loss=mse", "-s", "models.net.optimizer=sgd")
-    assert "error[GS245]: the run in 'out' cannot go on" in told
+    assert "error[GS245]: the run in 'out' cannot be resumed" in told
     assert "= note: ops.loss.loss: cross_entropy -> mse" in told
     assert "models.net.optimizer" in told
     assert listing(stopped / "out") == before

@@ -144,7 +144,7 @@ def test_after_a_change_of_the_batch_no_sample_comes_twice_in_the_epoch(feed):
     take(first, 1)
     second = resumed(feed(batch=4), saved(first))
     assert take(second, 3) == [order[3:7].tolist(), order[7:11].tolist(), None]
-    assert second.notes == ("data.train has batches of 4, it had 3: the epoch goes on behind its first 3 samples",)
+    assert second.notes == ("data.train has batches of 4, it had 3: the epoch continues after its first 3 samples",)
 
 
 def test_a_stream_without_a_state_is_read_again_and_says_so(feed):

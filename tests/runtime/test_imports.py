@@ -80,7 +80,7 @@ def test_a_package_has_a_name():
 def test_a_missing_module_names_the_file_that_was_probably_meant(beside):
     text = refusal("my_model:Generator", ["my_model"], beside)
     assert "GS202" in text
-    assert "did you mean 'my_models', beside the spec?" in text
+    assert "did you mean 'my_models', next to the spec?" in text
 
 
 @pytest.mark.parametrize("path", ["my_models", "my_models:", ":Generator", "my models:G", "my_models:G:H", "../x:G"])

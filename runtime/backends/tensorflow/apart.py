@@ -1,4 +1,4 @@
-"""Several results of the user's code stay apart: TensorFlow would stack them where it expects one tensor."""
+"""Several results of the user's code stay separate: TensorFlow would stack them where it expects one tensor."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import tensorflow as tf
 
 
 def keep_apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the user's whose results stay apart: TensorFlow stacks several where it expects one tensor.
+    """Wrap a user's function so that its results stay separate: TensorFlow stacks several where it expects one tensor.
 
-    The user's code gets them as they were.
+    The user's code gets them unchanged.
     """
 
     @functools.wraps(function)
@@ -26,18 +26,18 @@ def keep_apart(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _apart_of(kind: type) -> type:
-    """Return a type of sequences like another, which TensorFlow does not take for tensors."""
+    """Return a type of sequences like another, which TensorFlow does not convert to tensors."""
     apart = type(kind.__name__, (kind, Apart), {})
     tf.register_tensor_conversion_function(apart, _refuse, priority=0)
     return apart
 
 
 class Apart:
-    """What is not stacked."""
+    """A sequence that TensorFlow does not stack."""
 
 
 def _joined(value: Any) -> Any:
-    """Return what a call of the user's gave."""
+    """Return a result of a user's call in its original type."""
     return _made(type(value).__base__, value) if isinstance(value, Apart) else value
 
 
@@ -47,5 +47,5 @@ def _made(kind: Any, value: Any) -> Any:
 
 
 def _refuse(value: Any, *_: object, **__: object) -> NoReturn:
-    """Refuse to make a tensor of several results."""
+    """Refuse to convert several results to a tensor."""
     raise TypeError(f"must be Tensor, not {'list' if isinstance(value, list) else 'tuple'}")

@@ -18,15 +18,15 @@ from runtime.problems import problem
 INSTALL = "pip install 'stepgraph[tensorflow]'"
 SURROUNDINGS: Mapping[str, str] = {
     "KERAS_BACKEND": "tensorflow",  # Keras reads it once, when it is first imported
-    "TF_CPP_MIN_LOG_LEVEL": "2",  # its notes on how it starts are nothing the user asked for
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # sums in one order, the same in every version; with it a note would be printed
+    "TF_CPP_MIN_LOG_LEVEL": "2",  # its notes at startup are of no use here
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # sums in the same order in every version; oneDNN would also print a note
 }
-"""Variables that TensorFlow reads when it is first imported, as they are where the user says nothing."""
+"""Environment variables that TensorFlow reads when it is first imported, with their defaults here."""
 
 
 @final
 class TensorFlowBackend(Backend):
-    """TensorFlow: one graph per active set, traced once; TensorFlow itself is imported only to build."""
+    """TensorFlow: one graph per active set, traced once; TensorFlow is only imported to build."""
 
     def emit(self, program: Program) -> str:
         """Return the program as a Python file that needs tensorflow alone."""
@@ -39,7 +39,7 @@ class TensorFlowBackend(Backend):
         return build_plan(plan, request)
 
     def probe(self) -> Probe:
-        """Return what TensorFlow offers here; raise SpecError (GS217) where it is not installed or too old."""
+        """Return what TensorFlow supports here; raise SpecError (GS217) where it is not installed or too old."""
         with _needing_tensorflow():
             from runtime.backends.tensorflow.devices import probe_tensorflow
         return probe_tensorflow()
@@ -47,7 +47,7 @@ class TensorFlowBackend(Backend):
 
 @contextmanager
 def _needing_tensorflow() -> Generator[None]:
-    """Set what TensorFlow reads at its start, and tell that it is missing where an import of ours fails for that."""
+    """Set the variables that TensorFlow reads at import; report that it is missing where an import fails for that."""
     for name, value in SURROUNDINGS.items():
         os.environ.setdefault(name, value)
     try:

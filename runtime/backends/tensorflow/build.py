@@ -25,7 +25,7 @@ from runtime.backends.tensorflow.models import (
     refuse_scope,
 )
 from runtime.backends.tensorflow.observe_traits import Learned, learn
-from runtime.backends.tensorflow.precision import tell_others
+from runtime.backends.tensorflow.precision import describe_others
 from runtime.backends.tensorflow.slots import parameters
 from runtime.backends.tensorflow.tensors import DTYPES
 from runtime.backends.tensorflow.terms import find_unknown_terms
@@ -55,20 +55,27 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
         raise StepError(problems, spec.texts())
     loaded = _instrument(loaded, spec, setting) if request.debug else loaded
     engine = TensorFlowEngine.over(loaded, spec, setting)
-    told = tell_others(loaded.names["MODELS"], loaded.program, setting.dtype)
+    others = describe_others(loaded.names["MODELS"], loaded.program, setting.dtype)
     return Built(
         plan=learned.plan,
         source=loaded.emitted.text,
         models=loaded.names["MODELS"],
         optimizers=engine.module.access(),
         device=setting.device,
-        notes=(*setting.weights.notes, *learned.notes, TRACED, *_tell(request), *told, *engine.module.notes()),
+        notes=(
+            *setting.weights.notes,
+            *learned.notes,
+            TRACED,
+            *_describe_ignored(request),
+            *others,
+            *engine.module.notes(),
+        ),
         engine=engine,
     )
 
 
 def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
-    """Return where and how to build; raise SpecError for models, imports and files that cannot be what they are for."""
+    """Return where and how to build; raise SpecError for models, imports and files that cannot be used."""
     refuse_scope()
     device = choose_device(request.device)
     given = check_given(request.models, plan.program, plan.spec)
@@ -86,14 +93,14 @@ def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
     )
 
 
-def _tell(request: BuildRequest) -> Iterable[str]:
-    """Yield what is not done that was asked for."""
+def _describe_ignored(request: BuildRequest) -> Iterable[str]:
+    """Yield notes on options without effect."""
     if request.debug and request.jit_compile:
         yield "XLA compiles nothing: a step that is built for debugging runs as Python"
 
 
 def _load(learned: Learned, setting: Setting) -> Loaded:
-    """Return the executed and built module; raise SpecError where its models are not what the spec says."""
+    """Return the executed and built module; raise SpecError where its models differ from the spec."""
     program, spec = learned.plan.program, learned.plan.spec
     loaded = load_module(_emit(program, setting), program)
     place_files(loaded, setting.weights)
@@ -112,7 +119,7 @@ def _emit(program: Program, setting: Setting, *, debug: bool = False) -> Emitted
 
 
 def _instrument(loaded: Loaded, spec: GraphSpec, setting: Setting) -> Loaded:
-    """Return the built module of a debug build, with the models that there are."""
+    """Return the built module of a debug build, with the existing models."""
     text = _emit(loaded.program, setting, debug=True)
     debugged = load_module(text, loaded.program)
     _call_build(debugged, spec, setting, loaded.names["MODELS"])

@@ -1,4 +1,4 @@
-"""Private parts of TensorFlow, behind one door: written for TensorFlow 2.21 and newer."""
+"""Private parts of TensorFlow, all in one module: written for TensorFlow 2.21 and newer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.ops import custom_gradient
 
 OLDEST = (2, 21)
-"""The first version with everything that is used here."""
+"""The first version with everything used here."""
 
 
 def is_supported() -> bool:
@@ -22,20 +22,20 @@ def is_supported() -> bool:
 
 
 def added_losses(layer: Any) -> list[Any]:
-    """Return what the last call of a Keras layer gave to ``add_loss``; ``losses`` has more: what variables cost."""
+    """Return the losses that the last call of a Keras layer passed to ``add_loss``, without those of variables."""
     return getattr(layer, "_losses", [])
 
 
 @contextmanager
 def watched_recomputing(watch: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
-    """Make what `tf.recompute_grad` adds to a graph, and will add again for a gradient, inside contexts of ``watch``.
+    """Wrap the ops that `tf.recompute_grad` adds to a graph, and adds again for a gradient, in contexts of ``watch``.
 
     `keras.remat` and `keras.RematScope` go the same way.
     """
     decorate = custom_gradient._graph_mode_decorator
 
     def decorated(function: Any, args: Any, kwargs: Any) -> Any:
-        """Surround the call of a function that is recomputed."""
+        """Wrap the call of a function that is recomputed."""
         is_recomputed = function.__qualname__ == "recompute_grad.<locals>.inner"
         with watch() if is_recomputed else nullcontext():
             return decorate(function, args, kwargs)
@@ -49,7 +49,7 @@ def watched_recomputing(watch: Callable[[], AbstractContextManager[object]]) -> 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep warnings and logs away from the terminal: what fails meanwhile is told by its diagnostic."""
+    """Keep warnings and logs away from the terminal: failures inside are reported by diagnostics."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

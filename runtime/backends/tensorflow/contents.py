@@ -1,4 +1,4 @@
-"""Contents: what of an executed module is changed by training, and how each of it is read and written."""
+"""Contents: what training changes in an executed module, and how each item is read and written."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from runtime.engine.restore import compare
 from runtime.state import Array, Plain, find_arrays, unflatten
 
 FEW_GROUPS: Mapping[str, Any] = {"groups": [{}], "loose": {}, "more": {}, "host": None}
-"""What PyTorch's state has of an optimizer beside slots, where nothing has changed: all that there is here."""
+"""The part of an optimizer's state under PyTorch other than slots, unchanged: the only value here."""
 FIRST: Mapping[str, float] = {"mu_product": 1.0}
-"""What slots are before the first update, where that is not 0."""
+"""The values of slots before the first update, where these are not 0."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class StoredVariable(Stored):
-    """A variable as state sees it."""
+    """A variable as an item of state."""
 
     variable: Any
 
@@ -56,7 +56,7 @@ class StoredVariable(Stored):
 
 @runtime_checkable
 class Momentous(Protocol):
-    """What SGD has (emitted modules have classes of their own)."""
+    """The interface of SGD (emitted modules have classes of their own)."""
 
     inside: bool
     """The learning rate is inside the momentum, which is 0 before the first update."""
@@ -64,7 +64,7 @@ class Momentous(Protocol):
 
 @runtime_checkable
 class Guarded(Protocol):
-    """What a window has that takes no gradients in without a verdict (emitted modules have classes of their own)."""
+    """The interface of a window that adds gradients only under a verdict (emitted classes are their own)."""
 
     spoiled: Any
     totals: Any
@@ -72,11 +72,11 @@ class Guarded(Protocol):
 
 @runtime_checkable
 class Open(Protocol):
-    """What a window has to which some gradients may be absent."""
+    """The interface of a window in which some gradients may be absent."""
 
     totals: Sequence[Any]
     seen: Sequence[Any]
-    """Whether some step has given a gradient, by parameter."""
+    """Whether some step had a gradient, by parameter."""
     rows: tf.Variable
     rested: tf.Variable | None
 
@@ -95,21 +95,21 @@ def read_applied(optimizer: Any) -> int:
 
 
 def set_applied(optimizer: Any, applied: int) -> None:
-    """Set how often an optimizer was applied; before the first update its slots are as they were made."""
+    """Set how often an optimizer was applied; before the first update its slots have their initial values."""
     optimizer.applied.assign(applied)
     for variable in optimizer.slots.get(MOMENTUM, ()) if not applied else ():
         variable.assign(tf.zeros_like(variable))
 
 
 def metric_items(mode: str, metrics: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the running metrics of a mode that tell their state."""
+    """Yield the running metrics of a mode whose state can be read."""
     for op, metric in metrics.items():
         if metric.state() is not None:
             yield metric_item(mode, op, partial(_read_metric, metric), partial(_write_metric, metric))
 
 
 def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
-    """Yield the gradients that updates have gathered."""
+    """Yield the gradients that updates have accumulated."""
     for window, held in windows.items():
         named = name_slots(held.parameters, names)
         shapes = {name: tuple(total.shape) for name, total in zip(named, held.totals, strict=True)}
@@ -118,7 +118,7 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
 
 
 def _read_window(window: Any, names: Sequence[str]) -> Any:
-    """Return what a window holds; None where it is empty."""
+    """Return the gradients of a window; None where it is empty."""
     rows = int(window.rows.numpy())
     counted = {} if window.count is None else {"count": float(window.count.numpy())}
     rested = window.rested if isinstance(window, Open) else None
@@ -131,7 +131,7 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
 
 
 def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
-    """Fill a window again, or begin it anew: so does one that held gradients of what counts differently."""
+    """Fill a window again, or begin it anew, as where its saved gradients were counted differently."""
     tree = tree if tree is not None and ("count" in tree) == (window.count is not None) else None
     if window.count is not None:
         window.count.assign(0.0 if tree is None else tree["count"])
@@ -159,7 +159,7 @@ def _read_scale(scale: Any) -> Any:
 
 
 def _write_scale(scale: Any, tree: Any) -> None:
-    """Set a loss scale; a fixed one is what the spec says."""
+    """Set a loss scale; a fixed one stays that of the spec."""
     found = scale.initial if scale.is_fixed else tree["scale"]
     scale.scale.assign(found)
     scale.before.assign(found)
@@ -170,19 +170,19 @@ def _write_scale(scale: Any, tree: Any) -> None:
 def _read_metric(metric: Any) -> Any:
     """Return the state of a running metric."""
     state = dict(metric.state())
-    if "total" in state:  # of a mean over batches: an array, also where it is one number
+    if "total" in state:  # for a mean over batches: an array, even of one number
         total = state.pop("total")
         return {"total": None if total is None else np.array(total), **encode(state)}
     return encode(state)
 
 
 def _write_metric(metric: Any, tree: Any) -> None:
-    """Give a running metric its state; without one it starts anew."""
+    """Set the state of a running metric; without one it starts anew."""
     metric.reset() if tree is None else metric.load(decode(tree))
 
 
 def tree_items(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterator[Item]:
-    """Yield the slots of an optimizer as PyTorch's class keeps them: in a tree, from the first update on."""
+    """Yield the slots of an optimizer in the form of PyTorch's class: a tree, from the first update on."""
     named = name_slots(optimizer.parameters, names)
     slots = TreeSlots(cell=cell, optimizer=optimizer, named=tuple(named))
     yield groups_item(cell, partial(dict, FEW_GROUPS), _put_groups)
@@ -197,7 +197,7 @@ def tree_items(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterator[
 
 
 def _put_groups(tree: Any) -> None:
-    """Take what PyTorch's state has beside slots; raise ValueError where that is more than its own rules have."""
+    """Take the part of PyTorch's state other than slots; raise ValueError where built-in rules do not have it."""
     for key in ("loose", "more"):
         if tree[key]:
             raise ValueError(f"{key}: {', '.join(tree[key])} is kept by a class of PyTorch alone")
@@ -227,7 +227,7 @@ class TreeSlots:
         return {STEP: steps, **found}
 
     def write(self, tree: Any) -> None:
-        """Take slots over; those that are not there are as they were made."""
+        """Restore slots; missing ones get their initial values."""
         for slot, variables in self.optimizer.slots.items():
             for name, variable in zip(self.named, variables, strict=True):
                 array = tree.get(slot, {}).get(name)
@@ -254,8 +254,8 @@ class TreeSlots:
 
 
 def _flat(found: dict[str, Plain], arrays: Mapping[str, Array]) -> Iterator[tuple[str, Array | None]]:
-    """Yield the arrays of slots by name, ``exp_avg.0.weight``; None for one that is named and not there."""
+    """Yield the arrays of slots by name, ``exp_avg.0.weight``; None for one that is named but missing."""
     for slot, values in found.items():
         for name, value in values.items() if isinstance(values, dict) else ():
-            missing = [each for each in find_arrays(value) if each not in arrays]  # told already
+            missing = [each for each in find_arrays(value) if each not in arrays]  # reported already
             yield f"{slot}.{name}", None if missing else np.asarray(unflatten(value, arrays))

@@ -20,7 +20,7 @@ _DEVICE = re.compile(r"^(cpu|gpu|cuda)(?::(\d+))?$")
 
 
 def choose_device(wish: str) -> str:
-    """Return the wished device, for ``auto`` the best there is: ``gpu:0``, ``cpu``; ``cuda`` is another word for gpu.
+    """Return the device of a name, the best one for ``auto``: ``gpu:0``, ``cpu``; ``cuda`` is another word for gpu.
 
     Raises SpecError: GS207 where it is not available.
     """
@@ -53,7 +53,7 @@ def probe_tensorflow() -> Probe:
 
 
 def _probe_device(name: str) -> DeviceProbe:
-    """Return what a device is and can do; what goes wrong there is told, not raised."""
+    """Return what a device is and can do; failures there are reported, not raised."""
     try:
         _multiply(name, tf.float32)
         return DeviceProbe(name=name, title=_find_title(name), bfloat16=_computes(name, tf.bfloat16))
@@ -79,7 +79,7 @@ def _computes(device: str, dtype: tf.DType) -> bool:
 
 
 def _find_title(name: str) -> str:
-    """Return what a device is called, or how many threads an operation takes on the host."""
+    """Return the name of a device, or how many threads an operation uses on the host."""
     if name == "cpu":
         threads = tf.config.threading.get_intra_op_parallelism_threads()
         return f"{threads} thread{'s' if threads != 1 else ''}" if threads else "a thread per core"

@@ -57,7 +57,9 @@ class TensorFlowEngine(ModuleEngine[Module]):
             step=loaded.names["step"],
         )
 
-    fingerprint = staticmethod(tensors.fingerprint)  # called for every input of every step: no method around it
+    fingerprint = staticmethod(
+        tensors.fingerprint
+    )  # called for every input of every step, so it is not wrapped in a method
 
     def describe(self, value: object) -> Signature | None:
         """Return shape and type of an array or tensor."""
@@ -89,11 +91,11 @@ class TensorFlowEngine(ModuleEngine[Module]):
         raise StepError([found], self.spec.texts(), begun=begun)
 
     def has_begun(self, error: BaseException, mode: str) -> bool:
-        """Return whether a step that raised had begun to change what outlives it: its graph ran."""
+        """Return whether a step that raised had already changed state that outlives it: its graph ran."""
         return has_begun(error, self.loaded, mode, traced=True)
 
     def overflow(self) -> Overflow:
-        """Return what the last step with verdicts found out about its gradients."""
+        """Return what the last step with verdicts found about its gradients."""
         return self.module.overflow()
 
     def norms(self) -> Mapping[str, float]:
@@ -109,7 +111,7 @@ class TensorFlowEngine(ModuleEngine[Module]):
         return read_state(self.module)
 
     def restore(self, state: State) -> None:
-        """Make the step what it was when a state was read; nothing changes where something does not fit."""
+        """Restore a state; nothing changes where something does not fit."""
         restore_state(self.module, state)
         self.forget()
         self.align()
@@ -139,7 +141,7 @@ class TensorFlowEngine(ModuleEngine[Module]):
 
 
 def _find_variables(loaded: Loaded) -> dict[tuple[str, str], object]:
-    """Return the variables of the user's own models that are trained, where a flag of theirs can be set."""
+    """Return the trained variables of the user's own models that have a flag which can be set."""
     models = {
         each.name: loaded.names["MODELS"][each.name]
         for each in loaded.program.models

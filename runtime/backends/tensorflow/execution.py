@@ -1,4 +1,4 @@
-"""Execution of emitted modules under TensorFlow, and how their errors are told."""
+"""Execution of emitted modules under TensorFlow, and the interpretation of their errors."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ Loaded: TypeAlias = load.Loaded[Any]
 
 
 class TensorFlowErrors(errors.Framework):
-    """What is particular to TensorFlow where an error of a step is told.
+    """The part of diagnosing an error of a step that is particular to TensorFlow.
 
-    What fails while a graph runs went through no line of Python: the message tells where the operation was written.
+    A failure while a graph runs passed through no line of Python: its message says where the operation was written.
     """
 
     def describe(self, value: object) -> str | None:
@@ -156,7 +156,7 @@ class TensorFlowErrors(errors.Framework):
         return tuple(f"{model}.{name}" for model, each in named for name, one in each.items() if id(one) in wanted)
 
     def find_op(self, error: BaseException, load: load.Loaded[object]) -> str:
-        """Return the op that an error comes from; empty where no line of the module tells."""
+        """Return the op that an error comes from; empty where no line of the module identifies one."""
         written = find_named(((file, line) for file, line, _ in find_defined(error)), load)
         return written or find_op(error, load)
 
@@ -185,7 +185,7 @@ def call_checked(load: Loaded, spec: GraphSpec, function: str, *arguments: objec
 
 
 def diagnose(error: Exception, load: Loaded, spec: GraphSpec) -> Diagnostic:
-    """Return what to tell the user of an error raised inside the emitted module."""
+    """Return the diagnostic of an error raised inside the emitted module."""
     return errors.diagnose(error, load, spec, ERRORS)
 
 

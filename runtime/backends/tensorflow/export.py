@@ -30,12 +30,12 @@ from runtime.engine.load import find_span
 from runtime.problems import problem
 
 TAPS = ("seen", "call")
-"""Attributes by which layers are watched: of the library's, and of Keras's."""
+"""Attributes through which layers are watched: of the library's layers, and of Keras's."""
 
 
 @contextmanager
 def untapped(models: Mapping[str, Any]) -> Iterator[None]:
-    """Put back on the way out what watched layers leave their results with: another module may watch them inside."""
+    """Restore on the way out the attributes that watch layers: another module may watch them inside."""
     layers = list(_find_layers(list(models.values()), set()))
     kept = [{name: vars(layer)[name] for name in TAPS if name in vars(layer)} for layer in layers]
     try:
@@ -64,15 +64,15 @@ DRAWS = (
     *("Random", "Truncated", "Multinomial", "Parameterized", "Rng"),
     *("StatefulRandom", "StatefulUniform", "StatefulStandardNormal", "StatefulTruncatedNormal"),
 )
-"""How the names of operations begin that draw random numbers."""
+"""Prefixes of the names of operations that draw random numbers."""
 WRITES = ("Assign", "ResourceScatter", "ResourceApply")
-"""How the names of operations begin that write into variables."""
+"""Prefixes of the names of operations that write into variables."""
 UNTRACKED = "untracked"
-"""What TensorFlow says of a table or another resource that no variable is."""
+"""TensorFlow's message on a table or another resource that is not a variable."""
 
 
 def explain_unexportable(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
-    """Return what to tell of an error that exporting a mode of an emitted module raised."""
+    """Return the diagnostic of an error that exporting a mode of an emitted module raised."""
     op = ERRORS.find_op(error, loaded)
     subject = f"op '{op}'" if op else f"mode {loaded.program.modes[0].mode}"
     is_untracked = UNTRACKED in str(error)
@@ -82,21 +82,21 @@ def explain_unexportable(error: Exception, loaded: Loaded, spec: GraphSpec) -> D
 
 
 def explain_drawing(mode: str, draws: tuple[str, ...]) -> Diagnostic:
-    """Return what to tell of a program that draws random numbers."""
+    """Return the diagnostic of a program that draws random numbers."""
     message = f"mode {mode} cannot be exported: it draws random numbers"
     help = f"let `random` ops draw what the mode needs; {REMEDY}"
     return Diagnostic(code=CODE, message=message, notes=(f"drawn by {', '.join(draws)}",), help=help)
 
 
 def explain_writing(mode: str, name: str) -> Diagnostic:
-    """Return what to tell of a program that changes a variable of a model."""
+    """Return the diagnostic of a program that changes a variable of a model."""
     message = f"mode {mode} cannot be exported: a forward writes into {name}"
     help = f"let the model do that only where `training` is true; {REMEDY}"
     return Diagnostic(code=CODE, message=message, help=help)
 
 
 def explain_different(mode: str, output: str, difference: str) -> Diagnostic:
-    """Return what to tell of a program that gives other numbers than what it was made of."""
+    """Return the diagnostic of a program whose numbers differ from the original's."""
     message = f"mode {mode} cannot be exported: '{output}' has other numbers as a program"
     help = f"let models not depend on sizes in Python, and keep nothing from call to call; {REMEDY}"
     return Diagnostic(
@@ -105,7 +105,7 @@ def explain_different(mode: str, output: str, difference: str) -> Diagnostic:
 
 
 def find_draws(traced: Any) -> tuple[str, ...]:
-    """Return the operations of a graph that draw random numbers, in the functions that it calls as well."""
+    """Return the operations of a graph that draw random numbers, including those in the functions that it calls."""
     nodes = _nodes(traced.graph.as_graph_def())
     return tuple(dict.fromkeys(node.op for node in nodes if node.op.startswith(DRAWS)))
 
@@ -132,9 +132,9 @@ def _nodes(graph: Any) -> Iterator[Any]:
 FREE = 8
 """The least free size of the inputs a mode is compared with; no two free sizes are the same there."""
 SIGNATURE = "serving_default"
-"""Under what name TensorFlow's own tools look for the program."""
+"""The name under which TensorFlow's own tools look for the program."""
 NEAR: Mapping[str, float] = {"float64": 1e-7, "float32": 1e-5, "float16": 2**-8, "bfloat16": 2**-5}
-"""How far numbers of a graph may be from those of the same code run eagerly, by the type in which they are computed."""
+"""The tolerance between a graph and the same code run eagerly, by the type of the computation."""
 
 Function = Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
 
@@ -147,7 +147,7 @@ class PureModule(tf.Module):
         self.function = function
         self.held = variables
         traced: Any = self.__call__
-        traced.get_concrete_function(dict(inputs))  # what is traced by now is saved
+        traced.get_concrete_function(dict(inputs))  # saves what has been traced so far
 
     @tf.function(autograph=False)
     def __call__(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -177,7 +177,7 @@ def pack_model(model: Any, name: str) -> PackedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramPacker:
-    """Packs a program of one function, which draws and writes nothing, over models as they are now."""
+    """Packs a program of one function, which draws and writes nothing, over the present models."""
 
     program: Program
     spec: GraphSpec
@@ -191,18 +191,18 @@ class ProgramPacker:
         return self.program.modes[0].mode
 
     def pack(self) -> PackedProgram:
-        """Return the files of a SavedModel; it gives the numbers of the function.
+        """Return the files of a SavedModel; it computes the same numbers as the function.
 
         Called with a dictionary of tensors, or by name under its signature. Raises SpecError: GS265 with the reason
         where TensorFlow cannot follow the models, or follows them wrongly.
         """
         with quiet(), untapped(self.models), tempfile.TemporaryDirectory() as folder:
             loaded, function = self._load()
-            with self._told(loaded):
+            with self._refusing(loaded):
                 module = PureModule(function, self._specify(), self._variables())
                 served = _trace(module.serve, self._specify())
             self._examine(served, loaded)
-            with self._told(loaded):
+            with self._refusing(loaded):
                 tf.saved_model.save(module, folder, signatures={SIGNATURE: served})
                 self._compare(folder, function)
             return PackedProgram(suffix=".savedmodel", files=_read(Path(folder)))
@@ -210,7 +210,7 @@ class ProgramPacker:
     def _load(self) -> tuple[Loaded, Function]:
         """Return the emitted module over the models, and the function that is to be exported, as Python."""
         loaded = load_module(emit_module(self.program, TENSORFLOW, provided=self.models), self.program)
-        with self._told(loaded):
+        with self._refusing(loaded):
             loaded.call("build", 0, "cpu", self.dtype, dict(self.models))
         loaded.names.get("STATE", {}).update(self.states)
         name = loaded.emitted.names.function(self.program.modes[0].functions[0].name)
@@ -233,8 +233,8 @@ class ProgramPacker:
         }
 
     @contextmanager
-    def _told(self, loaded: Loaded) -> Iterator[None]:
-        """Raise what fails inside as SpecError (GS265), with TensorFlow's reason in one line."""
+    def _refusing(self, loaded: Loaded) -> Iterator[None]:
+        """Raise failures inside as SpecError (GS265), with TensorFlow's reason in one line."""
         try:
             yield
         except SpecError:
@@ -259,7 +259,7 @@ class ProgramPacker:
             yield from (each.compute for each in self.program.models if each.compute != "float32")
 
     def _compare(self, folder: str, function: Function) -> None:
-        """Raise SpecError (GS265) for a program that gives other numbers than the function run eagerly."""
+        """Raise SpecError (GS265) for a program whose numbers differ from the function run eagerly."""
         program = tf.saved_model.load(folder)
         sizes = (size for entry in self.program.inputs for size in entry.shape or ())
         free = dict.fromkeys(size for size in sizes if isinstance(size, str))
@@ -274,12 +274,12 @@ class ProgramPacker:
 
 
 def _trace(function: Any, inputs: Mapping[str, tf.TensorSpec]) -> Any:
-    """Return the graph of a method that is given tensors by name."""
+    """Return the graph of a method that takes tensors by name."""
     return function.get_concrete_function(**inputs)
 
 
 def _differ(found: Any, expected: Any, near: float) -> str:
-    """Return in what two arrays differ by more than rounding; nothing where they do not."""
+    """Return how two arrays differ by more than rounding; empty where they do not."""
     try:
         np.testing.assert_allclose(found, expected, rtol=near, atol=near)
     except AssertionError as error:

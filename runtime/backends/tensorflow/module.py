@@ -1,4 +1,4 @@
-"""The module of a step: executed and built, with its clock and its metrics, and all that training changes in it."""
+"""The module of a step: executed and built, with its clock, its metrics, and everything that training changes in it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Named = dict[str, list[tuple[str, tf.Variable]]]
 
 @runtime_checkable
 class Traced(Protocol):
-    """What a step function has that is a graph (emitted modules have classes of their own)."""
+    """The interface of a step function that is a graph (emitted modules have classes of their own)."""
 
     def begin(self) -> None:
-        """Trace anew with the next call."""
+        """Trace again at the next call."""
         ...
 
 
@@ -82,7 +82,7 @@ class Module:
     def contents(self, applied: Mapping[str, int]) -> Contents:
         """Return the contents; ``applied`` says how often the optimizers are to be applied.
 
-        What they hold depends on that: the momenta of SGD begin with the first update.
+        They depend on that: the momenta of SGD begin with the first update.
         """
         modes, names = self.loaded.program.modes, find_names(self.parameters)
         found = dict(name_tensors({name: [*each, *self.buffers[name]] for name, each in self.parameters.items()}))
@@ -117,13 +117,13 @@ class Module:
         }
 
     def retrace(self) -> None:
-        """Let every graph be traced anew with the next step that runs it; a debug build has none."""
+        """Let every graph be traced again by the next step that runs it; a debug build has none."""
         for graph in self.loaded.names["FUNCTIONS"].values():
             if isinstance(graph, Traced):
                 graph.begin()
 
     def overflow(self) -> Overflow:
-        """Return what the last step with verdicts found out about its gradients."""
+        """Return what the last step with verdicts found about its gradients."""
         verdicts, scale = self.loaded.names["verdicts"], self.loaded.names.get("loss_scale")
         missed = {update: int(variable.numpy()) for update, variable in verdicts.missed.items()}
         held = verdicts.withheld()
@@ -166,7 +166,7 @@ class Module:
         return {name: sum(each.shape.num_elements() for each in found.values()) for name, found in parts.items()}
 
     def averaged(self) -> frozenset[str]:
-        """Return the averages that stand in for their models outside train mode."""
+        """Return the averages that replace their models outside train mode."""
         return frozenset() if self.gates is None else frozenset(self.gates.averaged)
 
     def metrics(self, mode: str) -> Mapping[str, Any]:
@@ -174,7 +174,7 @@ class Module:
         return self.loaded.names.get("METRICS", {}).get(mode, {})
 
     def notes(self) -> Iterator[str]:
-        """Yield what a checkpoint does not keep of the metrics."""
+        """Yield notes on metrics that a checkpoint does not keep."""
         metrics = {op: metric for mode in self.loaded.program.modes for op, metric in self.metrics(mode.mode).items()}
         for op, metric in metrics.items():
             if metric.state() is None:

@@ -44,7 +44,7 @@ from runtime.step import StepError
 _DRAWING = ("Random", "Rng", "Multinomial", "TruncatedNormal", "Bernoulli")
 """Parts of the names of TensorFlow's operations that draw."""
 FROZEN = "random numbers of Python or NumPy are drawn"
-"""What is told of a model that draws outside of TensorFlow."""
+"""The note on a model that draws outside of TensorFlow."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Watch:
     """Those that draw in what is recomputed."""
 
     def notes(self) -> Iterator[str]:
-        """Yield what there is to tell of how models draw."""
+        """Yield notes on how models draw."""
         for name in sorted(self.unkeyed):
             yield (
                 f"'{name}' draws by TensorFlow's `tf.random`: a run that goes on draws other numbers; those of "
@@ -182,7 +182,7 @@ def give_variables(
 ) -> None:
     """Call the models really, in evaluation, so that those which are open make their variables.
 
-    Raises StepError: GS214 where the inputs have sizes nobody knows, GS210 and GS211 where a call fails.
+    Raises StepError: GS214 where the inputs have unknown sizes, GS210 and GS211 where a call fails.
     """
     called = {model.name for model in program.models if model.kind == "class"}
     waiting = [name for name, model in models.items() if name in called and is_open(model)]
@@ -245,7 +245,7 @@ Learned: TypeAlias = observe.Learned[Any]
 
 
 def learn(plan: Plan, setting: Setting) -> Learned:
-    """Observe user classes, and layers behind them in as many rounds as it takes; nothing to see: the plan as it is.
+    """Observe user classes, and the layers after them in as many rounds as it takes; with none of them, keep the plan.
 
     Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
     """

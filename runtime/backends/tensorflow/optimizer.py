@@ -18,9 +18,9 @@ from runtime.support.clocks import Clock
 
 @final
 class Settable:
-    """A number, or several, in place of one of the spec: a variable, so that graphs stay when it is set once more.
+    """A number, or several, in place of one of the spec: a variable, so that graphs stay valid when it is set again.
 
-    Where the variable is NaN, it is what the spec says: a number or a schedule.
+    Where the variable is NaN, the spec applies: a number or a schedule.
     """
 
     def __init__(self, written: Any, value: Value) -> None:
@@ -29,24 +29,24 @@ class Settable:
 
     def __call__(self, before: Any) -> Any:
         """Return the number after so many updates."""
-        told, held = self.written(before) if callable(self.written) else self.written, self.variable.read_value()
-        pairs = zip(told, tf.unstack(held), strict=True) if isinstance(told, (tuple, list)) else ()
-        return tuple(map(_choose, *zip(*pairs, strict=True))) if held.shape.rank else _choose(told, held)
+        usual, held = self.written(before) if callable(self.written) else self.written, self.variable.read_value()
+        pairs = zip(usual, tf.unstack(held), strict=True) if isinstance(usual, (tuple, list)) else ()
+        return tuple(map(_choose, *zip(*pairs, strict=True))) if held.shape.rank else _choose(usual, held)
 
     def put(self, value: Value | None) -> None:
-        """Be a number from now on; None gives back what the spec says."""
+        """Be a number from now on; None restores the spec's."""
         unset = tf.fill(self.variable.shape, typed(math.nan, tf.float64))
         self.variable.assign(unset if value is None else typed(self.spell(value), tf.float64))
 
     @staticmethod
     def spell(value: Value) -> Any:
-        """Return what a tensor is made of."""
+        """Return the numbers to make a tensor of."""
         return [*value] if isinstance(value, tuple) else value
 
 
-def _choose(told: Any, held: tf.Tensor) -> tf.Tensor:
-    """Return what was set, else what the spec says."""
-    return tf.where(tf.math.is_nan(held), typed(told, tf.float64), held)
+def _choose(usual: Any, held: tf.Tensor) -> tf.Tensor:
+    """Return the number that was set, else the spec's."""
+    return tf.where(tf.math.is_nan(held), typed(usual, tf.float64), held)
 
 
 @final
@@ -59,15 +59,15 @@ class TensorFlowOptimizer(OptimizerAccess):
     names: Mapping[int, str]
     clock: Clock
     steps: Any = None
-    """The variable of the finished train steps, where schedules read them; every step begins with writing it."""
+    """The variable of the finished train steps, where schedules read them; every step writes it first."""
     unlike: int
-    """How many groups it has in each of which something else is different."""
+    """How many groups with different options it has."""
     retrace: Callable[[], None]
-    """Lets the graphs be traced anew with the next step."""
+    """Lets the graphs be traced again by the next step."""
     replaced: float | None = field(default=None)
-    """What a rate that was set stands in for: a number, or NaN where a schedule gives it."""
+    """The original value of a rate that was set: a number, or NaN for a schedule."""
     settable: dict[Place, Settable] = field(default_factory=dict[Place, Settable])
-    """What stands in the place of numbers that were set; the first time the graphs are traced anew."""
+    """The replacements of numbers that were set; setting one for the first time traces the graphs again."""
 
     @property
     def native(self) -> object:
@@ -88,7 +88,7 @@ class TensorFlowOptimizer(OptimizerAccess):
 
     def rate(self) -> float:
         """Return the learning rate of the next update."""
-        self._tell_steps()
+        self._assign_steps()
         return float(self.shell.next_rate(self.shell.applied.read_value()))
 
     def used(self) -> float:
@@ -103,7 +103,7 @@ class TensorFlowOptimizer(OptimizerAccess):
 
     def number(self, place: Place) -> Value:
         """Return a number of the next update."""
-        self._tell_steps()
+        self._assign_steps()
         found: Any = self._holder(place)[place.option]
         now: Any = found(self.shell.applied.read_value()) if callable(found) else found
         return tuple(map(float, now)) if isinstance(now, (tuple, list)) else float(now)
@@ -126,16 +126,16 @@ class TensorFlowOptimizer(OptimizerAccess):
         return "" if is_known else "the parameters of some groups are those of others"
 
     def _holder(self, place: Place) -> Any:
-        """Return the options of the optimizer, or what is different for a group."""
+        """Return the options of the optimizer, or of a group."""
         return self.shell.options if place.group is None else self._find_shares()[place.group]
 
     def _find_shares(self) -> list[Any]:
-        """Return what is different for each group; nothing where some groups have no parameters of their own."""
+        """Return the options of each group; nothing where some groups have no parameters of their own."""
         shares = [changes for _, changes in self.shell.shares if changes]
         return shares if len(shares) == self.unlike else []
 
-    def _tell_steps(self) -> None:
-        """Give schedules that count steps the number of those that were taken."""
+    def _assign_steps(self) -> None:
+        """Pass the number of finished steps to schedules that count steps."""
         if self.steps is not None:
             self.steps.assign(self.clock.steps.get("train", 0))
 
@@ -144,7 +144,7 @@ class TensorFlowOptimizer(OptimizerAccess):
         return ""
 
     def set_applied(self, applied: int, first: Mapping[str, float]) -> None:
-        """Set how many updates were applied; one of Keras has a count of its own, and keeps its slots."""
+        """Set how many updates were applied; one of Keras has its own count, and keeps its slots."""
         self.shell.applied.assign(applied)
         if isinstance(self.shell, Wrapping):
             self.shell.optimizer.iterations.assign(applied)
@@ -159,7 +159,7 @@ class TensorFlowOptimizer(OptimizerAccess):
         return int(self.shell.applied)
 
     def slots(self) -> Slots:
-        """Return copies of what is kept for the parameters."""
+        """Return copies of the slots of the parameters."""
         known = frozenset(name_slots(self.shell.parameters, self.names))
         found: dict[str, dict[str, object]] = {}
         for path, variable in slot_tensors(self.cell, self.shell, self.names):

@@ -1,4 +1,4 @@
-"""Precision: the types in which models are to compute, and which of them do."""
+"""Precision: the types in which models should compute, and which of them do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runtime.backends.tensorflow.tensors import DTYPES
 
 @runtime_checkable
 class KerasComputing(Protocol):
-    """What a layer of Keras says of the type in which it computes."""
+    """The interface of a Keras layer that has a compute type."""
 
     compute_dtype: str
     variables: Any
@@ -24,12 +24,12 @@ class KerasComputing(Protocol):
 
 @runtime_checkable
 class Computing(Protocol):
-    """What a model of built-in layers says of it, of whichever emitted module."""
+    """The interface of a model of built-in layers with a compute type, in any emitted module."""
 
     compute: Any
 
     def compute_in(self, dtype: Any) -> None:
-        """Multiply operands in a type from now on."""
+        """Compute products in a type from now on."""
 
 
 def computing(compute: Compute) -> tf.DType | None:
@@ -37,8 +37,8 @@ def computing(compute: Compute) -> tf.DType | None:
     return None if compute == "float32" else DTYPES[compute]
 
 
-def tell_others(models: Mapping[str, Any], program: Program, dtype: tf.DType) -> Iterator[str]:
-    """Yield what there is to tell of models that compute in other types than the spec says: as they are written."""
+def describe_others(models: Mapping[str, Any], program: Program, dtype: tf.DType) -> Iterator[str]:
+    """Yield a note on every model that does not compute in the type of the spec, but as its code does."""
     for declared in program.models:
         wanted = computing(declared.compute)
         if wanted is not None and dtype != tf.float64 and wanted.name not in _find_types(models[declared.name]):
@@ -49,7 +49,7 @@ def tell_others(models: Mapping[str, Any], program: Program, dtype: tf.DType) ->
 
 
 def _find_types(model: Any) -> frozenset[str]:
-    """Return the types in which parts of a model compute, as far as they say so."""
+    """Return the types in which parts of a model compute, as far as they declare them."""
     if isinstance(model, Computing):
         return frozenset({model.compute.name} if model.compute is not None else ())
     layers = (each for each in layers_of(model, set()) if isinstance(each, KerasComputing) and each.variables)

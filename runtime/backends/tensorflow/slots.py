@@ -1,4 +1,4 @@
-"""Slots: what optimizers keep for their parameters, by name."""
+"""Slots: the state of optimizers for their parameters, by name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from runtime.backends.tensorflow.library.wrapped import RATE
 from runtime.engine.contents import name_slots
 
 BOOKS = frozenset({"_variables", "_trainable_variables"})
-"""Attributes of Keras's optimizers that list what others hold."""
+"""Attributes of Keras's optimizers that list variables of other attributes."""
 
 
 @runtime_checkable
 class Wrapping(Protocol):
-    """What an optimizer has that leaves the work to one of Keras (emitted modules have classes of their own)."""
+    """The interface of an optimizer that wraps one of Keras (emitted modules have classes of their own)."""
 
     optimizer: Any
 
@@ -25,7 +25,7 @@ class Wrapping(Protocol):
 def slot_tensors(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[str, tf.Variable]]:
     """Yield the slots of an optimizer with their names: ``optimizers.<cell>.<slot>.<parameter>``.
 
-    Those of Keras's are called as the attributes that hold them; what is no parameter's has no last part.
+    Slots of Keras's optimizers have the names of their attributes; those that belong to no parameter have no last part.
     """
     named = name_slots(optimizer.parameters, names)
     found = _find_kept(optimizer.optimizer, named) if isinstance(optimizer, Wrapping) else _pair(optimizer.slots, named)
@@ -41,7 +41,7 @@ def _pair(slots: Mapping[str, list[tf.Variable]], named: list[str]) -> Iterator[
 
 
 def _find_kept(optimizer: Any, named: list[str]) -> Iterator[tuple[str, tf.Variable]]:
-    """Yield the variables of an optimizer of Keras but its learning rate, which the spec or its schedule says."""
+    """Yield the variables of an optimizer of Keras but its learning rate, which comes from the spec or its schedule."""
     places: dict[int, str] = {}
     for attribute, value in vars(optimizer).items():
         key = attribute.lstrip("_")
@@ -56,7 +56,7 @@ def _find_kept(optimizer: Any, named: list[str]) -> Iterator[tuple[str, tf.Varia
 
 @runtime_checkable
 class Naming(Protocol):
-    """A model that names its variables: the library's do (emitted modules have classes of their own)."""
+    """A model that names its variables, as the library's do (emitted modules have classes of their own)."""
 
     def named_parameters(self) -> dict[str, tf.Variable]:
         """Return what is trained."""
@@ -68,7 +68,7 @@ class Naming(Protocol):
 
 
 def flagged(model: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the variables of Keras in a model by name: theirs alone can be told later whether they are trained."""
+    """Yield the variables of Keras in a model by name: only theirs can be frozen or thawed later."""
     if not isinstance(model, Naming):
         yield from ((path, part) for path, part in walk(model, "", set()) if isinstance(part, KerasVariable))
 

@@ -1,4 +1,4 @@
-"""Tensors at the door: what callers pass becomes tensors on the device, and what comes out becomes arrays."""
+"""Conversion of tensors: inputs of callers become tensors on the device, and outputs become arrays."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def _sizes(shape: tf.TensorShape) -> tuple[int, ...]:
 
 
 def fingerprint(value: object) -> object:
-    """Return what tells tensors and arrays apart of different shape, type or place; None for anything else."""
+    """Return a key of the shape, type and place of a tensor or array; None for anything else."""
     match value:
         case tf.Tensor():
-            # TensorFlow hashes types and shapes in Python, which takes long; of every type there is one object.
+            # TensorFlow hashes types and shapes in Python, which is slow; every type is a single object.
             return *value.shape.as_list(), id(value.dtype), value.device
         case tf.Variable():
             return tuple(value.shape), value.dtype.name
@@ -60,7 +60,7 @@ def fingerprint(value: object) -> object:
 def to_tensor(value: object, device: str, dtype: tf.DType) -> tf.Tensor:
     """Return a tensor or array as a tensor of a type on a device."""
     if isinstance(value, tf.Tensor) and value.dtype == dtype and is_on(value, device):
-        return value  # most often, and much faster
+        return value  # the common case, and much faster
     with tf.device(device):
         if isinstance(value, np.ndarray):
             return tf.convert_to_tensor(np.ascontiguousarray(value, dtype.as_numpy_dtype).reshape(value.shape))
@@ -120,9 +120,9 @@ def specify_inputs(program: Program, sizes: Mapping[str, int], built: tf.DType) 
 Array = npt.NDArray[np.generic]
 
 KIND, VALUES = "tensor", "values"
-"""The keys of a mapping that stands for what an array alone does not tell: a tensor of another type, or no tensor."""
+"""The keys of a mapping for values that an array alone cannot represent: a tensor of another type, or not a tensor."""
 ARRAY, MAPPING = "numpy", "mapping"
-"""Kinds that are no tensors: an array of NumPy's, and a mapping that has these very keys itself."""
+"""Kinds that are not tensors: a NumPy array, and a mapping that has these very keys itself."""
 
 
 def to_array(tensor: Any) -> Array:
@@ -152,7 +152,7 @@ def from_array(array: Any, dtype: tf.DType) -> Any:
 
 
 def encode(tree: Any) -> Any:
-    """Return a tree with every tensor as an array; what an array does not tell stands beside it."""
+    """Return a tree with every tensor as an array; facts that an array cannot hold are put next to it."""
     match tree:
         case tf.Tensor() | tf.Variable():
             array = to_array(tree)

@@ -1,4 +1,4 @@
-"""What a look at a model must leave as it was: its variables, and the random states of Python, NumPy and TensorFlow."""
+"""State that observing a model must not change: variables, and the random states of Python, NumPy and TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from runtime.backends.tensorflow.library.threefry import derive_key
 
 @contextmanager
 def untouched(seed: int) -> Iterator[None]:
-    """Seed the global random numbers inside, and give back their states; keep logs away from the terminal."""
+    """Seed the global random numbers inside, then restore their states; keep logs away from the terminal."""
     with quiet(), forked_seed(seed, "trace"):
         yield
 
 
 @contextmanager
 def traced(seed: int) -> Iterator[None]:
-    """Do the same where graphs are made and nothing runs: then TensorFlow's kernels can stay.
+    """Do the same where graphs are made and nothing runs: TensorFlow's kernels can then stay.
 
-    ``tf.random.set_seed`` gives up all of them, because some may have drawn: every live function would be optimized
-    again, and would begin its random numbers anew. Seeds of random operations are fixed while they are traced.
+    ``tf.random.set_seed`` drops all of them, because some may have drawn: every live function would be optimized
+    again, and would restart its random numbers. Seeds of random operations are fixed while they are traced.
     """
     low, high = derive_key(seed, "construct", "trace")
     tensorflow = vars(eager_context())
@@ -48,11 +48,11 @@ def traced(seed: int) -> Iterator[None]:
 
 @contextmanager
 def unwritten(models: Mapping[str, Any]) -> Iterator[None]:
-    """Restore the variables of models on the way out; those that are made inside get what they were made with."""
+    """Restore the variables of models on the way out; those that are made inside get their initial values."""
     before: list[tuple[Any, tf.Tensor]] = []
 
     def keep(make: Callable[..., Any], **options: Any) -> Any:
-        """Make a variable, and keep what it holds."""
+        """Make a variable, and keep its initial value."""
         variable = make(**options)
         before.append((variable, variable.read_value()))
         return variable

@@ -17,14 +17,14 @@ from runtime.problems import problem
 
 @final
 class TorchBackend(Backend):
-    """PyTorch: eager straight-line code; torch itself is imported only to build."""
+    """PyTorch: eager straight-line code; torch is only imported to build."""
 
     def emit(self, program: Program) -> str:
         """Return the program as a Python file that needs torch alone."""
         return emit_module(program, TORCH).text
 
     def build(self, plan: Plan, request: BuildRequest) -> Built:
-        """Build a plan; raise SpecError: GS217 torch is not installed or too old, GS268 it is to be compiled by XLA."""
+        """Build a plan; raise SpecError: GS217 torch is not installed or too old, GS268 XLA was requested."""
         if request.jit_compile:
             help = "leave out `--xla` (`jit_compile=True`), or take `--backend tensorflow`"
             raise problem("GS268", "XLA compiles steps of TensorFlow only, this one is for PyTorch", help=help)
@@ -33,7 +33,7 @@ class TorchBackend(Backend):
         return build_plan(plan, request)
 
     def probe(self) -> Probe:
-        """Return what PyTorch offers here; raise SpecError (GS217) where it is not installed or too old."""
+        """Return what PyTorch supports here; raise SpecError (GS217) where it is not installed or too old."""
         with _needing_torch():
             from runtime.backends.torch.compat import is_supported
         if not is_supported():
@@ -45,7 +45,7 @@ class TorchBackend(Backend):
 
 @contextmanager
 def _needing_torch() -> Generator[None]:
-    """Tell that PyTorch is missing where an import of ours fails for that."""
+    """Report that PyTorch is missing where an import fails for that reason."""
     try:
         yield
     except ModuleNotFoundError as error:

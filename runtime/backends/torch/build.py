@@ -33,7 +33,7 @@ from runtime.step import StepError
 
 
 @torch.inference_mode(False)
-@torch.enable_grad()  # a caller's no_grad is not meant for the step
+@torch.enable_grad()  # a caller's no_grad must not affect the step
 def build_plan(plan: Plan, request: BuildRequest) -> Built:
     """Return the built plan; raise SpecError with everything that was found before the first step."""
     if not is_supported():
@@ -57,7 +57,7 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
 
 
 def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
-    """Return where and how to build; raise SpecError for models, imports and files that cannot be what they are for."""
+    """Return where and how to build; raise SpecError for models, imports and files that cannot be used."""
     device = choose_device(request.device)
     given = check_given(request.models, plan.program, plan.spec)
     refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
@@ -76,7 +76,7 @@ def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
 
 
 def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.Module]]:
-    """Return the executed module and all its models; raise SpecError where two share what the spec says they do not."""
+    """Return the executed module and all its models; raise SpecError where two share undeclared memory."""
     program, spec = learned.plan.program, learned.plan.spec
     loaded = load_module(_emit(program, setting), program)
     place_files(loaded, setting.weights)
@@ -95,12 +95,12 @@ def _emit(program: Program, setting: Setting, *, debug: bool = False) -> Emitted
 
 
 def _instrument(loaded: Loaded, setting: Setting) -> Loaded:
-    """Return the module of a debug build; the dry run is made without its checks, which look at numbers."""
+    """Return the module of a debug build; the dry run does without its checks, which read numbers."""
     return load_module(_emit(loaded.program, setting, debug=True), loaded.program)
 
 
 def _check(trial: Trial, batches: Batches) -> tuple[Check | None, tuple[str, ...]]:
-    """Make the dry run; return what checks later where sizes are not known yet, and what there is to tell."""
+    """Make the dry run; return a later check where sizes are not known yet, and notes."""
     parts, setting = count_parts(trial.program), trial.setting
 
     def run(size: int) -> tuple[str, ...] | None:
@@ -108,19 +108,19 @@ def _check(trial: Trial, batches: Batches) -> tuple[Check | None, tuple[str, ...
         inputs = sample_inputs(trial.program, {"batch": size * parts}, setting.device, setting.dtype)
         return None if inputs is None else _examine(replace(trial, inputs=inputs), f"at batch {size}")
 
-    told = batches.attempt(run)
-    if told is not None:
-        return None, told
+    notes = batches.attempt(run)
+    if notes is not None:
+        return None, notes
 
     def check(batch: Mapping[str, torch.Tensor], mode: str, dataset: str | None) -> None:
         """Make the dry run with the sizes of a batch."""
         _examine(replace(trial, inputs=batch, modes=(mode,), dataset=dataset), "of the size of the first")
 
-    return check, ("checked with the first batch: inputs have free sizes beside `batch`",)
+    return check, ("checked with the first batch: inputs have free sizes other than `batch`",)
 
 
 def _examine(trial: Trial, size: str) -> tuple[str, ...]:
-    """Make a dry run, raise StepError with what it found, and return which kind of run it was."""
+    """Make a dry run, raise StepError with its findings, and return the kind of run it was."""
     watch = Watch()
     findings = run_dry(replace(trial, around=watch.over_checkpoints))
     problems = findings.problems or tuple(find_unexpected(watch.recomputing, trial.program, trial.spec))

@@ -1,4 +1,4 @@
-"""Private parts of torch, behind one door: written for torch 2.11 and newer."""
+"""Private parts of torch, all in one module: written for torch 2.11 and newer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 OLDEST = (2, 11)
-"""The first version with everything that is used here, and in the kernels of the library."""
+"""The first version with everything used here, and in the kernels of the library."""
 __all__ = [
     "FakeTensorMode",
     "TorchDispatchMode",
@@ -38,7 +38,7 @@ def is_supported() -> bool:
 
 
 def is_batch_norm(module: nn.Module) -> bool:
-    """Return whether a module normalises over the batch, whatever its rank and however it synchronises."""
+    """Return whether a module normalises over the batch, of any rank, synchronised or not."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm)
 
 
@@ -48,11 +48,11 @@ def copying(mode: FakeTensorMode) -> AbstractContextManager[object]:
 
 
 LOOK = "aten::_amp_foreach_non_finite_check_and_unscale_"
-"""How the library looks at gradients: it writes them as they are, times one."""
+"""The op by which the library checks gradients: it writes them unchanged, times one."""
 
 
 def find_written(operation: Any, positional: tuple[object, ...], named: Mapping[str, object]) -> Iterator[torch.Tensor]:
-    """Yield the tensors that an operation writes into, of its arguments, where anything may change in them."""
+    """Yield the arguments that an operation writes into, where anything may change in them."""
     if operation._schema.name == LOOK:
         return
     for number, argument in enumerate(operation._schema.arguments):
@@ -69,14 +69,14 @@ def is_alias(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def is_draw(target: object) -> bool:
-    """Return whether the target of a node of a graph is an operation that draws, or does so in training."""
+    """Return whether the target of a node of a graph is an operation that draws, at least in training."""
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 
 
 def has_drawn(operation: Any, positional: tuple[object, ...], named: Mapping[str, object]) -> bool:
     """Return whether an operation draws random numbers when it is called with some arguments.
 
-    One with a dropout of 0, such as an attention, is of the kind that draws, and does not.
+    An operation with a dropout of 0, such as an attention, is of a kind that draws, but does not.
     """
     if torch.Tag.nondeterministic_seeded not in operation.tags:
         return False
@@ -92,18 +92,18 @@ def has_drawn(operation: Any, positional: tuple[object, ...], named: Mapping[str
 def watched_checkpoints(watch: Callable[[bool], AbstractContextManager[object]]) -> Iterator[None]:
     """Call every function that `torch.utils.checkpoint` will call again inside a context made by ``watch``.
 
-    ``watch`` is told whether torch's random numbers are the same the second time.
+    ``watch`` takes whether torch's random numbers are the same the second time.
     """
     module, reentrant = torch.utils.checkpoint, torch.utils.checkpoint.CheckpointFunction
     generate, apply = module._checkpoint_without_reentrant_generator, reentrant.apply
 
     def generated(function: Any, preserve: bool = True, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Surround a call that runs between the two halves of this generator."""
+        """Wrap a call that runs between the two halves of this generator."""
         with watch(preserve):
             yield from generate(function, preserve, *args, **kwargs)
 
     def applied(function: Any, preserve: bool, *args: Any) -> Any:
-        """Surround a call that runs inside."""
+        """Wrap a call that runs inside."""
         with watch(preserve):
             return apply(function, preserve, *args)
 
@@ -118,7 +118,7 @@ def watched_checkpoints(watch: Callable[[bool], AbstractContextManager[object]])
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep warnings and logs away from the terminal: what fails meanwhile is told by its diagnostic."""
+    """Keep warnings and logs away from the terminal: failures inside are reported by diagnostics."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""Contents: what of an executed module is changed by training, and how each of it is read and written."""
+"""Contents: what training changes in an executed module, and how each item is read and written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from runtime.state import Array
 @final
 @dataclass(frozen=True, slots=True)
 class StoredTensor(Stored):
-    """A tensor as state sees it."""
+    """A tensor as an item of state."""
 
     tensor: torch.Tensor
 
@@ -51,7 +51,7 @@ class StoredTensor(Stored):
 @final
 @dataclass(frozen=True, slots=True)
 class StoredState(Stored):
-    """A declared state as state sees it; it is replaced, since whoever read it may hold the tensor."""
+    """A declared state as an item of state; it is replaced, because its readers may hold the tensor."""
 
     states: dict[str, torch.Tensor]
     name: str
@@ -73,14 +73,14 @@ class StoredState(Stored):
 
 @runtime_checkable
 class Parted(Protocol):
-    """What an optimizer in groups has (emitted modules have classes of their own)."""
+    """The interface of an optimizer in groups (emitted modules have classes of their own)."""
 
     parts: Sequence[Any]
 
 
 @runtime_checkable
 class Guarded(Protocol):
-    """What a window has that takes no gradients in without a verdict (emitted modules have classes of their own)."""
+    """The interface of a window that adds gradients only under a verdict (emitted classes are their own)."""
 
     rows: Any
     spoiled: Any
@@ -89,7 +89,7 @@ class Guarded(Protocol):
 
 @runtime_checkable
 class Open(Protocol):
-    """What a window has to which some gradients may be absent."""
+    """The interface of a window in which some gradients may be absent."""
 
     is_open: bool
     rows: Any
@@ -99,21 +99,21 @@ class Open(Protocol):
 
 @runtime_checkable
 class Seeing(Protocol):
-    """What a window has that keeps account of which gradients steps had that were taken in."""
+    """The interface of a window that records which gradients its steps had."""
 
     seen: Sequence[bool]
     is_begun: bool
     undecided: torch.Tensor | None
 
     def decide(self) -> None:
-        """Find out whether the last step was taken in."""
+        """Determine whether the gradients of the last step were added."""
         ...
 
 
 def slot_tensors(
     cell: str, optimizer: Any, names: Mapping[int, str], applied: int
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the slots of an optimizer of the library that do not follow from how often it is applied."""
+    """Yield the slots of an optimizer of the library that are not derived from how often it was applied."""
     named = name_slots(optimizer.parameters, names)
     for slot, values in optimizer.slots.items():
         if slot == STEP or (slot == MOMENTUM and not optimizer.inside and not applied):
@@ -124,14 +124,14 @@ def slot_tensors(
 
 
 def metric_items(mode: str, metrics: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the running metrics of a mode that tell their state."""
+    """Yield the running metrics of a mode whose state can be read."""
     for op, metric in metrics.items():
         if metric.state() is not None:
             yield metric_item(mode, op, partial(_read_metric, metric), partial(_write_metric, metric))
 
 
 def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
-    """Yield the gradients that updates have gathered."""
+    """Yield the gradients that updates have accumulated."""
     for window, held in windows.items():
         named = dict(zip(name_slots(held.parameters, names), held.parameters, strict=True))
         shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
@@ -141,7 +141,7 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
 
 
 def set_applied(optimizer: Any, applied: int) -> None:
-    """Set how often an optimizer was applied, and the slots that follow from it."""
+    """Set how often an optimizer was applied, and the slots that are derived from it."""
     optimizer.applied = applied
     for part in _find_parts(optimizer):
         set_applied(part, applied)
@@ -152,25 +152,25 @@ def set_applied(optimizer: Any, applied: int) -> None:
         if momenta[index] is None and applied:
             momenta[index] = make_slot(parameter, 0.0)
         elif not (applied or optimizer.inside or optimizer.fused):
-            momenta[index] = None  # the first update makes it
+            momenta[index] = None  # the first update creates it
         elif not (applied or optimizer.inside):
-            momenta[index].zero_()  # one that the first update leaves alone begins with it
+            momenta[index].zero_()  # a slot that the first update does not change starts with it
 
 
 def _find_parts(optimizer: object) -> Iterator[Any]:
-    """Yield the optimizers of which one is made."""
+    """Yield the optimizers that one consists of."""
     yield from optimizer.parts if isinstance(optimizer, Parted) else ()
 
 
 def wrapped_items(cell: str, state: WrappedState) -> Iterator[Item]:
-    """Yield what an optimizer with torch.optim's interface holds."""
+    """Yield the items of an optimizer with torch.optim's interface."""
     yield groups_item(cell, state.habits, state.put_habits)
     known = frozenset(state.names.values())
     yield Item(path=("optimizers", cell), kind="slots", read=state.slots, write=state.put_slots, known=known)
 
 
 def extra_items(models: Mapping[str, nn.Module]) -> Iterator[Item]:
-    """Yield what modules keep beside tensors, where they say so with ``get_extra_state``."""
+    """Yield the state of modules other than tensors, where they define ``get_extra_state``."""
     seen: set[int] = set()
     for model, module in models.items():
         for path, part in module.named_modules():
@@ -187,12 +187,12 @@ def _read_extra(module: nn.Module) -> Any:
 
 
 def _write_extra(module: nn.Module, tree: Any) -> None:
-    """Give a module its extra state."""
+    """Set the extra state of a module."""
     module.set_extra_state(decode(tree))
 
 
 def _read_window(window: Any, names: Sequence[str]) -> Any:
-    """Return what a window holds; None where it is empty."""
+    """Return the gradients of a window; None where it is empty."""
     if not window.totals:
         return None
     counted = {"count": float(window.count)} if window.is_counted else {}
@@ -205,7 +205,7 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
 
 
 def _find_seen(window: Any) -> list[bool]:
-    """Return by parameter whether a window took a gradient in, where it keeps account of that."""
+    """Return by parameter whether a window has a gradient, where it records that."""
     if not isinstance(window, Seeing):
         return []
     window.decide()
@@ -213,7 +213,7 @@ def _find_seen(window: Any) -> list[bool]:
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
-    """Fill a window again, or begin it anew: so does one that held gradients of what counts differently."""
+    """Fill a window again, or begin it anew, as where its saved gradients were counted differently."""
     is_other = tree is None or ("count" in tree) != window.is_counted
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None or is_other else tree
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
@@ -221,7 +221,7 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     window.count = held.get("count", 0)
     if isinstance(window, Open):
         window.rested = held.get("rested", 0)
-    if isinstance(window, Guarded):  # the device decides whether there is something to take, in the next step perhaps
+    if isinstance(window, Guarded):  # the device decides whether the window is full, perhaps only in the next step
         device = next(iter(named.values())).device
         window.rows = torch.tensor(held["rows"], device=device)
         window.spoiled = torch.tensor(held.get("spoiled", False), device=device)
@@ -241,7 +241,7 @@ def _read_scale(scale: Any) -> Any:
 
 
 def _write_scale(scale: Any, tree: Any) -> None:
-    """Set a loss scale; a fixed one is what the spec says."""
+    """Set a loss scale; a fixed one stays that of the spec."""
     scale.scale = scale.initial if scale.is_fixed else tree["scale"]
     scale.before, scale.good, scale.skips = scale.scale, tree["good"], tree["skips"]
 
@@ -252,5 +252,5 @@ def _read_metric(metric: Any) -> Any:
 
 
 def _write_metric(metric: Any, tree: Any) -> None:
-    """Give a running metric its state; without one it starts anew."""
+    """Set the state of a running metric; without one it starts anew."""
     metric.reset() if tree is None else metric.load(decode(tree, metric.device))

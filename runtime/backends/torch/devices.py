@@ -19,7 +19,7 @@ BEST_FIRST = ("cuda", "mps", "cpu")
 
 
 def choose_device(wish: str) -> torch.device:
-    """Return the wished device, for ``auto`` the best there is; raise SpecError (GS207) where it is not available."""
+    """Return the device of a name, the best one for ``auto``; raise SpecError (GS207) where it is not available."""
     if wish == "auto":
         return torch.device(next(kind for kind in BEST_FIRST if is_available(kind)))
     try:
@@ -64,7 +64,7 @@ def probe_torch() -> Probe:
 
 
 def _probe_device(device: torch.device) -> DeviceProbe:
-    """Return what a device is and can do; what goes wrong there is told, not raised."""
+    """Return what a device is and can do; failures there are reported, not raised."""
     try:
         _multiply(device, torch.float32)
         free, memory = torch.cuda.mem_get_info(device) if device.type == "cuda" else (None, None)

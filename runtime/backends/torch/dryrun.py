@@ -1,4 +1,4 @@
-"""The dry run: every function once before the first step, with fake tensors, or really on copies where those fail."""
+"""The dry run: calls every function once before the first step, with fake tensors or, where those fail, real copies."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Mutations:
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def watched(self) -> TorchDispatchMode:
-        """Return a context that notes every such write."""
+        """Return a context that records every such write."""
         return _Writes(self)
 
     def note(self, tensor: torch.Tensor) -> None:
-        """Note a write into a tensor, where it shares its memory with an input of the op that runs."""
+        """Record a write into a tensor, where it shares its memory with an input of the op that runs."""
         caller = find_caller(sys._getframe(), self.loaded)
         if caller is None:
             return
@@ -68,14 +68,14 @@ class Mutations:
 
 
 class _Writes(TorchDispatchMode):
-    """Notes the tensors that an operation writes into."""
+    """Records the tensors that an operation writes into."""
 
     def __init__(self, mutations: Mutations) -> None:
         super().__init__()
         self.mutations = mutations
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, and note what it is going to write."""
+        """Run an operation, after recording what it writes."""
         for tensor in find_written(func, args, kwargs or {}):
             self.mutations.note(tensor)
         return func(*args, **(kwargs or {}))
@@ -84,13 +84,13 @@ class _Writes(TorchDispatchMode):
 def _is_users(instruction: Call) -> bool:
     """Return whether what an instruction calls is the user's: nothing built in writes into its inputs.
 
-    A fused optimizer that runs behind a transform claims to write into its gradients.
+    A fused optimizer that runs after a transform declares that it writes into its gradients.
     """
     return isinstance(instruction, Forward) or not instruction.function.builtin
 
 
 def _name_callee(instruction: Call) -> str:
-    """Return how a message calls what an op calls."""
+    """Return the name of an op's callee in messages."""
     match instruction:
         case Forward(model=model, method=None):
             return f"model '{model}'"
@@ -123,7 +123,7 @@ def _flatten(value: object) -> Iterator[torch.Tensor]:
 
 
 class Uncounted:
-    """A metric that counts nothing and gives a number."""
+    """A metric that counts nothing and returns a number."""
 
     def __call__(self, *inputs: Any, **named: Any) -> torch.Tensor:
         """Return a number."""
@@ -131,10 +131,10 @@ class Uncounted:
 
 
 def stand_in(running: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a maker of running metrics in place of an emitted module's own.
+    """Return a factory of running metrics in place of an emitted module's own.
 
-    A function of a batch is run as it is. A class or object that counts copies its tensors when it is made, and a deep
-    copy of a fake tensor corrupts the memory of the process (seen in torch 2.13 with torchmetrics' ``MeanMetric``).
+    A function of a batch is run unchanged. A class or object with a count copies its tensors when it is made, and
+    a deep copy of a fake tensor corrupts memory of the process (seen in torch 2.13 with torchmetrics' ``MeanMetric``).
     """
 
     def make(clock: Any, metric: Any, *given: Any, **options: Any) -> Any:
@@ -157,7 +157,7 @@ def _observe_nothing(models: Models) -> AbstractContextManager[object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is run dry: a module's text, on which models, from which inputs, in which modes."""
+    """The subject of a dry run: a module's text, its models, inputs and modes."""
 
     emitted: Emitted
     program: Program
@@ -167,9 +167,9 @@ class Trial:
     setting: Setting
     modes: tuple[str, ...]
     dataset: str | None = None
-    """The data set that the inputs are of; None where they are all there are."""
+    """The data set that the inputs are of; None where there is only one."""
     around: Callable[[Models], AbstractContextManager[object]] = _observe_nothing
-    """Gives the context of the run from the copies it runs on: what observes them."""
+    """Returns the context of the run, which observes the copies it runs on."""
 
     @classmethod
     def of(cls, loaded: Loaded, spec: GraphSpec, models: Models, setting: Setting) -> Trial:
@@ -187,9 +187,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a dry run found.
+    """The findings of a dry run.
 
-    ``real``: why it was a run on real copies, if it was; ``missing``: why there could be none at all.
+    ``real``: why it was a run on real copies, if it was; ``missing``: why no run was possible.
     """
 
     problems: tuple[Diagnostic, ...] = ()
@@ -201,7 +201,7 @@ class Findings:
 def run_dry(trial: Trial) -> Findings:
     """Run every function of a trial once; neither models nor random states are changed.
 
-    What fails with fake tensors is run again on real copies: they decide, and their messages are better.
+    A failure with fake tensors is repeated on real copies: they decide, and their messages are better.
     """
     with quiet(), untouched(), unwritten(trial.models):
         fake = _Attempt.of(trial)
@@ -217,7 +217,7 @@ def run_dry(trial: Trial) -> Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """One run of a trial, and what it came to."""
+    """One run of a trial, and its findings."""
 
     trial: Trial
     loaded: Loaded
@@ -233,7 +233,7 @@ class _Attempt:
         return cls(trial=trial, loaded=loaded, mutations=Mutations(loaded=loaded, spec=trial.spec))
 
     def run(self, fake: FakeTensorMode | None) -> None:
-        """Build on copies and call every function; with a fake mode nothing is computed but shapes and types."""
+        """Build on copies and call every function; with a fake mode only shapes and types are computed."""
         try:
             models, inputs = self._copy(fake)
         except Exception as error:
@@ -248,12 +248,12 @@ class _Attempt:
             self.problems.extend(self._find_replaced(models))
 
     def _is_fed(self, function: Function) -> bool:
-        """Return whether a function is for inputs such as there are."""
+        """Return whether a function is for the data set of the inputs."""
         return self.trial.dataset is None or self.trial.dataset in (function.datasets or (self.trial.dataset,))
 
     def findings(self, instead: str = "") -> Findings:
         """Return what was found; ``instead`` says why this is not a fake run."""
-        problems = self.mutations.found or self.problems  # what fails once an input is written over, fails for that
+        problems = self.mutations.found or self.problems  # failures after an input was overwritten are due to that
         return Findings(problems=tuple(dict.fromkeys(problems)), outputs=self.outputs, real=instead)
 
     def _copy(self, fake: FakeTensorMode | None) -> tuple[Models, Tensors]:
@@ -269,16 +269,18 @@ class _Attempt:
         if unreal and not all(each.function.builtin for _, each in find_metrics(self.trial.program)):
             self.loaded.names["running"] = stand_in(self.loaded.names["running"])
         self.loaded.call("build", 0, self.trial.setting.device, self.trial.setting.dtype)
-        if unreal and "verdicts" in self.loaded.names:  # fake tensors have no values to ask for: all are finite
+        if unreal and "verdicts" in self.loaded.names:  # fake tensors have no values: assume that all are finite
             self.loaded.names["verdicts"].ask = lambda flags: [True] * len(flags)
 
     def _call(self, function: Function, inputs: Tensors) -> None:
-        """Call one function with the inputs it needs, whatever its clocks say."""
+        """Call one function with the inputs it needs, regardless of its clocks."""
         given = {entry.name: inputs[entry.name] for entry in find_inputs(self.trial.program, function)}
         self.loaded.start(function.mode)
         for each in (each for each in function.instructions if isinstance(each, Collect) and each.alone):
             window = self.loaded.names[REGISTER][each.window]
-            window.add([torch.zeros_like(parameter) for parameter in window.parameters])  # as a step before did
+            window.add(
+                [torch.zeros_like(parameter) for parameter in window.parameters]
+            )  # as an earlier step would have left it
         self.outputs[function.name] = self.loaded.call(self.loaded.emitted.names.function(function.name), given)
 
     def _find_aliases(self, function: Function, models: Models) -> Iterator[Diagnostic]:
@@ -310,7 +312,7 @@ class _Attempt:
                     )
 
     def _try(self, action: Callable[[], None]) -> None:
-        """Do something, and keep its failure as what to tell the user."""
+        """Do something, and keep its failure as a diagnostic."""
         try:
             action()
         except Exception as error:

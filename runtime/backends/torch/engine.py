@@ -41,7 +41,7 @@ def read_state(module: Module) -> State:
 @torch.inference_mode(False)
 @torch.no_grad()
 def restore_state(module: Module, state: State) -> None:
-    """Make a module what it was when a state was read: in place, and nothing at all where something does not fit.
+    """Restore a state into a module: in place, and nothing at all where something does not fit.
 
     Raises SpecError: GS264 for every name that is missing, not expected, or of another shape or type.
     """
@@ -54,7 +54,7 @@ Check = Callable[[Mapping[str, torch.Tensor], str, str | None], None]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchEngine(ModuleEngine[Module]):
-    """An executed module after its ``build``; ``late_check`` is the dry run where sizes were not known at build."""
+    """An executed module after its ``build``; ``late_check`` is the dry run for sizes that were not known at build."""
 
     loaded: Loaded
     spec: GraphSpec
@@ -79,7 +79,9 @@ class TorchEngine(ModuleEngine[Module]):
             flags=Flags.of(loaded.program, spec, _find_parameters(loaded), attrgetter("requires_grad")),
         )
 
-    fingerprint = staticmethod(tensors.fingerprint)  # called for every input of every step: no method around it
+    fingerprint = staticmethod(
+        tensors.fingerprint
+    )  # called for every input of every step, so it is not wrapped in a method
 
     def describe(self, value: object) -> Signature | None:
         """Return shape and type of an array or tensor."""
@@ -102,12 +104,12 @@ class TorchEngine(ModuleEngine[Module]):
     def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
         """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
         self.flags.check(mode)
-        given = batch, mode, *self.told(dataset)
+        given = batch, mode, *self.dataset_arguments(dataset)
         try:
             if torch.is_grad_enabled():
                 outputs = self.loaded.call("step", *given)
             else:
-                with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is not meant for the step
+                with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad must not affect the step
                     outputs = self.loaded.call("step", *given)
         except Exception as error:
             found, begun = diagnose(error, self.loaded, self.spec), self.has_begun(error, mode)
@@ -118,11 +120,11 @@ class TorchEngine(ModuleEngine[Module]):
         raise StepError([found], self.spec.texts(), begun=begun)
 
     def has_begun(self, error: BaseException, mode: str) -> bool:
-        """Return whether a step that raised had begun to change what outlives it."""
+        """Return whether a step that raised had already changed state that outlives it."""
         return has_begun(error, self.loaded, mode, traced=False)
 
     def overflow(self) -> Overflow:
-        """Return what the last step with verdicts found out about its gradients."""
+        """Return what the last step with verdicts found about its gradients."""
         return self.module.overflow()
 
     def norms(self) -> Mapping[str, float]:
@@ -138,7 +140,7 @@ class TorchEngine(ModuleEngine[Module]):
         return read_state(self.module)
 
     def restore(self, state: State) -> None:
-        """Make the step what it was when a state was read; nothing changes where something does not fit."""
+        """Restore a state; nothing changes where something does not fit."""
         restore_state(self.module, state)
         self.forget()
         self.align()

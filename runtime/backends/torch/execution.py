@@ -1,4 +1,4 @@
-"""Execution of emitted modules under PyTorch, and how their errors are told."""
+"""Execution of emitted modules under PyTorch, and the interpretation of their errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
     ),
     r"uninitialized parameter": (
         "a lazy layer does not know its size yet",
-        "let some op that needs no gradient before it call the model, or use layers that are told their sizes",
+        "let some op that needs no gradient before it call the model, or use layers with explicit sizes",
     ),
     r"grad can be implicitly created only for scalar outputs": (
         "the loss is not a single number",
@@ -79,7 +79,7 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
     ),
     r"out of memory": ("the device is out of memory", "use smaller batches or models, or another `--device`"),
 }
-"""What torch says (a pattern) -> what it means, and the remedy."""
+"""A message of torch (a pattern) -> its meaning, and the remedy."""
 
 _LONGEST = 300
 _UNFAKEABLE: Mapping[str, str] = {
@@ -87,7 +87,7 @@ _UNFAKEABLE: Mapping[str, str] = {
     r"DynamicOutputShape|Unsupported|nonzero": "it makes tensors whose shape depends on values",
     r"numpy\(\) is not supported|can't convert .* numpy": "it uses NumPy",
 }
-"""What fake tensors say (a pattern) -> why a model cannot be run with them."""
+"""A message of fake tensors (a pattern) -> why a model cannot be run with them."""
 
 
 def clean(error: BaseException) -> str:
@@ -125,7 +125,7 @@ def find_unused(loss: torch.Tensor, models: Mapping[str, torch.nn.Module]) -> tu
 
 
 def _find_leaves(loss: torch.Tensor) -> frozenset[int]:
-    """Return the ids of the leaves of a graph; it can be walked even when what it saved is freed."""
+    """Return the ids of the leaves of a graph; it can be walked even after its saved tensors are freed."""
     pending, seen, leaves = [loss.grad_fn], set(), set()
     while pending:
         node = pending.pop()
@@ -140,11 +140,11 @@ def _find_leaves(loss: torch.Tensor) -> frozenset[int]:
 
 
 Loaded: TypeAlias = load.Loaded[Any]
-"""An executed module, whose globals only PyTorch knows the types of."""
+"""An executed module; only PyTorch knows the types of its globals."""
 
 
 class TorchErrors(errors.Framework):
-    """What is particular to PyTorch where an error of a step is told."""
+    """The part of diagnosing an error of a step that is particular to PyTorch."""
 
     def describe(self, value: object) -> str | None:
         """Return type and shape of a tensor, ``float32 [8, 2]``; None for what is none."""
@@ -181,5 +181,5 @@ def call_checked(load: Loaded, spec: GraphSpec, function: str, *arguments: objec
 
 
 def diagnose(error: Exception, load: Loaded, spec: GraphSpec) -> Diagnostic:
-    """Return what to tell the user of an error raised inside the emitted module."""
+    """Return the diagnostic of an error raised inside the emitted module."""
     return errors.diagnose(error, load, spec, ERRORS)

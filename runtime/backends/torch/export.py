@@ -38,7 +38,7 @@ _COPY = re.compile(r"deepcopy|cannot pickle")
 
 
 def explain_unexportable(error: Exception, loaded: Loaded, spec: GraphSpec) -> Diagnostic:
-    """Return what to tell of an error that exporting a mode of an emitted module raised."""
+    """Return the diagnostic of an error that exporting a mode of an emitted module raised."""
     op = find_op(error, loaded)
     subject = f"op '{op}'" if op else f"mode {loaded.program.modes[0].mode}"
     reason, note = _explain(error)
@@ -59,7 +59,7 @@ def _explain(error: Exception) -> tuple[str, str]:
 
 
 def explain_different(mode: str, exported: torch.export.ExportedProgram, error: AssertionError) -> Diagnostic:
-    """Return what to tell of a program that gives other numbers than what it was made of."""
+    """Return the diagnostic of a program whose numbers differ from the original's."""
     drawn = tuple(dict.fromkeys(_find_draws(exported)))
     reason = "draws random numbers" if drawn else "gives other numbers as a program"
     notes = (f"drawn by {', '.join(drawn)}",) if drawn else (f"torch: {clean(error)}",)
@@ -77,7 +77,7 @@ def _find_draws(exported: torch.export.ExportedProgram) -> Iterator[str]:
 
 
 def explain_remembering(mode: str, name: str) -> Diagnostic:
-    """Return what to tell of a program that changes a buffer of a model."""
+    """Return the diagnostic of a program that changes a buffer of a model."""
     message = f"mode {mode} cannot be exported: a forward writes into the buffer {name}"
     help = f"let the model do that only while `self.training`; {REMEDY}"
     return Diagnostic(code=CODE, message=message, help=help)

@@ -123,7 +123,7 @@ def _find_memory(model: nn.Module) -> users.Memory:
 
 
 def _find_storages(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, object]:
-    """Return what tells the memory of tensors apart, by name: tensors that begin at one place share it."""
+    """Return a key of the memory of tensors, by name: tensors that begin at the same address share it."""
     return {name: _find_storage(tensor) for name, tensor in named}
 
 

@@ -1,4 +1,4 @@
-"""The module of a step: executed and built, with its clock and its metrics, and all that training changes in it."""
+"""The module of a step: executed and built, with its clock, its metrics, and everything that training changes in it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Module:
     def contents(self, applied: Mapping[str, int]) -> Contents:
         """Return the contents; ``applied`` says how often the optimizers are to be applied.
 
-        What they hold depends on that: the momenta of SGD begin with the first update.
+        They depend on that: the momenta of SGD begin with the first update.
         """
         models, modes = self.loaded.names["MODELS"], self.loaded.program.modes
         named = {model: [*each.named_parameters(), *each.named_buffers()] for model, each in models.items()}
@@ -90,7 +90,7 @@ class Module:
         return Contents(tensors={**stored, **held}, items=tuple(items))
 
     def overflow(self) -> Overflow:
-        """Return what the last step with verdicts found out about its gradients."""
+        """Return what the last step with verdicts found about its gradients."""
         verdicts, scale = self.loaded.names["verdicts"], self.loaded.names.get("loss_scale")
         return Overflow(
             given=dict(verdicts.given),
@@ -131,7 +131,7 @@ class Module:
         return self.loaded.names.get("METRICS", {}).get(mode, {})
 
     def notes(self) -> Iterator[str]:
-        """Yield what a checkpoint does not keep of the metrics."""
+        """Yield notes on metrics that a checkpoint does not keep."""
         metrics = {op: metric for mode in self.loaded.program.modes for op, metric in self.metrics(mode.mode).items()}
         for op, metric in metrics.items():
             if metric.state() is None:

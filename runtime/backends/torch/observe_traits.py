@@ -1,4 +1,4 @@
-"""Learning: user classes are run once without training, and the plan is compiled again with what was seen."""
+"""Learning: runs user classes once without training, and compiles the plan again with the observations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from runtime.step import StepError
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """What is seen of models while they run: which of them did, which draw random numbers, and which are recomputed."""
+    """The observations of models while they run: which ran, which draw random numbers, and which are recomputed."""
 
     ran: set[str] = field(default_factory=set[str])
     drawing: set[str] = field(default_factory=set[str])
@@ -47,7 +47,7 @@ class Watch:
     """Those that draw other numbers when they are recomputed."""
     running: list[str] = field(default_factory=list[str])
     checkpoints: int = 0
-    """How many calls run that will run again."""
+    """How many calls are under way that will run again."""
     unpreserved: int = 0
     """How many of them will draw other numbers then."""
 
@@ -75,7 +75,7 @@ class Watch:
 
     @contextmanager
     def _recomputed(self, preserved: bool) -> Iterator[None]:
-        """Note that what runs inside is recomputed when a gradient is taken."""
+        """Record that everything inside is recomputed when a gradient is taken."""
         self.recomputing.update(self.running)
         self.checkpoints += 1
         self.unpreserved += not preserved
@@ -86,20 +86,20 @@ class Watch:
             self.unpreserved -= not preserved
 
     def _enter(self, name: str) -> None:
-        """Note that a model starts to run."""
+        """Record that a model starts to run."""
         self.ran.add(name)
         self.running.append(name)
 
 
 class _Draws(TorchDispatchMode):
-    """Notes the model that runs when an operation draws random numbers."""
+    """Records the model that runs when an operation draws random numbers."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self.watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation; where it draws, note for whom."""
+        """Run an operation; where it draws, record for which model."""
         if has_drawn(func, args, kwargs or {}):
             self.watch.drawing.update(self.watch.running)
             is_own = self.watch.checkpoints and (kwargs or {}).get("generator") is not None
@@ -108,7 +108,7 @@ class _Draws(TorchDispatchMode):
 
 
 def find_types(seen: Mapping[int, Mapping[str, object]], batch: str) -> dict[str, TensorType]:
-    """Return the types of values seen at two batch sizes; a size that grows with the batch is named by how it does."""
+    """Return the types of values seen at two batch sizes; sizes that grow with the batch are given in terms of it."""
     (small, first), (large, second) = sorted(seen.items())
     types: dict[str, TensorType] = {}
     for name, one in first.items():
@@ -123,9 +123,9 @@ def find_types(seen: Mapping[int, Mapping[str, object]], batch: str) -> dict[str
 def give_sizes(
     models: Mapping[str, nn.Module], program: Program, spec: GraphSpec, setting: Setting, batches: Batches
 ) -> None:
-    """Call the models really, in evaluation, so that lazy layers take the sizes of their inputs.
+    """Call the models on real tensors, in evaluation, so that lazy layers take the sizes of their inputs.
 
-    Raises StepError: GS214 where the inputs have sizes nobody knows, GS210 and GS211 where a call fails.
+    Raises StepError: GS214 where the inputs have unknown sizes, GS210 and GS211 where a call fails.
     """
     lazy = [name for name, model in models.items() if has_lazy_layers(model)]
     if not lazy:
@@ -170,7 +170,7 @@ def _call(
 
 @contextmanager
 def _kept(models: Mapping[str, nn.Module]) -> Iterator[None]:
-    """Restore on the way out what a call changes beside sizes: whether modules are in training."""
+    """Restore on the way out the training flags of modules, which a call changes in addition to sizes."""
     modules = [module for model in models.values() for module in model.modules()]
     training = [module.training for module in modules]
     try:
@@ -185,7 +185,7 @@ Learned: TypeAlias = observe.Learned[nn.Module]
 
 
 def learn(plan: Plan, setting: Setting) -> Learned:
-    """Observe user classes, and layers behind them in as many rounds as it takes; nothing to see: the plan as it is.
+    """Observe user classes, and the layers after them in as many rounds as it takes; with none of them, keep the plan.
 
     Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
     """
@@ -194,11 +194,11 @@ def learn(plan: Plan, setting: Setting) -> Learned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchObserver(Observer[nn.Module]):
-    """Makes models of PyTorch, and sees what they do in dry runs at two batch sizes."""
+    """Makes models of PyTorch, and observes them in dry runs at two batch sizes."""
 
     setting: Setting
     converted: dict[str, str] = field(default_factory=dict[str, str])
-    """Class -> the type in which it makes its parameters, where that is none of the usual ones."""
+    """Class -> the type in which it makes its parameters, where that is not a usual one."""
 
     def make(self, plan: Plan, known: frozenset[str], given: Models) -> Models:
         """Return the known models; lazy layers are given their sizes before likenesses are copied from them."""
@@ -228,7 +228,7 @@ class TorchObserver(Observer[nn.Module]):
 
         return noting
 
-    def _tell_converted(self) -> Iterator[str]:
+    def _describe_converted(self) -> Iterator[str]:
         """Yield a sentence for every class whose parameters were converted."""
         wanted = str(self.setting.dtype).removeprefix("torch.")
         for name, found in self.converted.items():
@@ -237,7 +237,7 @@ class TorchObserver(Observer[nn.Module]):
             yield f"the class of '{name}' makes its parameters in {found}; they become {wanted}. `{way}` {does}"
 
     def look(self, plan: Plan, program: Program, models: Models) -> Sight:
-        """Run a program of forwards alone; raise StepError where it fails. Nothing is changed by it."""
+        """Run a program of forwards alone; raise StepError where it fails. It changes nothing."""
         return Batches.of(plan).attempt(lambda size: self._look(plan, program, models, size))
 
     def _look(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
@@ -255,7 +255,7 @@ class TorchObserver(Observer[nn.Module]):
             drawing=frozenset(watch.drawing),
             recomputing=frozenset(watch.recomputing),
             redrawing=frozenset(watch.redrawing),
-            notes=tuple(self._tell_converted()),
+            notes=tuple(self._describe_converted()),
         )
 
     def _run(self, plan: Plan, program: Program, models: Models, watch: Watch, size: int) -> Findings:

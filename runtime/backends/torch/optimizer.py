@@ -19,7 +19,7 @@ from runtime.options import RATE
 
 @runtime_checkable
 class Sharing(Protocol):
-    """What an optimizer has that gives groups of its parameters rates of their own (emitted classes are their own)."""
+    """The interface of an optimizer with learning rates for groups (emitted modules have classes of their own)."""
 
     shares: Any
 
@@ -27,22 +27,22 @@ class Sharing(Protocol):
 @final
 @dataclass(slots=True, kw_only=True)
 class TorchOptimizer(OptimizerAccess):
-    """An optimizer of the library, or the library's shell around one with torch.optim's interface.
+    """An optimizer of the library, or the library's wrapper of one with torch.optim's interface.
 
-    A number that is set becomes a schedule, as the options are that the spec lets change: it is no state then.
+    A number that is set becomes a schedule, like options that change in the spec: it is then not state.
     """
 
     shell: Any
     groups: tuple[dict[str, Any], ...]
-    """Those of the optimizer inside the shell; none without one."""
+    """The groups of the wrapped optimizer; none without one."""
     names: Mapping[int, str]
     builtin: bool
     unlike: int
-    """How many groups it has in each of which something else is different."""
+    """How many groups with different options it has."""
     replaced: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """What the options that were set stand in for."""
+    """The original values of options that were set."""
     changed: dict[Place, Any] = field(default_factory=dict[Place, Any])
-    """What the numbers of groups that were set stand in for."""
+    """The original values of numbers of groups that were set."""
 
     @classmethod
     def of(cls, shell: Any, *, is_shell: bool, names: Mapping[int, str], decl: OptimizerDecl) -> TorchOptimizer:
@@ -62,7 +62,7 @@ class TorchOptimizer(OptimizerAccess):
         return self.used()
 
     def used(self) -> float | None:
-        """Return the learning rate of the last update; of groups of the spec the one that theirs are scaled from."""
+        """Return the learning rate of the last update; with groups in the spec, the one that theirs are scaled from."""
         written = self.shell.options.get(RATE)
         is_scaled = isinstance(self.shell, Sharing) and written is not None
         rate = self.groups[0].get(RATE) if self.groups and not is_scaled else written
@@ -87,8 +87,8 @@ class TorchOptimizer(OptimizerAccess):
             return
         changes = self._changes(place.group)
         written: Any = self.changed.setdefault(place, changes[place.option])
-        told = written if value is None else value
-        changes[place.option] = told if callable(told) else lambda n: told
+        chosen = written if value is None else value
+        changes[place.option] = chosen if callable(chosen) else lambda n: chosen
 
     def why_fixed(self, place: Place) -> str:
         """Return why a number cannot be set; empty where it can."""
@@ -99,7 +99,7 @@ class TorchOptimizer(OptimizerAccess):
         return "" if is_kept else f"{type(self.shell.optimizer).__name__} keeps none under this name in its groups"
 
     def _set_option(self, name: str, value: Value | None) -> None:
-        """Let an option be a number; None gives back what it stands in for."""
+        """Set an option to a number; None restores the original value."""
         if value is None:
             self._give_back(name)
             return
@@ -110,7 +110,7 @@ class TorchOptimizer(OptimizerAccess):
         self.shell.schedules[name] = lambda n: value
 
     def _give_back(self, name: str) -> None:
-        """Put back what a number stands in for."""
+        """Restore the original value of a number."""
         replaced = self.replaced.pop(name, None)
         if replaced is None:
             return
@@ -121,12 +121,12 @@ class TorchOptimizer(OptimizerAccess):
             group[name] = value
 
     def _find_shares(self) -> list[Any]:
-        """Return what is different for each group; nothing where some groups have no parameters of their own."""
+        """Return the options of each group; nothing where some groups have no parameters of their own."""
         shares = [changes for _, changes in self.shell.shares if changes]
         return shares if len(shares) == self.unlike else []
 
     def _changes(self, group: int) -> Any:
-        """Return what is different for a group."""
+        """Return the options of a group."""
         return self._find_shares()[group]
 
     def applied(self) -> int:
@@ -138,7 +138,7 @@ class TorchOptimizer(OptimizerAccess):
         return "" if self.builtin else f"{type(self.shell.optimizer).__name__} counts its updates by itself"
 
     def set_applied(self, applied: int, first: Mapping[str, float]) -> None:
-        """Set how many updates were applied, and the slots that follow from it."""
+        """Set how many updates were applied, and the slots that are derived from it."""
         set_applied(self.shell, applied)
         if self.groups:
             self._count_inside(applied)
@@ -149,7 +149,7 @@ class TorchOptimizer(OptimizerAccess):
                         value.copy_(make_slot(parameter, first.get(slot, 0.0)))
 
     def _count_inside(self, applied: int) -> None:
-        """Let one of PyTorch's own classes have been applied so often."""
+        """Set the number of updates of one of PyTorch's own classes."""
         made = self.shell.optimizer
         if not applied:
             made.state.clear()
@@ -160,7 +160,7 @@ class TorchOptimizer(OptimizerAccess):
                 state[STEP].fill_(min(applied, MOST_STEPS))
 
     def slots(self) -> Slots:
-        """Return copies of what is kept for the parameters."""
+        """Return copies of the slots of the parameters."""
         found: dict[str, dict[str, object]] = {}
         for slot, name, value in self._entries():
             found.setdefault(name, {})[slot] = value.detach().clone()

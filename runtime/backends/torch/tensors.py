@@ -1,4 +1,4 @@
-"""Tensors at the door: what callers pass becomes tensors on the device, and what comes out becomes arrays."""
+"""Conversion of tensors: inputs of callers become tensors on the device, and outputs become arrays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def describe(value: object) -> Signature | None:
 
 
 def fingerprint(value: object) -> object:
-    """Return what tells tensors and arrays apart that are not taken alike; None for anything else."""
+    """Return a key by which tensors and arrays are converted alike; None for anything else."""
     match value:
         case torch.Tensor():
             return value.shape, value.dtype, value.device, value.requires_grad, value.is_inference()
@@ -51,7 +51,7 @@ def fingerprint(value: object) -> object:
 def to_tensor(value: object, device: torch.device, dtype: torch.dtype | None) -> torch.Tensor:
     """Return a tensor or array as a tensor on a device, without a graph of the caller's; with a dtype, converted."""
     if isinstance(value, np.ndarray):
-        # torch shares the array's memory: it wants it writeable, and without negative strides.
+        # torch shares the array's memory, which must be writeable, and without negative strides.
         plain = value if value.flags.writeable and value.flags.c_contiguous else value.copy()
         return _recordable(torch.from_numpy(plain).to(device, dtype))
     assert isinstance(value, torch.Tensor)
@@ -59,7 +59,7 @@ def to_tensor(value: object, device: torch.device, dtype: torch.dtype | None) ->
 
 
 def _recordable(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that a graph can be recorded on, though the caller is in inference mode."""
+    """Return a tensor that a graph can be recorded on, even where the caller is in inference mode."""
     if not tensor.is_inference():
         return tensor
     with torch.inference_mode(False):
@@ -108,9 +108,9 @@ NAMED: Mapping[torch.dtype, str] = {
 }
 """The types of tensors that are stored as they are."""
 KIND, VALUES = "tensor", "values"
-"""The keys of a mapping that stands for what an array alone does not tell: a tensor of another type, or no tensor."""
+"""The keys of a mapping for values that an array alone cannot represent: a tensor of another type, or not a tensor."""
 ARRAY, MAPPING = "numpy", "mapping"
-"""Kinds that are no tensors: an array of NumPy's, and a mapping that has these very keys itself."""
+"""Kinds that are not tensors: a NumPy array, and a mapping that has these very keys itself."""
 
 
 def to_array(tensor: torch.Tensor) -> Array:
@@ -130,7 +130,7 @@ def describe_array(tensor: torch.Tensor) -> tuple[tuple[int, ...], str]:
 
 
 def copy_array(tensor: torch.Tensor, array: Array) -> None:
-    """Copy an array that was made of a tensor of this shape and type back into it."""
+    """Copy an array back into a tensor of the shape and type that it was made of."""
     plain = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
     plain.copy_(from_array(array))
 
@@ -141,7 +141,7 @@ def from_array(array: Array) -> torch.Tensor:
 
 
 def encode(tree: Any) -> Any:
-    """Return a tree with every tensor as an array; what an array does not tell stands beside it."""
+    """Return a tree with every tensor as an array; facts that an array cannot hold are put next to it."""
     match tree:
         case torch.Tensor():
             array = to_array(tree)

@@ -1,4 +1,4 @@
-"""What a look at a model must leave as it was: buffers, random states, and what torch.compile knows of it."""
+"""State that observing a model must not change: buffers, random states, and caches of torch.compile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 def untouched() -> Iterator[None]:
     """Restore the global random states of torch (CPU and CUDA), NumPy and Python on the way out.
 
-    Models that were given to torch.compile run as plain Python inside.
+    Models compiled by torch.compile run as plain Python inside.
     """
     numpy = sys.modules.get("numpy")
     ours = random.getstate()
@@ -35,7 +35,7 @@ def untouched() -> Iterator[None]:
 def unwritten(models: Mapping[str, nn.Module]) -> Iterator[None]:
     """Restore on the way out the buffers of models that were written; a copy may still write into its original.
 
-    A lambda, or a function of torch.compile, that a module keeps as an attribute goes on using the original.
+    A lambda, or a function of torch.compile, that a module keeps as an attribute still uses the original.
     """
     buffers = [buffer for model in models.values() for buffer in model.buffers() if not is_lazy(buffer)]
     before = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers if not buffer.is_inference()]
@@ -49,6 +49,6 @@ def unwritten(models: Mapping[str, nn.Module]) -> Iterator[None]:
 
 
 def _uncompiled() -> AbstractContextManager[object]:
-    """Return a context without compilation: torch never tries again to compile code that it met under our observers."""
-    is_used = "torch._dynamo" in sys.modules  # torch.compile imports it; for us alone it would cost a second
+    """Return a context without compilation: torch never tries to compile code again that it met under observers."""
+    is_used = "torch._dynamo" in sys.modules  # torch.compile imports it; importing it only for this would cost a second
     return torch.compiler.set_stance("force_eager") if is_used else nullcontext()

@@ -1,4 +1,4 @@
-"""State of optimizers with torch.optim's interface: slots by parameter, and what they changed in their groups."""
+"""State of optimizers with torch.optim's interface: slots by parameter, and the changes of their groups."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ import torch
 from runtime.backends.torch.tensors import decode, encode
 
 PARAMETERS = "params"
-"""The key of a group under which its parameters are."""
+"""The key of the parameters of a group."""
 OWN_KEYS = ("state", "param_groups")
-"""What every optimizer's ``state_dict`` has; a class may add to it."""
+"""The keys of every optimizer's ``state_dict``; a class may add to them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WrappedState:
     """A wrapped optimizer, the names of its parameters, and its groups as they were made.
 
-    What the spec says of a group is not state: a resumed run may say something else. State is what steps changed.
+    Options of a group in the spec are not state: a resumed run may have others. State is what steps changed.
     """
 
     optimizer: torch.optim.Optimizer
     scheduled: Collection[str]
     """Options that follow a schedule, or were set by hand: they are set before each step."""
     changes: tuple[Mapping[str, Any], ...]
-    """What is different for each group; what follows a schedule or was set by hand, is set before each step."""
+    """The options of each group; those that follow a schedule or were set by hand are set before each step."""
     names: Mapping[torch.Tensor, str]
     groups: tuple[Mapping[str, Any], ...]
     host: Sequence[str] | None = None
-    """The slots that stay on the host, where the state that is put says so."""
+    """The slots that stay on the host, where the restored state says so."""
 
     @classmethod
     def of(cls, shell: Any, names: Sequence[str]) -> WrappedState:
-        """Return an optimizer that was just made."""
+        """Return the wrapper of an optimizer that was just made."""
         groups = tuple(copy.deepcopy(_options(group)) for group in shell.optimizer.param_groups)
         return cls(
             optimizer=shell.optimizer,
@@ -47,7 +47,7 @@ class WrappedState:
         )
 
     def slots(self) -> dict[str, dict[str, Any]]:
-        """Return what is kept for the parameters: by slot, then by parameter."""
+        """Return the state of the parameters: by slot, then by parameter."""
         found: dict[str, dict[str, Any]] = {}
         for parameter, name in self.names.items():
             for slot, value in self.optimizer.state.get(parameter, {}).items():
@@ -55,7 +55,7 @@ class WrappedState:
         return found
 
     def put_slots(self, slots: Any) -> None:
-        """Keep for the parameters what :meth:`slots` gave."""
+        """Restore the state of :meth:`slots`."""
         for parameter, name in self.names.items():
             self.optimizer.state.pop(parameter, None)
             for slot, values in slots.items():
@@ -63,7 +63,7 @@ class WrappedState:
                     self.optimizer.state[parameter][slot] = decode(values[name], self._place(slot, parameter))
 
     def habits(self) -> dict[str, Any]:
-        """Return the rest: what steps changed in the groups, what is kept for no parameter, slots on the host."""
+        """Return the rest: changes of the groups by steps, state that belongs to no parameter, slots on the host."""
         groups = zip(self.optimizer.param_groups, self.groups, self.changes, strict=True)
         loose = {key: value for key, value in self.optimizer.state.items() if not isinstance(key, torch.Tensor)}
         more = {key: value for key, value in self.optimizer.state_dict().items() if key not in OWN_KEYS}
@@ -75,7 +75,7 @@ class WrappedState:
         }
 
     def put_habits(self, habits: Any) -> None:
-        """Keep what :meth:`habits` gave; before the slots, which a class's own way of loading may convert."""
+        """Restore what :meth:`habits` returned; before the slots, which a class's own way of loading may convert."""
         self.host = habits["host"]
         if habits["more"]:
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), **decode(habits["more"])})
@@ -95,7 +95,7 @@ class WrappedState:
     def _changed(
         self, group: Mapping[str, Any], made: Mapping[str, Any], changes: Mapping[str, Any]
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the options of a group that are not as they were made."""
+        """Yield the options of a group that have changed since it was made."""
         moving = {*self.scheduled, *(name.removesuffix("_scale") for name, each in changes.items() if callable(each))}
         for key, value in _options(group).items():
             if key not in moving and not (key in made and _is_same(value, made[key])):
@@ -116,7 +116,7 @@ class WrappedState:
         }
 
     def _place(self, slot: str, parameter: torch.Tensor) -> torch.device:
-        """Return where a slot's tensors are to be; for what was saved on the host, torch's own rule decides."""
+        """Return the device of a slot's tensors; for tensors saved on the host, torch's own rule decides."""
         if self.host is None:
             group = self.optimizer.param_groups[0]
             is_hosted = slot == "step" and not (group.get("capturable") or group.get("fused"))
@@ -131,7 +131,7 @@ def _options(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether an option is as it was; one that may hold others is taken to have changed."""
+    """Return whether an option is unchanged; one that may hold other objects counts as changed."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return torch.equal(one, other)
     is_plain = one is None or isinstance(one, (bool, int, float, str, tuple))

@@ -1,4 +1,4 @@
-"""Lowering of instructions, each by its own module; what frameworks do differently by the dialect."""
+"""Lowering of instructions, each by its own module; differences of frameworks are left to the dialect."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _lower_release(instruction: Release, scope: Scope) -> Lowered:
 
 
 def _lower_schedule(instruction: Schedule, scope: Scope) -> Lowered:
-    """Return the number that a schedule gives in this step as a value."""
+    """Return the number of a schedule in this step as a value."""
     statement = syntax.assign(scope.names.value(instruction.output), number(instruction.number, scope.names))
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 

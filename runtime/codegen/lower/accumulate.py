@@ -34,7 +34,7 @@ def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
 
 
 def _gathered(instruction: Gather, value: str, scope: Scope) -> ast.expr:
-    """Return the gradients that a window is given; those of parameters that are not frozen for now must be there."""
+    """Return the gradients that a window is given; those of parameters that are not frozen for now must be present."""
     gradients = syntax.name(scope.names.value(value))
     return syntax.call("required", gradients, *resting_places(instruction, scope)) if instruction.strict else gradients
 
@@ -62,7 +62,7 @@ def lower_restore(instruction: Restore, scope: Scope) -> Lowered:
 
 
 def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
-    """Return ``step_window.drop()``; nothing of a window that no step adds to before it is dropped."""
+    """Return ``step_window.drop()``; nothing for a window that no step adds to before it is dropped."""
     if all(each.window != instruction.window for each in find_windows(scope.program)):
         return Lowered(code=(), graph="either")
     dropped = syntax.perform(syntax.method(syntax.name(scope.names.window(instruction.window)), "drop"))

@@ -44,7 +44,7 @@ AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent"
 
 
 def _checked(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> list[ast.expr]:
-    """Return the operands of a loss behind what looks at their shapes: ``*matched(out, y)``."""
+    """Return the operands of a loss, wrapped in the check of their shapes: ``*matched(out, y)``."""
     name = instruction.function.name
     if name in OF_CLASSES:
         axis = {"axis": setting(instruction.options["axis"], scope)} if "axis" in instruction.options else {}
@@ -84,7 +84,7 @@ OPERATORS: Mapping[str, ast.operator] = {
 
 
 def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
-    """Return the call of a function, times its weight; where a graph would be recorded for nothing, without one."""
+    """Return the call of a function, times its weight; without a graph where it would be recorded for nothing."""
     targets = [scope.names.value(value) for value in instruction.outputs]
     if instruction.counted:
         lines = with_notes(instruction, [line_of(instruction, each) for each in counted(instruction, targets, scope)])
@@ -95,7 +95,7 @@ def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
     if instruction.graph or not scope.flow.recorded:
         return Lowered(code=lines)
     if is_running(instruction):
-        return Lowered(code=lines, graph="either")  # it sees to that itself
+        return Lowered(code=lines, graph="either")  # the call does that itself
     needless = carries(instruction.arguments, scope.flow.carrying) and instruction.function.name != "stop"
     return Lowered(code=lines, graph="without" if needless else "either")
 
@@ -121,7 +121,7 @@ def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
 
 
 def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
-    """Return operands joined by the operator of Python that a call is; None where it is none."""
+    """Return operands joined by the operator of Python that a call is; None where there is none."""
     if name == "neg":
         return ast.UnaryOp(op=ast.USub(), operand=operands[0])
     operator = OPERATORS.get(name)
@@ -129,7 +129,7 @@ def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
 
 
 def counted(instruction: Evaluate, targets: list[str], scope: Scope) -> Iterator[ast.stmt]:
-    """Yield what makes the sum and the count of a loss: ``fit_sum, fit_count = pair_of(masked(out, y))``."""
+    """Yield the lines for the sum and the count of a loss: ``fit_sum, fit_count = pair_of(masked(out, y))``."""
     operands = positional(instruction.arguments, scope)
     if instruction.counted == "kept":
         total = builtin_call(replace(instruction, reduction="sum"), operands, scope)
@@ -152,7 +152,7 @@ def counted(instruction: Evaluate, targets: list[str], scope: Scope) -> Iterator
 
 
 def _weigh(instruction: Evaluate, target: str, scope: Scope) -> Iterator[ast.stmt]:
-    """Yield what multiplies a sum by the weight of its loss, where that has one."""
+    """Yield the line that multiplies a sum by the weight of its loss, where that has one."""
     total = syntax.name(target)
     weighted = _weighted(instruction, total, scope)
     if weighted is not total:
@@ -160,7 +160,7 @@ def _weigh(instruction: Evaluate, target: str, scope: Scope) -> Iterator[ast.stm
 
 
 def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
-    """Return the call of a user's function; a loss may come as (sum, count) and then stands for their quotient."""
+    """Return the call of a user's function; a loss may be returned as (sum, count), which means their quotient."""
     called = _call_user(instruction, scope)
     if len(instruction.outputs) > 1:
         return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
@@ -169,7 +169,7 @@ def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
 
 
 def _call_user(instruction: Evaluate, scope: Scope) -> ast.expr:
-    """Return the call of a user's function as it is."""
+    """Return the plain call of a user's function."""
     options = {key: setting(value, scope) for key, value in instruction.options.items()}
     if instruction.reduction is not None:
         options["reduction"] = syntax.constant(instruction.reduction)
@@ -193,7 +193,7 @@ def _weighted(instruction: Evaluate, value: ast.expr, scope: Scope) -> ast.expr:
 
 
 def _scaled(instruction: Evaluate, weight: ast.expr, value: ast.expr, scope: Scope) -> ast.expr:
-    """Return ``weight() * value``; by a function where the type of the loss is open and the framework mixes none."""
+    """Return ``weight() * value``; by a function where the loss has an unknown type and types do not mix."""
     times = syntax.constant(instruction.times)
     factor = weight if instruction.times == 1 else syntax.binary(times, ast.Mult(), weight)
     if scope.dialect.has_operators(instruction, scope) and instruction.function.builtin:

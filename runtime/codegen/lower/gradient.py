@@ -1,4 +1,4 @@
-"""What frameworks share of gradients: how a set and the gradients of values are received."""
+"""The common part of lowering gradients: how a set and the gradients of values are assigned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGAIN = "forwards run again, in whole or in part, whose statistics are written a
 
 
 def find_targets(instruction: Gradient, scope: Scope) -> ast.expr:
-    """Return what is differentiated by: a list made at build, or one made here where values are among the targets."""
+    """Return the targets of a gradient: a list made at build, or one made here where values are among them."""
     values = [syntax.name(scope.names.value(value)) for value in instruction.values]
     if not instruction.models:
         return values[0] if len(values) == 1 else syntax.sequence(values)

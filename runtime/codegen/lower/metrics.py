@@ -30,7 +30,7 @@ def register_lines(program: Program) -> Iterator[Line]:
 
 
 def construct_metric(mode: str, instruction: Evaluate, draft: Draft) -> ast.expr:
-    """Return the construction of a running metric: of one of the library, or of what a user's path leads to."""
+    """Return the construction of a running metric: of one of the library, or of a user's class."""
     builtin = instruction.function.builtin
     name = instruction.function.name
     path = draft.dialect.metric_path(name) if builtin else draft.names.imported(name)

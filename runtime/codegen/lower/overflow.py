@@ -1,4 +1,4 @@
-"""Lowering of verdicts and of the loss scale: looks at gradients, conditions of writes, and the globals behind them."""
+"""Lowering of verdicts and of the loss scale: checks of gradients, conditions of writes, and their globals."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def commits_by_op(instruction: Settle, scope: Scope) -> ast.expr:
 
 
 def scaled_seeds(loss: ast.expr, seeds: ast.expr | None) -> ast.expr:
-    """Return what the gradient of a scaled loss starts with."""
+    """Return the initial gradient of a scaled loss."""
     return syntax.call(f"{SCALE}.seed", loss) if seeds is None else syntax.call(f"{SCALE}.scaled", seeds)
 
 
 def unscaled(gradients: ast.expr) -> ast.expr:
-    """Return the gradients of a scaled loss as those of the loss."""
+    """Return the gradients of a scaled loss, divided by the scale."""
     return syntax.call(f"{SCALE}.unscale", gradients)
 
 
@@ -71,7 +71,7 @@ def verdict_globals(draft: Draft) -> Iterator[Global]:
 
 
 def _construct_scale(declared: LossScaleDecl) -> ast.expr:
-    """Return ``LossScale(32768.0, growth_steps=2000)``, what is not said left out."""
+    """Return ``LossScale(32768.0, growth_steps=2000)``, without options that are not declared."""
     if declared.is_fixed:
         options: dict[str, bool | int | float] = {"is_fixed": True}
     else:
@@ -88,7 +88,7 @@ def _construct_scale(declared: LossScaleDecl) -> ast.expr:
 
 
 def check_lines(draft: Draft) -> Iterator[Line]:
-    """Yield the lines of ``step`` that end a run where a step's gradients may not be what they are."""
+    """Yield the lines of ``step`` that end a run at gradients that are not allowed."""
     program = draft.program
     fatal: dict[str, dict[str, None]] = {}
     for op, verdict in (pair for each in find_settles(program) for pair in each.fatal):
@@ -100,7 +100,7 @@ def check_lines(draft: Draft) -> Iterator[Line]:
 
 
 def hold_lines(draft: Draft) -> Iterator[Line]:
-    """Yield the line that tells the gates what did not take place: nothing counts it."""
+    """Yield the line that reports skipped ops to the gates, so that they are not counted."""
     program = draft.program
     modes = [mode.mode for mode in program.modes if any(_has_held(each.instructions) for each in mode.functions)]
     if not modes or not any(mode.gates for mode in program.modes):
@@ -116,13 +116,13 @@ def hold_lines(draft: Draft) -> Iterator[Line]:
 
 
 def find_open(function: Function) -> frozenset[str]:
-    """Return the gradient sets of which it may depend on earlier steps, or on verdicts, what is in them."""
+    """Return the gradient sets whose content may depend on earlier steps, or on verdicts."""
     made = (each for each in function.instructions if isinstance(each, Collect | Transform) and each.gaps)
     return frozenset(each.output for each in made)
 
 
 def find_tainted(function: Function) -> frozenset[str]:
-    """Return the gradient sets of a function over which there is a verdict, and what is made of them."""
+    """Return the gradient sets of a function with a verdict, and the values derived from them."""
     judged = {value for each in function.instructions if isinstance(each, Judge) for value in each.gradients}
     for instruction in reversed(function.instructions):
         if isinstance(instruction, Transform) and instruction.output in judged:

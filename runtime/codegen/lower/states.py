@@ -1,4 +1,4 @@
-"""Emission of states: their register, how each begins, reading one where its name is used, writing one."""
+"""Emission of states: their register, their initial values, reads and writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runtime.codegen.text import Line
 
 REGISTER = "STATE"
 STEP_TYPES = frozenset({"float32", "float64"})
-"""Declared types that become the type of the step."""
+"""Declared types that are replaced by the type of the step."""
 
 
 def register_lines(program: Program, dialect: Dialect) -> Iterator[Line]:
@@ -34,7 +34,7 @@ def initial_lines(program: Program, dialect: Dialect) -> Iterator[Line]:
 
 
 def _begin(state: StateDecl, dialect: Dialect) -> ast.expr:
-    """Return how a state begins, drawn under a key of (seed, state)."""
+    """Return the initial value of a state, drawn under a key of (seed, state)."""
     is_open = state.dtype in STEP_TYPES
     dtype = syntax.name("dtype") if is_open else syntax.dotted(f"{dialect.prefix}.{state.dtype}")
     drawn = syntax.constant(state.initializer.kind), syntax.constant(state.initializer.bound)

@@ -1,4 +1,4 @@
-"""Transforms of gradient sets: which definition of the library each one calls, and with what."""
+"""Transforms of gradient sets: the definition of the library that each one calls, and its arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_set(value: str, scope: Scope) -> bool:
 
 
 def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.expr]]:
-    """Return the sets that a transform is given, and the numbers."""
+    """Return the sets and the numbers that a transform takes."""
     sets = [syntax.name(scope.names.value(each)) for each in instruction.inputs if is_set(each, scope)]
     rest: list[ast.expr] = [
         syntax.name(scope.names.value(each)) for each in instruction.inputs if not is_set(each, scope)
@@ -34,10 +34,10 @@ def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.ex
 def close_gaps(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``required(slopes)`` or ``without_gaps(slopes, net_params)``."""
     gradients, *others = (syntax.name(scope.names.value(each)) for each in instruction.inputs)
-    beside = resting_places(instruction, scope)
+    resting = resting_places(instruction, scope)
     if instruction.function.name == "require":
-        return syntax.call("required", gradients, *(beside or [syntax.sequence(())] * bool(others)), *others)
-    return syntax.call("without_gaps", gradients, syntax.name(parameter_list(instruction.models, scope)), *beside)
+        return syntax.call("required", gradients, *(resting or [syntax.sequence(())] * bool(others)), *others)
+    return syntax.call("without_gaps", gradients, syntax.name(parameter_list(instruction.models, scope)), *resting)
 
 
 def resting_places(instruction: Gradient | Transform | Gather, scope: Scope) -> list[ast.expr]:
@@ -60,7 +60,7 @@ def unless_applied(instruction: Transform, scope: Scope) -> dict[str, ast.expr]:
 
 
 def noise_present(instruction: Transform, scope: Scope) -> ast.expr:
-    """Return ``noise_present(slopes, net_params, random.normal(...))``: the same draw whichever gradients there are."""
+    """Return ``noise_present(slopes, net_params, random.normal(...))``: the same draw whichever are present."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
     parameters = syntax.name(parameter_list(instruction.models, scope))
     size = syntax.sequence([syntax.call("count_elements", parameters)])
@@ -72,7 +72,7 @@ def noise_present(instruction: Transform, scope: Scope) -> ast.expr:
 def call_present(
     path: str, instruction: Transform, rest: Sequence[ast.expr], scope: Scope, **said: ast.expr
 ) -> ast.expr:
-    """Return ``over_present(clip_norm, (slopes,), 1.0)``: a function of the gradients that are there."""
+    """Return ``over_present(clip_norm, (slopes,), 1.0)``: a function of the gradients that are present."""
     sets, numbers = divide(instruction, scope)
     if instruction.weights:
         sets = syntax.sequence([*sets.elts, syntax.name(parameter_list(instruction.models, scope))])
@@ -97,11 +97,11 @@ def _find_way(optimizer: OptimizerDecl, scope: Scope) -> str:
 
 
 APART: Mapping[str, str] = {"clip_norm": "clip_each", "normalize": "normalize_each"}
-"""What is called where a length is taken over each gradient by itself."""
+"""The definitions that take a length over each gradient by itself."""
 NAMED: Mapping[str, str] = {"scale": "scale_set", "noise": "add_noise", "normalize": "normalize_set"}
-"""Transforms whose definition has another name, since theirs is that of another function or says too little."""
+"""Transforms whose definition has another name, because theirs is taken or too vague."""
 DEFAULTS: Mapping[str, Plain] = {"eps": 0.0, "axis": 0}
-"""Options that go unsaid at these values."""
+"""Options that are left out at these values."""
 
 
 def lower_transform(instruction: Transform, scope: Scope) -> Lowered:
@@ -167,7 +167,7 @@ def _call(name: str, options: Mapping[str, Setting], operands: Sequence[ast.expr
 def _arrange(
     name: str, options: Mapping[str, Setting], scope: Scope
 ) -> tuple[str, Sequence[ast.expr], Mapping[str, ast.expr]]:
-    """Return a definition of the library and its options: the limit stands behind the sets, the rest by keyword."""
+    """Return a definition of the library and its options: the limit comes after the sets, the rest by keyword."""
     path = APART[name] if options.get("per") == "parameter" else NAMED.get(name, name)
     limits = [setting(options[key], scope) for key in ("norm", "factor") if key in options]
     rest = {key: value for key, value in options.items() if key not in ("norm", "factor", "per")}
@@ -175,8 +175,8 @@ def _arrange(
 
 
 def _is_said(name: str, option: str, value: Setting) -> bool:
-    """Return whether an option is not at the default of what is called."""
-    is_agc = name == "clip_agc" and option == "eps"  # its default is another, and worth being seen
+    """Return whether an option differs from the default of the definition."""
+    is_agc = name == "clip_agc" and option == "eps"  # its default differs, and is worth showing
     return is_agc or option not in DEFAULTS or value != DEFAULTS[option]
 
 

@@ -17,7 +17,7 @@ from runtime.codegen.scope import line_of, number, parameter_list, setting, with
 
 
 def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
-    """Return one optimizer step per part; the reason why they stand here comes before the first."""
+    """Return one optimizer step per part; the reason for their place in the order comes before the first."""
     lines = [
         line_of(instruction, syntax.perform(_apply(part, scope)), comment=write_comment(instruction, part.models))
         for part in instruction.parts
@@ -29,7 +29,7 @@ def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
 
 
 def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.expr:
-    """Return what makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
+    """Return the line that makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
     part = next(each for each in instruction.parts if projection.model in each.models)
     made = _constrain(projection, scope)
     if not (part.gaps or part.excluded):
@@ -41,12 +41,12 @@ def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.ex
 
 
 def _limit(value: float | Scheduled, scope: Scope) -> ast.expr:
-    """Return a number of a constraint: it stands behind the update, and does not count it."""
-    return number(value, scope.names, is_behind=True) if isinstance(value, Scheduled) else syntax.constant(value)
+    """Return a number of a constraint: it comes after the update, and does not count it."""
+    return number(value, scope.names, is_after=True) if isinstance(value, Scheduled) else syntax.constant(value)
 
 
 def _constrain(projection: Projection, scope: Scope) -> ast.Call:
-    """Return the call of what makes parameters satisfy a constraint."""
+    """Return the call that makes parameters satisfy a constraint."""
     chosen = chosen_list(projection.model, projection.match, scope.names)
     axis = {} if projection.axis is None else {"axis": syntax.literal(projection.axis)}
     low, high = (_limit(each, scope) for each in (projection.low, projection.high))
@@ -95,7 +95,7 @@ def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: Scope) -> as
 
 
 def lower_blend(instruction: Blend, scope: Scope) -> Lowered:
-    """Return the average of the weights, then what happens to the buffers."""
+    """Return the average of the weights, then the lines for the buffers."""
     comment = _follow_comment(instruction, instruction.source, instruction.target)
     target, source = (_weights(each, scope) for each in (instruction.target, instruction.source))
     decay = setting(instruction.decay, scope)
@@ -109,7 +109,7 @@ def lower_blend(instruction: Blend, scope: Scope) -> Lowered:
 
 
 def written_lists(instruction: Apply | Blend | Assign, scope: Scope) -> Iterator[ast.expr]:
-    """Yield what a write changes: its optimizers, which know their parameters, or lists of weights and buffers."""
+    """Yield the targets of a write: its optimizers, which know their parameters, or lists of weights and buffers."""
     match instruction:
         case Apply():
             yield from (syntax.name(scope.names.optimizer(part.optimizer)) for part in instruction.parts)

@@ -96,7 +96,7 @@ def test_inputs_of_open_sizes_are_checked_with_the_first_batch():
     text += "models: {m: {layers: [{linear: 3}], optimizer: adam}}\nops:\n  y: {forward: m, inputs: x}\n"
     text += "  l: {loss: mse, inputs: [y, t]}\n  u: {update: m, loss: l}\noutputs: [l]\n"
     step = build(compile_step(load(text)), device="cpu")
-    assert "checked with the first batch: inputs have free sizes beside `batch`" in step.notes
+    assert "checked with the first batch: inputs have free sizes other than `batch`" in step.notes
     x = torch.ones(2, 5, 4)
     before = step.models["m"].get_parameter("0.weight").clone()
     with pytest.raises(StepError, match="op 'l' failed: its operands have shapes that do not fit"):

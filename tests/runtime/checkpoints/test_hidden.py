@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 
-from runtime.checkpoints.disk import hidden_beside, remove_hidden, replace_file
+from runtime.checkpoints.disk import hidden_sibling, remove_hidden, replace_file
 
 
 def test_only_files_that_replace_file_makes_are_removed(tmp_path):
-    ours = [hidden_beside(tmp_path / name, "new") for name in ("run.json", "metrics.csv", "fake_25.png")]
+    ours = [hidden_sibling(tmp_path / name, "new") for name in ("run.json", "metrics.csv", "fake_25.png")]
     others = [tmp_path / name for name in ("run.json", ".hidden", ".run.json.new", "a-0123abcd.new", ".a-0123abcd.old")]
     for path in (*ours, *others):
         path.write_text("x")
-    hidden_beside(tmp_path / "export", "new").mkdir()  # of an export that may be under way
+    hidden_sibling(tmp_path / "export", "new").mkdir()  # of an export that may be under way
     (tmp_path / ".link-0123abcd.new").symlink_to(tmp_path / "run.json")
     remove_hidden(tmp_path)
     left = {path.name for path in tmp_path.iterdir() if path.is_file() and not path.is_symlink()}

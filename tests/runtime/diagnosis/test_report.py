@@ -15,7 +15,7 @@ from runtime.cli.doctor import (
     Trial,
     find_folder,
     find_variables,
-    tell_examination,
+    format_examination,
 )
 from runtime.probe import DeviceProbe, Probe
 
@@ -42,7 +42,7 @@ def examination(*devices, trial=None, trouble=""):
 
 
 def test_devices_stand_in_columns_with_their_memory():
-    lines = tell_examination(examination(CPU, GPU), None).splitlines()
+    lines = format_examination(examination(CPU, GPU), None).splitlines()
     assert "backend torch 2.11.0: runs on cuda:0 unless told otherwise" in lines
     gpu = "  cuda:0  NVIDIA H200, 150.0 GiB (149.0 GiB free)  float32 and bfloat16  fused adam"
     assert gpu in lines
@@ -52,7 +52,7 @@ def test_devices_stand_in_columns_with_their_memory():
 def test_a_device_that_fails_is_told_and_the_others_count():
     found = examination(CPU, BROKEN)
     assert found.is_sound
-    assert "  cuda:1  does not work: CUDA error: out of memory" in tell_examination(found, None)
+    assert "  cuda:1  does not work: CUDA error: out of memory" in format_examination(found, None)
 
 
 @pytest.mark.parametrize("devices", [(), (BROKEN,)])
@@ -61,7 +61,7 @@ def test_without_a_device_nothing_is_sound(devices):
 
 
 def test_what_is_missing_comes_with_its_command():
-    assert "  keras  missing  needed for steps: pip install 'stepgraph[tensorflow]'" in tell_examination(
+    assert "  keras  missing  needed for steps: pip install 'stepgraph[tensorflow]'" in format_examination(
         examination(CPU), None
     )
 
@@ -76,7 +76,7 @@ def test_what_is_missing_comes_with_its_command():
 )
 def test_a_spec_can_be_built_or_not(trial, told, is_sound):
     found = examination(CPU, trial=trial)
-    assert told in tell_examination(found, Path("a.yaml"))
+    assert told in format_examination(found, Path("a.yaml"))
     assert found.is_sound is is_sound
 
 

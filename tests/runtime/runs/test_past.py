@@ -54,7 +54,7 @@ def test_the_same_spec_written_otherwise_has_not_changed(workdir):
 
 def test_another_structure_is_refused(workdir):
     make("here")
-    with pytest.raises(SpecError, match=r"GS245.*'here' cannot go on"):
+    with pytest.raises(SpecError, match=r"GS245.*'here' cannot be resumed"):
         find_past(load(TEXT.replace("{linear: 1}", "{linear: 1}, relu")), Path("here"))
 
 

@@ -1,1 +1,1 @@
-"""Emission of TensorFlow modules: what differs from other frameworks."""
+"""Emission of TensorFlow modules: the differences from other frameworks."""

@@ -81,7 +81,7 @@ class TensorFlowDialect(Dialect):
         return lower_settle(instruction, scope)
 
     def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
-        """Return how many gradients every update has, and what takes place only under verdicts."""
+        """Return how many gradients every update has, and the ops that run only under verdicts."""
         return verdict_options(draft)
 
     def range(self, op: str) -> ast.expr:
@@ -132,7 +132,7 @@ class TensorFlowDialect(Dialect):
         return syntax.call("mul", factor, value)
 
     def scheduled(self, read: ast.expr, form: Form) -> ast.expr:
-        """Return what reads a tensor: an option stays in double precision, all else has the type of the step."""
+        """Return a read of a tensor: an option stays in double precision, everything else has the type of the step."""
         return read if form == "option" else syntax.call("in_step_type", read, syntax.name("dtype"))
 
     def layer(self, layer: LayerDecl) -> Resolved:
@@ -144,7 +144,7 @@ class TensorFlowDialect(Dialect):
         return takes_floating(instruction, scope.floating)
 
     def leading(self) -> tuple[ast.expr, ...]:
-        """Return the number of the step, by which a running metric forgets a step that failed."""
+        """Return the step number, by which a running metric drops a step that failed."""
         return (syntax.name("number"),)
 
     def parameters(self, model: ModelDecl, variable: ast.expr, *, chosen: bool) -> ast.expr:
@@ -163,19 +163,19 @@ class TensorFlowDialect(Dialect):
         return syntax.method(variable, "buffers") if model.kind != "class" else syntax.call("buffers_of", variable)
 
     def random(self) -> tuple[str, ...]:
-        """Return the variables that the source of random numbers is made from."""
+        """Return the arguments of the source of random numbers."""
         return "seed", "dtype"
 
     def metric_path(self, name: str) -> str:
-        """Return what a built-in metric is called."""
+        """Return the name of a built-in metric."""
         return resolve_function("metric", name, {}).path
 
     def metric(self, path: ast.expr, mode: str) -> tuple[ast.expr, ...]:
-        """Return what a running metric is made from, behind the clock."""
+        """Return the arguments of a running metric, after the clock."""
         return syntax.constant(mode), path
 
     def unknown_options(self, optimizer: OptimizerDecl) -> frozenset[str]:
-        """Return ``fused`` where it is left to the framework: there is one way only."""
+        """Return ``fused`` where it is left to the framework: there is only one way."""
         return frozenset() if optimizer.options.get("fused") is True else frozenset({"fused"})
 
     def build_parameters(self) -> tuple[tuple[str, ast.expr | None], ...]:
@@ -192,9 +192,9 @@ class TensorFlowDialect(Dialect):
         return {"dtype": syntax.name("dtype"), **_compute(model)}
 
     def seeding(self, model: ModelDecl) -> tuple[ast.expr, ...]:
-        """Return the seed of a user's class, and what tells it the types of its variables and of what it computes.
+        """Return the seed of a user's class, and the context that sets the types of its variables and its computation.
 
-        To make built-in layers draws nothing. To seed TensorFlow is dear: it forgets how every operation is run.
+        Making built-in layers draws nothing. Seeding TensorFlow is slow: it drops the kernels of all operations.
         """
         if model.kind != "class":
             return ()
@@ -239,7 +239,7 @@ class TensorFlowDialect(Dialect):
         return ("FUNCTIONS",)
 
     def start_lines(self, needs: Needs) -> Iterator[Line]:
-        """Yield the line that tells the graphs how many steps are finished."""
+        """Yield the line that passes the number of finished steps to the graphs."""
         if needs.paced:
             finished = syntax.call("clock.steps.get", syntax.constant("train"), syntax.constant(0))
             yield Line(statement=syntax.perform(syntax.call("steps.assign", finished)))

@@ -1,4 +1,4 @@
-"""Types: which values are known to be floating, of the type of the step, so that Python's operators fit them."""
+"""Types: the values that are known to be floating, of the type of the step, so that Python's operators work on them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from compiler.ir.value import Ref
 from runtime.codegen.resources import find_inputs
 
 FLOATING_TYPES = frozenset({"float32", "float64"})
-"""Declared types that become the type of the step."""
+"""Declared types that are replaced by the type of the step."""
 FLOATING_DRAWS = frozenset({"normal", "uniform"})
 OTHER_TYPES = frozenset({"argmax", "one_hot", "where", "gather", "shares"})
 """Calls whose result or operands are of other types."""
 
 
 def find_floating(function: Function, program: Program) -> frozenset[str]:
-    """Return the values of a function that are certainly floating; of a user's code nothing is known."""
+    """Return the values of a function that are certainly floating; nothing is known of user code."""
     declared = (*find_inputs(program, function), *program.states)
     floating = {entry.name for entry in declared if entry.dtype in FLOATING_TYPES}
     for instruction in function.instructions:
@@ -48,17 +48,17 @@ def _find_results(instruction: Instruction, program: Program, floating: set[str]
 
 
 def _without_share(instruction: Evaluate) -> Evaluate:
-    """Return an instruction without the share that it multiplies by, which takes the type of what it multiplies."""
+    """Return an instruction without the share that it multiplies by, which takes the type of the other factor."""
     is_weighed = instruction.family == "part" and instruction.function.name == "weigh"
     return replace(instruction, arguments=instruction.arguments[:1]) if is_weighed else instruction
 
 
 def _keeps_type(instruction: Evaluate) -> bool:
-    """Return whether a built-in function gives the type that all its operands have."""
+    """Return whether the result of a built-in function has the common type of its operands."""
     return instruction.function.builtin and instruction.function.name not in OTHER_TYPES
 
 
 def takes_floating(instruction: Evaluate, floating: set[str] | frozenset[str]) -> bool:
-    """Return whether all operands are floating, numbers aside, and some is no number."""
+    """Return whether all operands are floating, numbers aside, and some is not a number."""
     refs = [each.operand.name for each in instruction.arguments if isinstance(each.operand, Ref)]
     return bool(refs) and floating.issuperset(refs)

@@ -17,7 +17,7 @@ from runtime.codegen.text import Line
 
 
 def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
-    """Return the call of a model, ``training`` told wherever it matters, behind the line that keys what it draws."""
+    """Return the call of a model, with ``training`` wherever it matters, after the line that keys its draws."""
     call = with_notes(instruction, [_call_line(instruction, scope)])
     before = (*_key_lines(instruction, scope), *_begin_lines(instruction, scope))
     return Lowered(code=(*before, *call, *_tap_lines(instruction, scope)))
@@ -40,7 +40,7 @@ def _call_line(instruction: Forward, scope: Scope) -> Line:
 
 
 def _call(instruction: Forward, scope: Scope) -> ast.expr:
-    """Return the call of a model, or of its method; a user's is called by what its signature takes."""
+    """Return the call of a model, or of its method; a user's model gets the arguments that its signature takes."""
     model, decl = syntax.name(scope.names.model(instruction.model)), scope.program.model(instruction.model)
     arguments, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
     if decl.kind != "class":
@@ -53,7 +53,7 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
 def _checkpointed(
     instruction: Forward, scope: Scope, callee: ast.expr, *arguments: ast.expr, **named: ast.expr
 ) -> ast.expr:
-    """Return a call, or what makes it and lets gradients make it again."""
+    """Return a call, or its form that lets gradients repeat it."""
     if not instruction.checkpoint:
         return syntax.call(callee, *arguments, **named)
     if instruction.draws:
@@ -68,7 +68,7 @@ def _mode(instruction: Forward, decl: ModelDecl) -> dict[str, ast.expr]:
 
 
 def _tap_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
-    """Yield the lines that take what inner layers gave."""
+    """Yield the lines that take the results of inner layers."""
     for value, layer in instruction.taps:
         seen = syntax.name(scope.names.taps(instruction.model))
         taken: ast.expr = syntax.method(seen, "pop", syntax.constant(layer))
@@ -78,7 +78,7 @@ def _tap_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
 
 
 def _begin_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
-    """Yield the lines that let tapes watch what inner layers give, for gradients of what is made from that."""
+    """Yield the lines that let tapes watch the results of inner layers, for gradients with respect to them."""
     instructions = scope.function.instructions
     for value, layer in instruction.taps:
         takers = (each for each in instructions if isinstance(each, Gradient) and value in each.values)
@@ -91,7 +91,7 @@ def _begin_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
 
 
 def _key_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
-    """Yield the line that keys what a model draws by the op; a checkpoint does it in both of its calls."""
+    """Yield the line that keys the draws of a model by the op; a checkpoint does it in both of its calls."""
     if instruction.draws and not instruction.checkpoint:
         op, *states = _key(instruction, scope)
         key = syntax.call("random.rekey" if states else "random.seek", op, *states)
@@ -99,7 +99,7 @@ def _key_lines(instruction: Forward, scope: Scope) -> Iterator[Line]:
 
 
 def _key(instruction: Forward, scope: Scope) -> tuple[ast.expr, ...]:
-    """Return the op whose numbers a model draws, and the states that a user's model draws from."""
+    """Return the op by which a model's draws are keyed, and the states that a user's model draws from."""
     op = syntax.constant(instruction.key)
     if scope.program.model(instruction.model).kind != "class":
         return (op,)

@@ -26,7 +26,7 @@ from runtime.codegen.scope import line_of, parameter_list
 from runtime.codegen.text import Block, Code, Line
 
 ONLY = "tape"
-"""The name of a tape that is the only one in its function."""
+"""The name of the only tape of a function."""
 WATCHED = "a gradient is taken with respect to it"
 
 
@@ -55,7 +55,7 @@ def name_tapes(tapes: Sequence[Tape], instructions: Sequence[Instruction], names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Writer:
-    """A function while it is written: its tapes, by name, and its instructions as code."""
+    """A function under construction: its tapes, by name, and its instructions as code."""
 
     function: Function
     scope: Scope
@@ -119,7 +119,7 @@ class _Writer:
         )
 
     def _watch_lines(self, tapes: Sequence[Tape]) -> Iterator[Line]:
-        """Yield the lines that say what a tape is for: models, and values that are there when it is opened."""
+        """Yield the lines that make a tape watch its targets: models, and values that exist when it is opened."""
         for tape in tapes:
             made = {value for at in range(tape.first, len(self.function.instructions)) for value in self._made(at)}
             for gradient in self._gradients(tape):
@@ -135,7 +135,7 @@ class _Writer:
         return line_of(at, statement)
 
     def _code(self, position: int) -> Iterator[Code]:
-        """Yield the code of an instruction; what gradients are taken for is watched as soon as it is made."""
+        """Yield the code of an instruction; targets of gradients are watched as soon as they are made."""
         instruction = self.function.instructions[position]
         lowered = instrument(instruction, lower(instruction, self.scope), self.function, self.scope)
         lowered = measured(instruction, conditioned(instruction, lowered, self.scope), self.scope)
@@ -158,11 +158,11 @@ class _Writer:
                 yield line_of(instruction, syntax.assign(variable, self.scope.dialect.detach(syntax.name(variable))))
 
     def _made(self, position: int) -> tuple[str, ...]:
-        """Return the values that an instruction makes."""
+        """Return the results of an instruction."""
         return self.function.instructions[position].defines
 
     def _gradients(self, tape: Tape) -> Iterator[Gradient]:
-        """Yield the gradients that a tape is for, each with other targets."""
+        """Yield the gradients of a tape that have different targets."""
         seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
         for at in tape.gradients:
             gradient = self.function.instructions[at]

@@ -27,7 +27,7 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     taken = unscaled(taken) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)
     line = line_of(instruction, statement)
-    # Why a graph is kept is of no interest here: whether a tape serves several gradients shows where it is opened.
+    # A note on why the graph is kept is left out: where the tape is opened, it shows that several gradients use it.
     (line,) = with_notes(instruction, [line]) if instruction.create_graph else (line,)
     kept = (each.model for each in again for at in each.writes if is_buffers(at.cell))
     return Lowered(code=recomputing(instruction, line, kept, scope))
@@ -36,7 +36,7 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
 def _find_again(instruction: Gradient, scope: Scope) -> list[Forward]:
     """Return the forwards that a tape runs again: it runs back through all that it recorded.
 
-    With several gradients on it that is more than what leads to the targets of this one.
+    With several gradients on it that is more than the path to the targets of this one.
     """
     every = scope.function.instructions
     reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
@@ -45,7 +45,7 @@ def _find_again(instruction: Gradient, scope: Scope) -> list[Forward]:
 
 
 def _targets(instruction: Gradient, scope: Scope) -> ast.expr:
-    """Return what is differentiated by, as a sequence."""
+    """Return the targets of a gradient, as a sequence."""
     if instruction.models:
         return find_targets(instruction, scope)
     return syntax.sequence(syntax.name(scope.names.value(value)) for value in instruction.values)

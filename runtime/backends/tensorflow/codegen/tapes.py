@@ -1,4 +1,4 @@
-"""Tapes: which stretch of a function each gradient has to be recorded over, and how the stretches nest."""
+"""Tapes: the range of a function that must be recorded for each gradient, and how these ranges nest."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from runtime.codegen.flow import Flow, find_flow, find_holders, find_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tape:
-    """What one tape records, as positions of instructions: from ``first`` to ``last``, for some gradients.
+    """The range of one tape, as positions of instructions: from ``first`` to ``last``, for some gradients.
 
-    A gradient stands behind the last position of its tape; with several the tape is persistent.
+    A gradient comes after the last position of its tape; with several the tape is persistent.
     """
 
     first: int
@@ -27,10 +27,10 @@ class Tape:
 
 
 def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
-    """Return the tapes of a function, any two of them apart or one inside the other; outer ones come first.
+    """Return the tapes of a function, any two of them disjoint or nested; outer ones come first.
 
     Gradients whose paths meet share a tape, unless one of them is taken while the other's path is still being
-    recorded: then each has its own. So it is where one gradient lies on the path of another.
+    recorded: then each has its own. The same holds where one gradient is on the path of another.
     """
     tapes: list[Tape] = []
     for tape in _single_tapes(function, program):
@@ -43,7 +43,7 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
 
 
 def _single_tapes(function: Function, program: Program) -> Iterable[Tape]:
-    """Yield one tape per gradient, over its path and whatever makes its loss."""
+    """Yield one tape per gradient, over its path and everything that computes its loss."""
     places = {id(each): position for position, each in enumerate(function.instructions)}
     makers = _find_makers(function.instructions)
     for position, each in enumerate(function.instructions):
@@ -59,7 +59,7 @@ def _find_makers(instructions: Sequence[Instruction]) -> Mapping[str, int]:
 
 
 def _can_share(one: Tape, other: Tape) -> bool:
-    """Return whether two tapes can be one: they record the same in part, and no gradient is taken before both end."""
+    """Return whether two tapes can be merged: their paths meet, and no gradient is taken before both end."""
     return bool(one.path & other.path) and max(one.last, other.last) < min(*one.gradients, *other.gradients)
 
 
@@ -76,7 +76,7 @@ def _unite(one: Tape, other: Tape) -> Tape:
 def _nest(tapes: Sequence[Tape]) -> list[Tape]:
     """Return the tapes without overlaps that do not nest: the one that ends later begins with the other.
 
-    Recording more than a path costs nothing in a graph, and changes no number: what is watched decides.
+    Recording more than a path costs nothing in a graph, and changes no number: only watched values matter.
     """
     nested = list(tapes)
     crossing = _find_crossing(nested)
@@ -88,20 +88,20 @@ def _nest(tapes: Sequence[Tape]) -> list[Tape]:
 
 
 def _find_crossing(tapes: Sequence[Tape]) -> tuple[int, int] | None:
-    """Return two tapes of which the second begins within the first and ends behind it."""
+    """Return two tapes of which the second begins within the first and ends after it."""
     pairs = permutations(range(len(tapes)), 2)
     return next((pair for pair in pairs if _cross(tapes[pair[0]], tapes[pair[1]])), None)
 
 
 def _cross(one: Tape, other: Tape) -> bool:
-    """Return whether a tape begins within another and ends behind it."""
+    """Return whether a tape begins within another and ends after it."""
     return one.first < other.first <= one.last < other.last
 
 
 def find_recorded(function: Function, program: Program) -> Flow:
-    """Return the flow of a function whose tapes record whatever is done while they are open.
+    """Return the flow of a function whose tapes record everything while they are open.
 
-    A tape has no ``no_grad``: beside what is meant to carry a graph, everything made from it does, until it is stopped.
+    A tape has no ``no_grad``: all values derived from a watched one carry a graph, needed or not, until stopped.
     """
     meant = find_flow(function)
     gradients = (each for each in function.instructions if isinstance(each, Gradient))

@@ -1,4 +1,4 @@
-"""Conditions of writes: the graph decides, and keeps for the host what it decided."""
+"""Conditions of writes: the graph decides, and keeps its decisions for the host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope) -> Low
 
 
 def _under(commits: ast.expr, code: Code) -> Code:
-    """Return a line that takes place under a condition."""
+    """Return a line under a condition."""
     assert isinstance(code, Line)
     assert isinstance(code.statement, ast.Expr)
     written = syntax.later(code.statement.value)
@@ -40,7 +40,7 @@ def lower_settle(instruction: Settle, scope: Scope) -> Lowered:
 
 
 def _settle_lines(instruction: Settle, scope: Scope) -> Iterator[Line]:
-    """Yield what the graph keeps."""
+    """Yield the lines that keep decisions for the host."""
     if any(each.held for each in find_settles(scope.program)):
         kept = syntax.call(f"{VERDICTS}.keep", commits_by_op(instruction, scope))
         yield line_of(instruction, syntax.perform(kept))
@@ -50,7 +50,7 @@ def _settle_lines(instruction: Settle, scope: Scope) -> Iterator[Line]:
 
 
 def verdict_options(draft: Draft) -> dict[str, ast.expr]:
-    """Return the updates over whose gradients there is a verdict, and what takes place only under some."""
+    """Return the updates whose gradients have a verdict, and the ops that run only under verdicts."""
     updates = [judge.key for judge in find_judged(draft.program)]
     ops = dict.fromkeys(op for settle in find_settles(draft.program) for op, _ in settle.held)
     listed = {"updates": updates, "ops": ops}

@@ -25,7 +25,7 @@ from runtime.codegen.text import Block, Code, Line
 
 
 class TorchDialect(Dialect):
-    """PyTorch: eager code, graphs kept and freed as the plan says, weights written in place."""
+    """PyTorch: eager code, graphs kept and freed as planned, weights written in place."""
 
     title = "PyTorch"
     framework = "torch"
@@ -92,7 +92,7 @@ class TorchDialect(Dialect):
         return syntax.method(value, "detach")
 
     def present(self, gradients: ast.expr) -> ast.expr:
-        """Return the set as it is: none stands for a gradient that is absent."""
+        """Return the set unchanged: None represents an absent gradient."""
         return gradients
 
     def shape(self, value: ast.expr) -> ast.expr:
@@ -104,20 +104,20 @@ class TorchDialect(Dialect):
         return syntax.sequence([rows, syntax.spread(syntax.rest(shape))])
 
     def read_state(self, held: ast.expr) -> ast.expr:
-        """Return the tensor, which nobody writes over."""
+        """Return the tensor, which nothing overwrites."""
         return held
 
     def return_state(self, held: ast.expr) -> ast.expr:
-        """Return a copy, which the caller may write over."""
+        """Return a copy, which the caller may overwrite."""
         return syntax.method(held, "clone")
 
     def store(self, held: ast.expr, value: ast.expr, *, is_number: bool) -> ast.stmt:
-        """Return ``STATE["queue"] = next_state(value, STATE["queue"])``: another tensor in the place of the old one."""
+        """Return ``STATE["queue"] = next_state(value, STATE["queue"])``: another tensor replaces the old one."""
         target = ast.Subscript(value=syntax.name("STATE"), slice=_key(held), ctx=ast.Store())
         return ast.Assign(targets=[target], value=syntax.call("full_state" if is_number else "next_state", value, held))
 
     def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
-        """Return whether the gradients that are looked at are new tensors, which are nobody else's."""
+        """Return whether the checked gradients are new tensors, which nothing else refers to."""
         return {"are_new": syntax.constant(draft.program.loss_scale is not None)}
 
     def state_place(self) -> tuple[ast.expr, ...]:
@@ -130,7 +130,7 @@ class TorchDialect(Dialect):
         return resolve_function(instruction.family, instruction.function.name, options_of(instruction), literal=literal)
 
     def scheduled(self, read: ast.expr, form: Form) -> ast.expr:
-        """Return what reads a number of Python, or fills a tensor with it: neither waits for the device."""
+        """Return an expression that reads a Python number, or fills a tensor with it: neither waits for the device."""
         return syntax.call("filled", read, syntax.name("device"), syntax.name("dtype")) if form == "value" else read
 
     def layer(self, layer: LayerDecl) -> Resolved:
@@ -154,24 +154,24 @@ class TorchDialect(Dialect):
         return syntax.call("list", syntax.method(variable, "buffers"))
 
     def random(self) -> tuple[str, ...]:
-        """Return the variables that the source of random numbers is made from."""
+        """Return the arguments of the source of random numbers."""
         return "seed", "device", "dtype"
 
     def metric_path(self, name: str) -> str:
-        """Return what a built-in metric is called."""
+        """Return the name of a built-in metric."""
         return resolve_function("metric", name, {}).path
 
     def metric(self, path: ast.expr, mode: str) -> tuple[ast.expr, ...]:
-        """Return what a running metric is made from, behind the clock."""
+        """Return the arguments of a running metric, after the clock."""
         return path, syntax.name("device")
 
     def unknown_options(self, optimizer: OptimizerDecl) -> frozenset[str]:
-        """Return ``fused`` where it is for the library's own classes to choose."""
+        """Return ``fused`` where the library's own classes choose it."""
         is_direct = optimizer.builtin and optimizer.rule in self.direct
         return frozenset() if is_direct or optimizer.options.get("fused") != "auto" else frozenset({"fused"})
 
     def copied(self, model: ModelDecl, made: ast.expr) -> ast.expr:
-        """Return a copy of a model; a class may keep functions that read the object they were made in."""
+        """Return a copy of a model; a class may keep functions bound to the original object."""
         return syntax.call("copied_module", made) if model.kind == "class" else super().copied(model, made)
 
     def made(self, model: ModelDecl, made: ast.expr) -> Iterator[ast.stmt]:
@@ -188,13 +188,13 @@ class TorchDialect(Dialect):
         return ast.DictComp(key=syntax.name("name"), value=moved, generators=[each])
 
     def first_globals(self, needs: Needs) -> Iterator[Global]:
-        """Yield the kind of the device, by which autocast finds its rules."""
+        """Yield the device type, from which autocast takes its rules."""
         if needs.lowered:
             kind = syntax.attribute(syntax.call("torch.device", syntax.name("device")), "type")
             yield Global(name="device_type", value=kind)
 
     def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
-        """Yield the lines that free models from gradients nobody takes, where any is taken at all."""
+        """Yield the lines that exempt models from gradients that are never taken, where any gradient is taken."""
         for model in draft.program.models if needs.differentiated else ():
             if needs.differentiated.isdisjoint((model.name, *model.tied)):
                 variable = syntax.name(draft.names.model(model.name))

@@ -34,7 +34,7 @@ def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
 
 
 def _lowered(instruction: Forward, call: tuple[Line, ...]) -> tuple[Code, ...]:
-    """Return the call in the precision of its model: no such stretch holds more than one call, let alone a write."""
+    """Return the call in the precision of its model: each such block holds one call, and never a write."""
     if not is_lowered(instruction):
         return call
     dtype = syntax.dotted(f"torch.{instruction.compute}")
@@ -58,7 +58,7 @@ def _call_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
 
 
 def _call(instruction: Forward, scope: Scope) -> ast.expr:
-    """Return the call of the model, of its method, or of the model on clones; a checkpoint is given what it calls."""
+    """Return the call of the model, of its method, or of the model on clones; a checkpoint takes its callee."""
     model = syntax.name(scope.names.model(instruction.model))
     arguments = positional(instruction.arguments, scope)
     named = keywords(instruction.arguments, scope)
@@ -76,7 +76,7 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
 
 
 def _tap_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
-    """Return the lines that take what inner layers gave out of the model's hooks."""
+    """Return the lines that take the results of inner layers out of the model's hooks."""
     seen = syntax.name(scope.names.taps(instruction.model))
     return tuple(
         line_of(instruction, syntax.assign(scope.names.value(value), _tap(instruction, seen, layer)))
@@ -85,14 +85,14 @@ def _tap_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
 
 
 def _begin_lines(instruction: Forward, scope: Scope) -> tuple[Line, ...]:
-    """Return the line that says from which inner layers a graph has to begin in the call."""
+    """Return the line that names the inner layers from which a graph has to begin in the call."""
     layers = [syntax.constant(layer) for value, layer in instruction.taps if value in instruction.begun]
     begin = syntax.method(syntax.name(scope.names.taps(instruction.model)), "begin", *layers)
     return (line_of(instruction, syntax.perform(begin)),) if layers else ()
 
 
 def _tap(instruction: Forward, seen: ast.expr, layer: str) -> ast.expr:
-    """Return what one inner layer gave; taken out, so that nothing outlives the step."""
+    """Return the result of one inner layer; taken out, so that nothing outlives the step."""
     taken: ast.expr = syntax.method(seen, "pop", syntax.constant(layer))
     taken = syntax.call("widened", taken) if is_lowered(instruction) else taken
     return syntax.method(taken, "detach") if instruction.stop and instruction.graph else taken
@@ -105,7 +105,7 @@ def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
     model = scope.program.model(instruction.model)
     again = is_recomputed(instruction, scope.program)
-    resting = model.frozen and not model.tied and not again  # nothing would freeze its weights the second time
+    resting = model.frozen and not model.tied and not again  # its weights would not be frozen the second time
     if instruction.graph and resting and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
@@ -126,7 +126,7 @@ def _draws_by_layers(instruction: Forward, scope: Scope) -> bool:
 
 
 def _switch_lines(instruction: Forward, scope: Scope) -> tuple[Code, ...]:
-    """Return the line that switches the model between training and evaluation, where it must be right before."""
+    """Return the line that switches the model between training and evaluation, where that must precede the call."""
     if instruction.key not in scope.switches:
         return ()
     model = syntax.name(scope.names.model(instruction.model))

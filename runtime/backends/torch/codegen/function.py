@@ -59,7 +59,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
         function=function,
     )
     instructions = tuple(gather_releases(function.instructions))
-    has_verdicts = bool(find_judged(scope.program))  # no step may ever reach an update over which there is one
+    has_verdicts = bool(find_judged(scope.program))  # no step may ever reach an update with a verdict
     reading = find_reading(instructions, debug=bool(names.checks)) if has_verdicts else None
     lowered = [_write(each, scope, reading) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
@@ -75,17 +75,17 @@ def emit_function(function: Function, draft: Draft) -> Block:
 
 
 def _lower(instruction: Instruction, scope: Scope) -> Lowered:
-    """Return the code of an instruction, and what its results need that a gradient is taken with respect to."""
+    """Return the code of an instruction, and the lines for results that a gradient is taken with respect to."""
     lowered = lower(instruction, scope)
     lines = tuple(_target_lines(instruction, scope))
     return replace(lowered, code=(*lowered.code, *lines)) if lines else lowered
 
 
 def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
-    """Yield the lines that make results leaves of the graph, or set them apart from what was made with them.
+    """Yield the lines that make results leaves of the graph, or separate them from other results of the same call.
 
-    Autograd looks for a path by nodes: through the node of several results it would also run back from all the others,
-    whose graphs may be gone.
+    Autograd finds paths by nodes: through the node of several results it would also run back from all the others,
+    whose graphs may have been freed.
     """
     for value in instruction.defines:
         name = scope.names.value(value)
@@ -97,9 +97,9 @@ def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
 
 
 def _write(instruction: Instruction, scope: Scope, reading: Reading | None) -> Lowered:
-    """Return the code of an instruction with all that stands around it."""
+    """Return the code of an instruction with everything around it."""
     lowered = _lower(without_question(instruction, reading), scope)
-    if reading is not None and id(instruction) in reading.known:  # checked where it takes place
+    if reading is not None and id(instruction) in reading.known:  # checked where it runs
         lowered = conditioned(instruction, instrument(instruction, lowered, scope.function, scope), scope, reading)
     else:
         lowered = instrument(instruction, conditioned(instruction, lowered, scope, reading), scope.function, scope)
@@ -138,14 +138,14 @@ def _without_graph(run: Sequence[Lowered]) -> Iterator[Code]:
 def gather_releases(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
     """Yield the instructions with releases gathered before the next forward after a gradient or write.
 
-    Earlier they would free little: the graph holds what was forgotten. A gradient set goes before the next write, so
-    that two never live at once for one update. Only what models and gradients gave is worth a name in such a line, and
-    what is left when the function returns needs none.
+    Earlier they would free little: the graph still holds the values. A gradient set is released before the next
+    write, so that two are never alive at the same time for one update. Only results of models and gradients are worth
+    a release, and values that are alive until the function returns need none.
     """
     heavy = {
         value
         for each in instructions
-        if each.part or not isinstance(each, Evaluate)  # of a micro-batch nothing may hold a graph
+        if each.part or not isinstance(each, Evaluate)  # nothing of a micro-batch may hold a graph
         for value in each.defines
     }
     sets = {value for each in instructions if isinstance(each, (Gradient, Transform)) for value in each.defines}
@@ -164,7 +164,7 @@ def gather_releases(instructions: Sequence[Instruction]) -> Iterator[Instruction
 
 
 def as_leaf(identifier: str) -> ast.stmt:
-    """Return ``x = x.detach().requires_grad_()``: the caller's own tensor is left as it is."""
+    """Return ``x = x.detach().requires_grad_()``: the caller's own tensor is unchanged."""
     detached = syntax.method(syntax.name(identifier), "detach")
     return syntax.assign(identifier, syntax.method(detached, "requires_grad_"))
 
@@ -172,15 +172,15 @@ def as_leaf(identifier: str) -> ast.stmt:
 def find_switches(function: Function, program: Program) -> dict[str, bool]:
     """Return, by op, the mode to switch to for every forward in another mode than the model's forward before it.
 
-    A gradient that runs forwards again is such a forward of their models, by the names of both. A mixed model may be in
-    any mode at first, and once another ran that shares its weights.
+    A gradient that runs forwards again counts as such a forward of their models, by the names of both. A mixed model
+    may be in any mode at first, and after another ran that shares its weights.
     """
     mixed = find_mixed(program)
     current: dict[str, bool | None] = dict.fromkeys(mixed)
     switches: dict[str, bool] = {}
 
     def enter(key: str, model: str, train: bool) -> None:
-        """Note that a model runs in a mode."""
+        """Record that a model runs in a mode."""
         if current.get(model, train) is not train:
             switches[key] = train
         current.update({**dict.fromkeys(mixed.intersection(program.model(model).tied)), model: train})
@@ -195,7 +195,7 @@ def find_switches(function: Function, program: Program) -> dict[str, bool]:
 
 
 def _mode_lines(function: Function, scope: Scope) -> Iterator[Code]:
-    """Yield the lines that put models in the mode of their first forward; nothing where the mode changes nothing."""
+    """Yield the lines that put models in the mode of their first forward; nothing where the mode has no effect."""
     for model, train in find_modes(function, scope.program).items():
         if is_modal(scope.program.model(model)):
             arguments = syntax.name(scope.names.model(model)), syntax.constant(train)

@@ -33,7 +33,7 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
 
 
 def _switch_lines(instruction: Gradient, scope: Scope) -> Iterator[Line]:
-    """Yield the lines that put models whose forwards run again into the mode in which they ran."""
+    """Yield the lines that put models whose forwards run again into the mode in which they first ran."""
     for each in instruction.recomputed:
         train = scope.switches.get(f"{instruction.key} {each.model}")
         if train is not None:

@@ -1,4 +1,4 @@
-"""What is made of windows that are taken ahead of the question for the verdicts, in every way in which it may be."""
+"""Windows that are taken before the verdicts are read: the values that depend on them, in every possible way."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from runtime.codegen.text import Block, Code, Line
 
 @dataclass(frozen=True)
 class Undecided:
-    """The gradient sets of which it is undecided what they hold, and the instructions that make and use them so."""
+    """The gradient sets whose content is undecided, and the instructions that make and use them in that state."""
 
     sets: frozenset[str]
     early: frozenset[int]
 
 
 NOTHING = Undecided(frozenset(), frozenset())
-"""All is known of every set."""
+"""No set is undecided."""
 
 
 def find_undecided(early: Iterable[Instruction], windows: frozenset[str]) -> Undecided:
-    """Return what is undecided among the instructions ahead of the question; ``windows``: those that may be so."""
+    """Return what is undecided among the instructions before the verdicts are read; ``windows``: those that may be."""
     sets: set[str] = set()
     found: set[int] = set()
     for each in early:
@@ -47,7 +47,7 @@ def find_sets(instruction: Instruction, undecided: Undecided) -> tuple[str, ...]
 
 
 def decided_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> tuple[Code, ...]:
-    """Return code in which undecided sets are what they are in the way that is being made: ``slopes.now``."""
+    """Return code with undecided sets replaced by their values in the present way: ``slopes.now``."""
     return tuple(_decided(each, _Now(undecided, scope)) for each in code) if undecided.sets else tuple(code)
 
 
@@ -69,18 +69,18 @@ def set_names(sets: Iterable[str], scope: Scope) -> Iterator[ast.expr]:
 
 
 def merged_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> tuple[Code, ...]:
-    """Return code that looks at what the device knows of undecided sets: ``merged(verdicts, slopes)``."""
+    """Return code that checks undecided sets as the device knows them: ``merged(verdicts, slopes)``."""
     return tuple(_decided(each, _Merged(undecided, scope)) for each in code) if undecided.sets else tuple(code)
 
 
 class _Now(ast.NodeTransformer):
-    """Puts the way that is being made in the place of undecided sets."""
+    """Replaces undecided sets by their values in the present way."""
 
     def __init__(self, undecided: Undecided, scope: Scope) -> None:
         self.names = frozenset(scope.names.value(each) for each in undecided.sets)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return what stands for a variable."""
+        """Return the replacement of a variable."""
         is_read = isinstance(node.ctx, ast.Load) and node.id in self.names
         return self.stand_in(node) if is_read else node
 
@@ -90,7 +90,7 @@ class _Now(ast.NodeTransformer):
 
 
 class _Merged(_Now):
-    """Puts what the device knows in the place of undecided sets."""
+    """Replaces undecided sets by what the device knows of them."""
 
     def stand_in(self, node: ast.Name) -> ast.expr:
         """Return ``merged(verdicts, slopes)``."""
@@ -98,7 +98,7 @@ class _Merged(_Now):
 
 
 def _decided(code: Code, stand_in: _Now) -> Code:
-    """Return a piece of code with something in the place of undecided sets."""
+    """Return a piece of code with undecided sets replaced."""
     match code:
         case Line():
             return replace(code, statement=stand_in.visit(deepcopy(code.statement)))

@@ -1,4 +1,4 @@
-"""Conditions of writes: decided on the device where a step cannot know yet, by the host as soon as it knows all."""
+"""Conditions of writes: decided on the device until the host has read the verdicts, then by the host."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ from runtime.codegen.scope import hold, line_of
 from runtime.codegen.text import Block, Code, Line
 
 COMMITTED = "committed"
-"""The variable that says, by op, what takes place."""
+"""The variable that holds, by op, whether it takes place."""
 Conditional: TypeAlias = Apply | Blend | Assign
-"""What changes tensors in place; a state is replaced."""
+"""Instructions that change tensors in place; a state is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Where a function asks the device for its verdicts: once, before ``first``, when all of them are known.
+    """The read of the verdicts: a function reads them from the device once, before ``first``, when all are known.
 
-    ``known`` are the conditional writes behind that; ``again`` is what before it hangs on how often optimizers were
-    applied, or on what they keep, while the device alone knows which of their updates stayed. ``filled`` are windows
-    taken behind the question, of which it asks whether there is something in them; ``gathered`` are told by it whether
-    they took in what the step gave: they hang on that. ``undecided`` is what is made of such ahead of it.
+    ``known`` are the conditional writes after it; ``again`` are instructions before it that depend on how often
+    optimizers were applied, or on their slots, while only the device knows which of their updates were kept.
+    ``filled`` are windows taken after the read, which also reads whether they have gradients; ``gathered`` are windows
+    that learn from it whether the gradients of the step were added. ``undecided`` are values that depend on windows
+    before the read.
     """
 
     settle: Settle
@@ -56,43 +57,43 @@ class Reading:
 
 
 def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading | None:
-    """Return where a function asks for its verdicts; None where it has none. Instructions are told by their ids.
+    """Return where a function reads its verdicts; None where it has none. Instructions are identified by their ids.
 
-    A build for debugging looks at what is there, and asks wherever it must know it.
+    A debug build inspects actual values, and reads the verdicts wherever it needs them.
     """
     settle = next((each for each in instructions if isinstance(each, Settle)), None)
     if settle is None:
         return None
     taken = frozenset(each.window for each in instructions if isinstance(each, Collect) and each.filled)
     last = max((place for place, each in enumerate(instructions) if _decides(each, taken)), default=-1)
-    behind = instructions[last + 1 :]
+    later = instructions[last + 1 :]
     again, pending = _find_again(instructions[: last + 1])
     gathers = [each for each in instructions if isinstance(each, Gather) and each.gaps and each.commits]
     open_windows = frozenset(each.window for each in gathers if each.guard == "drop")
-    waiting = (at for at, each in enumerate(behind) if _waits(each, pending, open_windows))
-    first = next(waiting, behind.index(settle))
+    waiting = (at for at, each in enumerate(later) if _waits(each, pending, open_windows))
+    first = next(waiting, later.index(settle))
     early = instructions[: last + 1 + first]
     begun = frozenset(each.window for each in early if isinstance(each, Collect))
     return Reading(
         settle=settle,
-        first=id(behind[first]),
-        known=frozenset(id(each) for each in behind if _is_conditional(each)),
+        first=id(later[first]),
+        known=frozenset(id(each) for each in later if _is_conditional(each)),
         again=again,
-        filled=tuple(each for each in behind[first:] if isinstance(each, Collect) and each.filled),
+        filled=tuple(each for each in later[first:] if isinstance(each, Collect) and each.filled),
         gathered=tuple(each.window for each in gathers if each.window not in begun),
         undecided=NOTHING if debug else find_undecided(early, open_windows),
     )
 
 
 def _decides(instruction: Instruction, taken: frozenset[str]) -> bool:
-    """Return whether an instruction gives a verdict, or adds to a window that the step takes."""
+    """Return whether an instruction makes a verdict, or adds to a window that the step takes."""
     return isinstance(instruction, Judge) or (isinstance(instruction, Gather) and instruction.window in taken)
 
 
 def _waits(instruction: Instruction, pending: frozenset[str], open_windows: frozenset[str]) -> bool:
-    """Return whether an instruction stands behind the question for the verdicts, once these are known.
+    """Return whether an instruction must come after the read of the verdicts, once these are known.
 
-    A window to which gradients were absent is asked for what the device knows.
+    A window in which gradients were absent is read as the device knows it.
     """
     is_open = isinstance(instruction, Collect) and instruction.window in open_windows
     return is_open or _is_conditional(instruction) or bool(pending & _find_counted(instruction))
@@ -111,7 +112,7 @@ def _find_counted(instruction: Instruction) -> frozenset[str]:
 
 
 def _find_again(early: Sequence[Instruction]) -> tuple[frozenset[int], frozenset[str]]:
-    """Return what hangs on early updates of optimizers, and the optimizers that have some behind all of it."""
+    """Return the instructions that depend on early updates of optimizers, and the optimizers with later updates."""
     again: set[int] = set()
     pending: set[str] = set()
     for each in early:
@@ -124,7 +125,7 @@ def _find_again(early: Sequence[Instruction]) -> tuple[frozenset[int], frozenset
 
 
 def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, reading: Reading | None) -> Lowered:
-    """Return the code of an instruction under its condition, behind the question for the verdicts where it is due."""
+    """Return the code of an instruction under its condition, after the read of the verdicts where that is due."""
     if reading is None:
         return lowered
     asking = tuple(_read_lines(reading, scope)) if id(instruction) == reading.first else ()
@@ -134,13 +135,13 @@ def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, readin
 
 
 def without_question(instruction: Instruction, reading: Reading | None) -> Instruction:
-    """Return an instruction without what is found ahead of it, for the question for the verdicts."""
+    """Return an instruction without the check that belongs to the read of the verdicts."""
     is_ahead = reading is not None and isinstance(instruction, Collect) and instruction in reading.filled
     return replace(instruction, filled="") if is_ahead else instruction
 
 
 def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
-    """Return the code of an instruction with what verdicts make of it: a condition, or a choice of its value."""
+    """Return the code of an instruction under verdicts: with a condition, or a choice of its value."""
     if isinstance(instruction, Conditional):
         header = _condition(instruction, scope, reading)
         return code if header is None else (Block(header=header, body=code), *_check_lines(instruction, scope, reading))
@@ -154,7 +155,7 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, rea
 
 
 def _in_ways(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
-    """Return the code of an instruction with what it gives in every way, where it is undecided."""
+    """Return the code of an instruction with its results in every way, where it is undecided."""
     if id(instruction) not in reading.undecided.early:
         return code
     if isinstance(instruction, Collect):
@@ -164,25 +165,25 @@ def _in_ways(instruction: Instruction, code: tuple[Code, ...], scope: Scope, rea
 
 
 def known_lines(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
-    """Return lines that look at the sets of an instruction: ahead of the question as the device knows them."""
+    """Return lines that check the sets of an instruction; before the read of the verdicts, as the device knows them."""
     is_early = id(instruction) in reading.undecided.early
     return (merged_lines if is_early else decided_lines)(code, reading.undecided, scope)
 
 
 def _check_lines(instruction: Conditional, scope: Scope, reading: Reading) -> Iterator[Line]:
-    """Yield what ends an early write of a debug build, which looks at what is there behind it."""
+    """Yield the end of an early write of a debug build, which inspects the values after it."""
     if scope.names.checks and id(instruction) not in reading.known:
         yield line_of(instruction, syntax.perform(syntax.call(f"{VERDICTS}.decide")))
 
 
 def begin_lines(reading: Reading | None) -> Iterator[Line]:
-    """Yield the line that forgets the verdicts of the step before."""
+    """Yield the line that clears the verdicts of the previous step."""
     if reading is not None:
         yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.begin")))
 
 
 def _choosing(code: tuple[Code, ...], choose: Callable[[ast.expr], ast.expr]) -> tuple[Code, ...]:
-    """Return code whose first line assigns what is chosen in the place of its value."""
+    """Return code whose first line assigns the chosen value in place of its own."""
     line, *rest = code
     assert isinstance(line, Line)
     assert isinstance(line.statement, ast.Assign)
@@ -191,7 +192,7 @@ def _choosing(code: tuple[Code, ...], choose: Callable[[ast.expr], ast.expr]) ->
 
 
 def _kept(instruction: Store, scope: Scope, value: ast.expr) -> ast.expr:
-    """Return the value of a state that stays what it was where it is not committed."""
+    """Return the value of a state that stays unchanged where it is not committed."""
     return syntax.call("torch.where", commit_value(instruction.commits, scope), value, hold(instruction.state))
 
 
@@ -202,7 +203,7 @@ def _counted(instruction: Instruction, scope: Scope, value: ast.expr) -> ast.exp
 
 
 def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
-    """Yield ``committed = verdicts.read({"step_d": step_d_finite})``, behind what is left to be found for it."""
+    """Yield ``committed = verdicts.read({"step_d": step_d_finite})``, after the remaining lines that it needs."""
     if not (reading.settle.verdicts or reading.settle.held):
         return
     yield from (filled_line(each, scope) for each in reading.filled)
@@ -214,19 +215,21 @@ def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
 
 
 def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> Line | None:
-    """Return the line under which a write stands; None where nothing is decided about it."""
+    """Return the condition of a write; None where it has none."""
     if id(instruction) in reading.known:
         return line_of(instruction, syntax.when(syntax.item(syntax.name(COMMITTED), syntax.constant(instruction.op))))
     commits = commit_value(instruction.commits, scope) if instruction.commits else syntax.constant(None)
-    told = (syntax.constant(instruction.op), commits, *written_lists(instruction, scope))
+    arguments = (syntax.constant(instruction.op), commits, *written_lists(instruction, scope))
     if id(instruction) in reading.again | reading.undecided.early:
         comment = "" if instruction.commits else "nothing stops it"
         sets = [*set_names(find_sets(instruction, reading.undecided), scope)]
         named: dict[str, ast.expr] = {"sets": syntax.listing(sets)} if sets else {}
-        return line_of(instruction, syntax.repeat(syntax.call(f"{VERDICTS}.ways", *told, **named)), comment=comment)
+        return line_of(
+            instruction, syntax.repeat(syntax.call(f"{VERDICTS}.ways", *arguments, **named)), comment=comment
+        )
     if not instruction.commits:
         return None
-    return line_of(instruction, syntax.within(syntax.call(f"{VERDICTS}.held", *told)))
+    return line_of(instruction, syntax.within(syntax.call(f"{VERDICTS}.held", *arguments)))
 
 
 def lower_settle(instruction: Settle, scope: Scope) -> Lowered:
