@@ -91,6 +91,13 @@ def compile_step(
     inspected but not built; otherwise it is an error.
     Imports nothing that the spec names. Raises SpecError with every error of the spec, and ValueError for a backend or
     policy that does not exist.
+
+    >>> from graphspec import load
+    >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+    >>> print(plan.text().splitlines()[0])
+    simultaneous-gan: train step for torch, order fewest
+    >>> plan.warnings
+    ()
     """
     require_kind(spec, GraphSpec, "`compile_step` takes a spec", "load it first: `compile_step(load(path))`")
     _require(backend, TABLES, "backend")

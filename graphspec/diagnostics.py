@@ -170,6 +170,13 @@ def render(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, color
     Of more than a hundred the first are shown, errors before warnings.
 
     ``texts`` are the sources by file name; a diagnostic of a file that is not among them is shown without excerpt.
+
+    >>> from graphspec import load
+    >>> try:
+    ...     load('{"graphspec": 1, "name": "empty", "opps": {}}')
+    ... except SpecError as error:
+    ...     print(render(error.diagnostics, error.texts).splitlines()[0])
+    error[GS040]: unknown key 'opps' in the document
     """
     ordered = sort_diagnostics(diagnostics)
     style = Style(color=color)

@@ -28,6 +28,10 @@ def load(
     A string is a text if it has a line break in it or begins with `{`, as JSON does; else the path of a file.
     Messages call it ``name``, by default the path of the file. An override is `path=value`, as in `vars.lr=1e-3`.
     Raises SpecError with every problem of the document.
+
+    >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml", ["vars.latent=8"])
+    >>> list(spec.models), spec.models["generator"].optimizer.options["lr"]
+    (['generator', 'discriminator'], 0.0005)
     """
     help = "write a mapping as text: `load(json.dumps(document, indent=1))`"
     require_kind(source, (Path, str), "`load` takes a path, or a text", help)

@@ -43,6 +43,14 @@ def build(
     Without ``weights`` the files under `weights:` are not read, for a step that is restored right after.
     With ``profile`` the profilers of PyTorch and TensorFlow show the parts of the step by the names of its ops.
     With ``norms`` the report of a step has the norms of the gradients of its updates; only reading it waits for them.
+
+    >>> import numpy as np
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
+    >>> outputs = step({"image": np.zeros((4, 1, 8, 8), np.float32)})
+    >>> list(outputs)
+    ['d_loss', 'g_loss', 'fake']
     """
     require_kind(plan, Plan, "`build` takes a plan", PLAN)
     kind = tuple if isinstance(allow, str) else Iterable  # a string is a sequence, but of letters
@@ -72,6 +80,12 @@ def emit(plan: Plan) -> str:
     """Return the plan as a source file that needs the framework alone; nothing a spec names is imported.
 
     Raises SpecError: E-SHAPE and E-BUFFERS for facts that only the class of a model shows.
+
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> source = emit(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")))
+    >>> "stepgraph" in source.split("import torch")[1]
+    False
     """
     require_kind(plan, Plan, "`emit` takes a plan", PLAN)
     _require_counted(plan)

@@ -59,7 +59,26 @@ class StepError(SpecError):
 
 @final
 class Step:
-    """A built training step: call it with a batch to take one step of a mode and get the outputs."""
+    """A built training step: call it with a batch to take one step of a mode and get the outputs.
+
+    >>> import numpy as np
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import build
+    >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
+    >>> images = {"image": np.zeros((4, 1, 8, 8), np.float32)}
+    >>> step.sizes["discriminator"]
+    24961
+    >>> before = step.state()
+    >>> first = step.numpy(step(images)["d_loss"])
+    >>> step.report.fired
+    ('step_d', 'step_g')
+    >>> step.restore(before)  # the same weights, slots, counts and random numbers
+    >>> bool(first == step.numpy(step(images)["d_loss"]))
+    True
+    >>> step.optimizers["generator"].iterations
+    1
+    """
 
     def __init__(self, built: Built) -> None:
         self._built = built

@@ -24,19 +24,47 @@ class Plan(CompiledStep):
         return self.text()
 
     def text(self, mode: str = "train") -> str:
-        """Return the plan of a mode as text; raise KeyError for a mode the spec does not have."""
+        """Return the plan of a mode as text; raise KeyError for a mode the spec does not have.
+
+        >>> from compiler import compile_step
+        >>> from graphspec import load
+        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+        >>> print(plan.text().splitlines()[0])
+        simultaneous-gan: train step for torch, order fewest
+        """
         return printer.print_plan(self, self._known(mode))
 
     def to_json(self, mode: str = "train") -> Object:
-        """Return the plan of a mode in the published JSON format; raise KeyError for an unknown mode."""
+        """Return the plan of a mode in the published JSON format; raise KeyError for an unknown mode.
+
+        >>> from compiler import compile_step
+        >>> from graphspec import load
+        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+        >>> plan.to_json()["functions"][0]["name"]
+        'train_step'
+        """
         return json.export_plan(self, self._known(mode))
 
     def mermaid(self, mode: str = "train") -> str:
-        """Return the plan of a mode as a Mermaid flowchart; raise KeyError for an unknown mode."""
+        """Return the plan of a mode as a Mermaid flowchart; raise KeyError for an unknown mode.
+
+        >>> from compiler import compile_step
+        >>> from graphspec import load
+        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+        >>> plan.mermaid().splitlines()[0]
+        'flowchart TD'
+        """
         return diagram.draw_mermaid(self, self._known(mode))
 
     def dot(self, mode: str = "train") -> str:
-        """Return the plan of a mode as a Graphviz digraph; raise KeyError for an unknown mode."""
+        """Return the plan of a mode as a Graphviz digraph; raise KeyError for an unknown mode.
+
+        >>> from compiler import compile_step
+        >>> from graphspec import load
+        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+        >>> plan.dot().splitlines()[0]
+        'digraph "simultaneous-gan" {'
+        """
         return diagram.draw_dot(self, self._known(mode))
 
     def graph(self, mode: str = "train", function: str | None = None) -> networkx.MultiDiGraph[str]:
@@ -62,7 +90,14 @@ class Plan(CompiledStep):
         return network.export_network(graphs[chosen])
 
     def explain(self, op: str) -> str:
-        """Return what happens to an op, where and why; raise KeyError with suggestions for an unknown one."""
+        """Return what happens to an op, where and why; raise KeyError with suggestions for an unknown one.
+
+        >>> from compiler import compile_step
+        >>> from graphspec import load
+        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+        >>> print(plan.explain("step_d").splitlines()[0])
+        step_d: update (simultaneous-gan.yaml:25:3)
+        """
         if op not in self.spec.ops:
             close = get_close_matches(op, self.spec.ops, 3)
             hint = f"; did you mean {', '.join(close)}?" if close else ""

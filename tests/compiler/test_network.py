@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from compiler import Plan, compile_step
+from compiler import compile_step
 from graphspec import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,9 +74,3 @@ def test_what_there_is_not_is_told(mode: str, name: str | None) -> None:
     plan = compile_step(load(ROOT / "examples/gan-digits/gan-digits.yaml"))
     with pytest.raises(KeyError, match=re.escape(repr(name or mode))):
         plan.graph(mode, name)
-
-
-def test_its_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    (case,) = doctest.DocTestFinder().find(Plan.graph, "graph")
-    assert doctest.DocTestRunner().run(case).failed == 0

@@ -57,9 +57,8 @@ class TensorFlowEngine(ModuleEngine[Module]):
             step=loaded.names["step"],
         )
 
-    fingerprint = staticmethod(
-        tensors.fingerprint
-    )  # called for every input of every step, so it is not wrapped in a method
+    # Called for every input of every step, so it is not wrapped in a method.
+    fingerprint = staticmethod(tensors.fingerprint)
 
     def describe(self, value: object) -> Signature | None:
         """Return shape and type of an array or tensor."""

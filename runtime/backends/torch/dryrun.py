@@ -278,9 +278,8 @@ class _Attempt:
         self.loaded.start(function.mode)
         for each in (each for each in function.instructions if isinstance(each, Collect) and each.alone):
             window = self.loaded.names[REGISTER][each.window]
-            window.add(
-                [torch.zeros_like(parameter) for parameter in window.parameters]
-            )  # as an earlier step would have left it
+            # As an earlier step would have left it.
+            window.add([torch.zeros_like(parameter) for parameter in window.parameters])
         self.outputs[function.name] = self.loaded.call(self.loaded.emitted.names.function(function.name), given)
 
     def _find_aliases(self, function: Function, models: Models) -> Iterator[Diagnostic]:

@@ -79,9 +79,8 @@ class TorchEngine(ModuleEngine[Module]):
             flags=Flags.of(loaded.program, spec, _find_parameters(loaded), attrgetter("requires_grad")),
         )
 
-    fingerprint = staticmethod(
-        tensors.fingerprint
-    )  # called for every input of every step, so it is not wrapped in a method
+    # Called for every input of every step, so it is not wrapped in a method.
+    fingerprint = staticmethod(tensors.fingerprint)
 
     def describe(self, value: object) -> Signature | None:
         """Return shape and type of an array or tensor."""
