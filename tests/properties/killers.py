@@ -16,6 +16,7 @@ from tests.oracle.order import Order
 from tests.properties.agreement import POLICIES, Tally, try_spec
 from tests.properties.flags import find_flags, meant_flags
 from tests.properties.necessity import Ground, undo_deferrals
+from tests.properties.outcomes import has_outcome
 from tests.properties.plans import find_sequence, plan_of
 from tests.properties.rejections import random_rejected
 from tests.properties.special import document_of
@@ -168,6 +169,7 @@ PROPERTIES: Mapping[str, Callable[..., bool]] = {
     "orders": finds_order,
     "functions": has_functions,
     "ties": tells_ties,
+    "outcomes": has_outcome,
 }
 TESTS: Mapping[str, str] = {
     "numbers": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle_under_every_policy",
@@ -184,5 +186,6 @@ TESTS: Mapping[str, str] = {
     "orders": "test_mutants.test_a_spec_is_rejected_exactly_where_the_oracle_finds_no_order",
     "functions": "test_firing_sets.test_so_it_is_for_clocks_of_every_kind",
     "ties": "test_ties.test_random_specs_are_refused_exactly_where_what_they_share_is_not_declared",
+    "outcomes": "test_mutants.test_what_is_worked_out_by_hand_comes_of_small_specs",
 }
 """The test that asks for each property of many specs."""

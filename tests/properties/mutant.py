@@ -1,4 +1,4 @@
-"""A mutant of the analysis: the compiler with one function or table that is wrong."""
+"""A mutant: the compiler, or what it is built into, with one function or table that is wrong."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from importlib import import_module
 
 from tests.properties.mutations import Change
 
+ELSEWHERE = ("graphspec.", "runtime.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One wrong function or table of the compiler."""
+    """One wrong function or table."""
 
     name: str
     says: str
     place: str
-    """``module:name`` in the compiler, or in ``runtime.``, where the name is looked up when it is used."""
+    """``module:name`` in the compiler, ``graphspec.`` or ``runtime.``, where the name is looked up when it is used."""
     change: Change
     killer: str = ""
     """The property that fails; nothing for a mutant that changes no step."""
@@ -26,10 +28,10 @@ class Mutant:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Let the compiler be wrong for a while."""
+        """Be wrong for a while."""
         module, _, path = self.place.partition(":")
         *owners, name = path.split(".")
-        owner = import_module(module if module.startswith("runtime.") else f"compiler.{module}")
+        owner = import_module(module if module.startswith(ELSEWHERE) else f"compiler.{module}")
         for one in owners:
             owner = getattr(owner, one)
         original = getattr(owner, name)

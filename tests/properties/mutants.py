@@ -11,10 +11,18 @@ from tests.properties.mutant import Mutant
 from tests.properties.mutants_of_endings import MUTANTS_OF_ENDINGS
 from tests.properties.mutants_of_graphs import MUTANTS_OF_GRAPHS
 from tests.properties.mutants_of_order import MUTANTS_OF_ORDER
+from tests.properties.mutants_of_outcomes import MUTANTS_OF_OUTCOMES
 from tests.properties.mutants_of_terms import MUTANTS_OF_TERMS
 from tests.properties.mutants_of_verdicts import MUTANTS_OF_VERDICTS
 
-MUTANTS = (*MUTANTS_OF_ORDER, *MUTANTS_OF_GRAPHS, *MUTANTS_OF_TERMS, *MUTANTS_OF_VERDICTS, *MUTANTS_OF_ENDINGS)
+MUTANTS = (
+    *MUTANTS_OF_ORDER,
+    *MUTANTS_OF_GRAPHS,
+    *MUTANTS_OF_TERMS,
+    *MUTANTS_OF_VERDICTS,
+    *MUTANTS_OF_ENDINGS,
+    *MUTANTS_OF_OUTCOMES,
+)
 EQUIVALENT = (
     Mutant(
         name="no-buffer-war-of-training",

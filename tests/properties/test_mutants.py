@@ -15,6 +15,7 @@ from graphspec.load import load
 from tests.oracle.legality import find_circle
 from tests.properties.killers import PROPERTIES, TESTS, accepts_right, fails, finds_order, flags_right
 from tests.properties.mutants import EQUIVALENT, MUTANTS
+from tests.properties.outcomes import OUTCOMES
 from tests.properties.plans import plan_of
 from tests.properties.special import SPECIAL, document_of
 from tests.properties.specs import random_spec
@@ -79,6 +80,11 @@ def is_ordered(document: dict) -> bool:
     """Return whether compiler and oracle say the same of whether a spec has an order."""
     circle = find_circle(load(json.dumps(document) + "\n"))
     return codes(document) == ({"E-TWO-VERSIONS"} if circle else set())
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_what_is_worked_out_by_hand_comes_of_small_specs(case):
+    assert OUTCOMES[case].find() == OUTCOMES[case].wanted
 
 
 def test_exactly_those_specs_are_rejected_that_need_two_versions_at_once():
