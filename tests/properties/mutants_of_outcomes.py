@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
+
+
+def grow_only(found: Mapping[str, object], written: Mapping[str, object]) -> dict[str, object]:
+    """Let no other factor say what the scale shrinks by."""
+    return {key: value for key, value in found.items() if key != "backoff_factor" or key in written}
+
 
 MUTANTS_OF_OUTCOMES = (
     Mutant(
@@ -29,5 +37,21 @@ MUTANTS_OF_OUTCOMES = (
         change=to.give(False),
         killer="outcomes",
         case="column-and-rows",
+    ),
+    Mutant(
+        name="multiplier-grows-only",
+        says="TensorFlow's `multiplier` says what the loss scale grows by, not what it shrinks by.",
+        place="graphspec.declare.precision:_read_names",
+        change=to.change(grow_only),
+        killer="outcomes",
+        case="multiplied-scale",
+    ),
+    Mutant(
+        name="half-done-goes-on",
+        says="A step that failed behind a write is followed by others.",
+        place="runtime.step:Step._break",
+        change=lambda original: lambda step, error, mode: error,
+        killer="outcomes",
+        case="half-done",
     ),
 )

@@ -14,6 +14,7 @@ from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime import Step, build
+from tests.features.breaking import failing
 from tests.properties.users import Coder
 
 SGD = {"name": "sgd", "lr": 0.1}
@@ -79,8 +80,37 @@ def meet_column() -> list[list[str]]:
     return [_codes(step, _batch(y=np.ones(shape, np.float32))) for shape in ((4,), (4, 1))]
 
 
+def multiply_scale() -> list[float | None]:
+    """Return the loss scale, as TensorFlow's `multiplier` moves it, after steps of which the third overflows."""
+    written = {"initial_loss_scale": 4, "increment_period": 2, "multiplier": 3}
+    step = _build(FIT, {"a": {"layers": [{"linear": 3}], "optimizer": SGD}}, precision={"loss_scale": written})
+    found = []
+    for factor in (1.0, 1.0, np.inf, 1.0, 1.0):
+        step({"x": np.full((4, 3), factor, np.float32)})
+        found.append(step.report.scale_after)
+    return found
+
+
+def go_on() -> list[list[str]]:
+    """Return how a step is refused whose function raises behind a write, and the step after it."""
+    second = {
+        "moved": {"forward": "a", "inputs": "x", "after": "step"},
+        "seen": {"forward": "b", "inputs": "moved"},
+        "passed": {"call": "tests.features.breaking:second", "inputs": "seen"},
+        "fit_b": {"loss": "mse", "inputs": ["passed", 0.0]},
+        "step_b": {"update": "b", "loss": "fit_b"},
+    }
+    model = {"layers": [{"linear": 3}], "optimizer": SGD}
+    step = _build({**FIT, **second}, {"a": model, "b": model})
+    with failing("second"):
+        broken = _codes(step, _batch())
+    return [broken, _codes(step, _batch())]
+
+
 OUTCOMES: Mapping[str, Outcome] = {
     "replicas": Outcome(find=give_replicas, wanted=["GS273"]),
     "hooked": Outcome(find=give_hooked, wanted=["GS273"]),
     "column-and-rows": Outcome(find=meet_column, wanted=[["GS211"], []]),
+    "multiplied-scale": Outcome(find=multiply_scale, wanted=[4.0, 12.0, 4.0, 4.0, 12.0]),
+    "half-done": Outcome(find=go_on, wanted=[["GS210"], ["GS290"]]),
 }
