@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from compiler.lower.context import Lowering
+from graphspec.declare.ops import ForwardOp
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
@@ -11,6 +14,11 @@ from tests.properties.mutant import Mutant
 def grow_only(found: Mapping[str, object], written: Mapping[str, object]) -> dict[str, object]:
     """Let no other factor say what the scale shrinks by."""
     return {key: value for key, value in found.items() if key != "backoff_factor" or key in written}
+
+
+def train_the_model(name: str, op: ForwardOp, context: Lowering) -> tuple:
+    """Let no average stand in where a forward says `train: true`."""
+    return name, op, replace(context, averages={}) if op.train else context
 
 
 MUTANTS_OF_OUTCOMES = (
@@ -53,5 +61,21 @@ MUTANTS_OF_OUTCOMES = (
         change=lambda original: lambda step, error, mode: error,
         killer="outcomes",
         case="half-done",
+    ),
+    Mutant(
+        name="types-unsaid",
+        says="Parameters that a class makes in another type are converted without a word.",
+        place="runtime.backends.torch.observe_traits:TorchObserver._describe_converted",
+        change=to.give(()),
+        killer="outcomes",
+        case="other-types",
+    ),
+    Mutant(
+        name="no-stand-in-that-trains",
+        says="An average does not stand in for its model where a forward says `train: true`.",
+        place="lower.table:LOWERINGS",
+        change=lambda table: {**table, ForwardOp: to.change_arguments(train_the_model)(table[ForwardOp])},
+        killer="numbers",
+        case="drilled",
     ),
 )

@@ -15,6 +15,7 @@ from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime import Step, build
 from tests.features.breaking import failing
+from tests.features.typed_models import make_torch
 from tests.properties.users import Coder
 
 SGD = {"name": "sgd", "lr": 0.1}
@@ -107,10 +108,22 @@ def go_on() -> list[list[str]]:
     return [broken, _codes(step, _batch())]
 
 
+def convert_types() -> list[str]:
+    """Return what types of parameters a build of float32 says that it converts, of classes that make several."""
+    found = []
+    for dtype in ("float16", "float32", "float64"):
+        net = {"class": f"{make_torch.__module__}:{make_torch.__name__}", "args": {"first": dtype, "second": dtype}}
+        step = _build(FIT, {"a": {**net, "optimizer": SGD}})
+        told = f"'a' makes its parameters in {dtype}; they become float32"
+        found += [dtype for note in step.notes if told in note]
+    return found
+
+
 OUTCOMES: Mapping[str, Outcome] = {
     "replicas": Outcome(find=give_replicas, wanted=["GS273"]),
     "hooked": Outcome(find=give_hooked, wanted=["GS273"]),
     "column-and-rows": Outcome(find=meet_column, wanted=[["GS211"], []]),
     "multiplied-scale": Outcome(find=multiply_scale, wanted=[4.0, 12.0, 4.0, 4.0, 12.0]),
     "half-done": Outcome(find=go_on, wanted=[["GS210"], ["GS290"]]),
+    "other-types": Outcome(find=convert_types, wanted=["float16", "float64"]),
 }
