@@ -1,16 +1,20 @@
-"""Planning loads no framework and nothing that a spec names: not loaded, and not even looked for."""
+"""Imports: what is imported exists; planning loads no framework and nothing that a spec names, nor looks for it."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "tensorflow", "keras", "jax"}
+FOLDERS = ("graphspec", "compiler", "runtime", "tests", "examples", "benchmarks")
 
 PROBE = """
 import json, sys
@@ -61,12 +65,46 @@ def error(z): return z
 """
 
 
+@functools.cache
+def find_names(module: str) -> frozenset[str]:
+    """Return what a module of the project binds, its submodules included."""
+    path = ROOT.joinpath(*module.split("."))
+    file = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.exists()), None)
+    names = {one.stem for one in path.iterdir()} if path.is_dir() else set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if file else ():
+        match node:
+            case ast.FunctionDef() | ast.ClassDef():
+                names.add(node.name)
+            case ast.Name(ctx=ast.Store()):
+                names.add(node.id)
+            case ast.Import() | ast.ImportFrom():
+                names.update((one.asname or one.name).split(".")[0] for one in node.names)
+    return frozenset(names)
+
+
+def find_imports() -> Iterator[tuple[str, str, str]]:
+    """Yield place, module and name of every import that a file of the project makes from the project."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            place = path.relative_to(ROOT)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in FOLDERS:
+                    yield from ((f"{place}:{node.lineno}", node.module, one.name) for one in node.names)
+
+
 def probe(body: str, folder: Path) -> dict[str, set[str]]:
     """Run code in a process of its own; return the top-level modules it loaded, and those it tried to."""
     code = PROBE.format(root=str(ROOT), body=body)
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return {kind: set(names) for kind, names in json.loads(done.stderr.splitlines()[-1]).items()}
+
+
+def test_every_name_that_is_imported_from_the_project_exists():
+    imports = list(find_imports())
+    missing = [each for each in imports if each[2] not in find_names(each[1])]
+    assert len(imports) > 3_000
+    assert missing == []
 
 
 def test_the_probe_sees_what_is_loaded_and_what_is_only_tried(tmp_path):

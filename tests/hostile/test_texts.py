@@ -17,7 +17,7 @@ from graphspec.write.render import render as render_spec
 from runtime import emit
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.backends.torch.codegen.dialect import TORCH
-from runtime.cli.inspect import Format, _print
+from runtime.cli.inspect import PlanFormat, _print
 from runtime.cli.options import Mode
 from runtime.codegen.module import emit_module
 from runtime.codegen.resources import Extras
@@ -53,13 +53,13 @@ def check_outputs(plan, backend):
     """Check everything that is made of a plan."""
     for program in plan.program.modes:
         mode = Mode(program.mode)
-        for form in (Format.text, Format.json, Format.mermaid, Format.dot):
+        for form in (PlanFormat.text, PlanFormat.json, PlanFormat.mermaid, PlanFormat.dot):
             printed = _print(plan, mode, form)
             assert not find_controls(printed), form
             bare = re.sub(r'"(?:[^"\\\n]|\\.)*"', "", printed)
-            if form is Format.json:
+            if form is PlanFormat.json:
                 json.loads(printed)
-            assert form is Format.text or MARK not in bare, (form, bare)
+            assert form is PlanFormat.text or MARK not in bare, (form, bare)
     for op in plan.spec.ops:
         assert not find_controls(plan.explain(op)), op
     assert not find_controls(render_spec(plan.spec))
