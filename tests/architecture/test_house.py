@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = ("graphspec", "compiler", "runtime")
 TEMPLATES = ROOT / "runtime" / "templates"  # what `stepgraph init` copies out: the user's code, not ours
 FRAMEWORKS = {"torch", "tensorflow", "keras"}
-LONGEST_FUNCTION = 40
+LONGEST_FUNCTION = 60
 LONGEST_FILE = 550
 
 TEXTS = {".json", ".md", ".py", ".toml", ".txt", ".yaml", ".yml", ""}
