@@ -34,10 +34,10 @@ from compiler.facts.models import ModelFacts, Observations, describe_models
 from compiler.facts.parameters import check_patterns, find_known_names
 from compiler.ir.diagnose import Findings, span_of
 from compiler.ir.hazard_table import TABLES
-from compiler.ir.instructions import Resting
+from compiler.ir.instructions import Instruction, Resting
 from compiler.ir.mode_graph import Scene
 from compiler.ir.program import Gate, Mode, ModeProgram, Program
-from compiler.ir.step_graph import Node, StepGraph
+from compiler.ir.step_graph import StepGraph
 from compiler.lower.context import Lowering
 from compiler.lower.table import lower_op
 from compiler.lower.verdict import find_judged, is_scaled
@@ -145,7 +145,7 @@ class _Compilation:
     findings: Findings
     graphs: dict[str, StepGraph] = field(default_factory=dict[str, StepGraph])
     live: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    lowered: Mapping[str, Node] = field(default_factory=dict[str, Node])
+    lowered: Mapping[str, Instruction] = field(default_factory=dict[str, Instruction])
     uneven: frozenset[str] = frozenset()
     """The built-in means in windows that rows do not count, once the shapes are known."""
     totals: frozenset[str] = frozenset()

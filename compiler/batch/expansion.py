@@ -12,9 +12,8 @@ from compiler.batch.calls import Kind
 from compiler.batch.making import add_sets, evaluate, rename
 from compiler.batch.reading import Reading
 from compiler.batch.roles import Roles
-from compiler.ir.instructions import Evaluate, Gradient, Random
-from compiler.ir.step_graph import Derivative, Node, Use
-from compiler.ir.value import Operand, Ref
+from compiler.ir.instructions import Evaluate, Gradient, Instruction, Random
+from compiler.ir.value import Operand, Ref, Use
 
 SHARE = "batch#share"
 """The value that says which part of the rows a micro-batch has, by its number."""
@@ -30,21 +29,21 @@ class Expansion:
     """The nodes of a mode under micro-batches, while they are made."""
 
     count: int
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, Instruction]
     reading: Reading
     roles: Roles
     recorded: Collection[str]
-    made: dict[str, Node] = field(default_factory=dict[str, Node])
+    made: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
     copies: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Node -> its copies, in order; one that runs once is its own."""
+    """Instruction -> its copies, in order; one that runs once is its own."""
     owners: dict[str, str] = field(default_factory=dict[str, str])
     """Value -> the node that defines it."""
     shared: set[str] = field(default_factory=set[str])
     """Shares that gradients differentiate."""
 
-    def expand(self, returned: Iterable[str]) -> Mapping[str, Node]:
+    def expand(self, returned: Iterable[str]) -> Mapping[str, Instruction]:
         """Return the nodes, what runs once first, then micro-batch by micro-batch; ``returned`` values are joined."""
-        self.owners = {value: name for name, node in self.nodes.items() for value in node.defines}
+        self.owners = {value: name for name, node in self.nodes.items() for value in node.provides}
         for name in (name for name in self.nodes if name in self.roles.split):
             self.copies[name] = tuple(self._copy(self.nodes[name], part) for part in self._parts())
             self._add_sets(self.nodes[name])
@@ -62,20 +61,18 @@ class Expansion:
         """Return the numbers of the micro-batches."""
         return range(1, self.count + 1)
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: Instruction) -> None:
         """Add a node, once."""
         self.made.setdefault(node.id, node)
 
     # ------------------------------------------------------------ nodes that run once
 
-    def _keep(self, node: Node) -> None:
+    def _keep(self, node: Instruction) -> None:
         """Add a node that runs once; its operands are whole or get joined."""
-        instruction = node.instruction
-        if isinstance(instruction, Random) and self._is_parted(instruction.like):
-            first = part_of(str(instruction.like), 1)
-            whole = self.reading.kind(str(instruction.like)) is Kind.ROWS
-            drawn = replace(instruction, like=first, gathered=whole)
-            self._add(replace(node, instruction=drawn, uses=(Use(value=first, differentiable=False),)))
+        if isinstance(node, Random) and self._is_parted(node.like):
+            first = part_of(str(node.like), 1)
+            whole = self.reading.kind(str(node.like)) is Kind.ROWS
+            self._add(replace(node, like=first, gathered=whole, uses=(Use(value=first, differentiable=False),)))
             return
         for use in node.uses:
             self._whole(use.value)
@@ -99,14 +96,14 @@ class Expansion:
         function, options = ("concat", {"axis": self.reading.axis(value)}) if is_rows else ("add", {})
         self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True))
 
-    def _repeat(self, node: Node) -> None:
+    def _repeat(self, node: Instruction) -> None:
         """Add a node once, with operands of the whole batch."""
         for use in node.uses:
             self._whole(use.value)
         uses = tuple(replace(use, differentiable=False) for use in node.uses)
         self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False))
 
-    def _kept(self, value: str, part: int, node: Node) -> str:
+    def _kept(self, value: str, part: int, node: Instruction) -> str:
         """Return a micro-batch's part of a joined value, detached, so that its graph can be freed."""
         share = self._share(value, part)
         is_apart = share.endswith(".share") and share not in self.shared
@@ -118,41 +115,28 @@ class Expansion:
 
     def _is_set(self, value: str) -> bool:
         """Return whether a value is a gradient set, which is summed as its parts are computed."""
-        instruction = self.nodes[self.owners[value]].instruction
-        return isinstance(instruction, Gradient) and instruction.output == value
+        owner = self.nodes[self.owners[value]]
+        return isinstance(owner, Gradient) and owner.output == value
 
     # ------------------------------------------------------------ nodes that run for every micro-batch
 
-    def _copy(self, node: Node, part: int) -> str:
+    def _copy(self, node: Instruction, part: int) -> str:
         """Add the copy of a node for a micro-batch, and return its id."""
-        instruction = rename(node.instruction, lambda value: self._use(value, part), lambda value: part_of(value, part))
-        derivative = node.derivative
-        uses = tuple(replace(use, value=self._use(use.value, part)) for use in node.uses)
-        if isinstance(instruction, Gradient) and isinstance(node.instruction, Gradient) and derivative is not None:
-            loss = self._share(node.instruction.loss, part)
-            instruction = replace(instruction, loss=loss)
-            uses = (Use(value=loss), *uses[1:])
-            derivative = self._derive(derivative, loss, part)
-        if isinstance(instruction, Evaluate) and instruction.family == "loss":
-            instruction = replace(instruction, gathered=not instruction.counted)
-        name = part_of(node.id, part)
         copied = replace(
-            node,
-            id=name,
-            instruction=replace(instruction, part=part),
+            rename(node, lambda value: self._use(value, part), lambda value: part_of(value, part)),
+            id=part_of(node.id, part),
             label=part_of(node.label, part),
-            uses=uses,
-            defines=tuple(part_of(value, part) for value in node.defines),
+            uses=tuple(replace(use, value=self._use(use.value, part)) for use in node.uses),
             inner=tuple(part_of(value, part) for value in node.inner),
-            derivative=derivative,
             part=part,
         )
+        if isinstance(node, Gradient) and isinstance(copied, Gradient):
+            loss = self._share(node.loss, part)
+            copied = replace(copied, loss=loss, uses=(Use(value=loss), *copied.uses[1:]))
+        if isinstance(copied, Evaluate) and copied.family == "loss":
+            copied = replace(copied, gathered=not copied.counted)
         self._add(copied)
-        return name
-
-    def _derive(self, derivative: Derivative, loss: str, part: int) -> Derivative:
-        """Return what the copy of a gradient differentiates."""
-        return replace(derivative, loss=loss, values=tuple(self._use(each, part) for each in derivative.values))
+        return copied.id
 
     def _use(self, value: str, part: int) -> str:
         """Return what a micro-batch uses of a value: its own part, or all of a whole value."""
@@ -181,15 +165,14 @@ class Expansion:
         )
         self._add(made)
 
-    def _add_sets(self, node: Node) -> None:
+    def _add_sets(self, node: Instruction) -> None:
         """Add the sums of a gradient's sets: each right after its micro-batch, so that only two sets are alive."""
-        instruction = node.instruction
-        if not isinstance(instruction, Gradient) or instruction.output is None:
+        if not isinstance(node, Gradient) or node.output is None:
             return
-        total = part_of(instruction.output, 1)
+        total = part_of(node.output, 1)
         for part in self._parts()[1:]:
-            name = instruction.output if part == self.count else f"{instruction.output}#to{part}"
-            self._add(add_sets(name, (total, part_of(instruction.output, part)), instruction, node, part))
+            name = node.output if part == self.count else f"{node.output}#to{part}"
+            self._add(add_sets(name, (total, part_of(node.output, part)), node, part))
             total = name
 
     # ------------------------------------------------------------ shares
@@ -217,8 +200,7 @@ class Expansion:
 
     def _share_terms(self, value: str, part: int) -> str:
         """Return the share of a sum of means and sums: the same call on the shares of its terms."""
-        node = self.nodes[self.owners[value]]
-        call = node.instruction
+        call = self.nodes[self.owners[value]]
         assert isinstance(call, Evaluate)
         share = f"{part_of(value, part)}.share"
         is_sum = call.function.name in ("add", "sub")
@@ -234,12 +216,18 @@ class Expansion:
                 weighed = self._weigh_number(value, index, operand, part)
                 arguments[index] = replace(argument, operand=Ref(name=weighed))
                 named[weighed] = weighed
-        instruction = replace(call, arguments=tuple(arguments), outputs=(share,), part=part)
-        old = {use.value: use for use in node.uses}
-        uses = tuple(replace(old.get(name, Use(value=name)), value=new) for name, new in named.items())
-        label = f"{node.label}#{part} as a share"
-        made = replace(node, id=share, label=label, instruction=instruction, uses=uses, defines=(share,), part=part)
-        self._add(replace(made, prompt=True))
+        old = {use.value: use for use in call.uses}
+        made = replace(
+            call,
+            id=share,
+            label=f"{call.label}#{part} as a share",
+            part=part,
+            uses=tuple(replace(old.get(name, Use(value=name)), value=new) for name, new in named.items()),
+            prompt=True,
+            arguments=tuple(arguments),
+            outputs=(share,),
+        )
+        self._add(made)
         return share
 
     def _weigh_number(self, value: str, index: int, operand: Operand, part: int) -> str:
@@ -248,9 +236,7 @@ class Expansion:
         name = f"{part_of(value, part)}.number{index}"
         like = self.nodes[self.owners[value]]
         made = evaluate(name, "weigh", (part_of(SHARE, part),), (name,), like=like, part=part, prompt=True)
-        assert isinstance(made.instruction, Evaluate)
-        arguments = (*made.instruction.arguments, replace(made.instruction.arguments[0], operand=operand))
-        self._add(replace(made, instruction=replace(made.instruction, arguments=arguments)))
+        self._add(replace(made, arguments=(*made.arguments, replace(made.arguments[0], operand=operand))))
         return name
 
     def _add_shares(self) -> None:

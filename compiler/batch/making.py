@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
-from compiler.ir.step_graph import Node, Use
-from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Setting
+from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Setting, Use
 
 PARTING = frozenset({"parts", "shares", "weigh", "quotient", "inverse"})
 """Functions that split a value into micro-batches, compute their shares of the rows, and multiply by these; and those
@@ -20,66 +19,52 @@ def evaluate(
     operands: Sequence[str],
     outputs: tuple[str, ...],
     *,
-    like: Node | None = None,
+    like: Instruction | None = None,
     op: str = "",
     place: str = "",
     part: int = 0,
     options: Mapping[str, Setting] | None = None,
     constant: bool = False,
     prompt: bool = False,
-) -> Node:
+) -> Evaluate:
     """Return a node that calls a function of the library; ``like``: it is admitted as that node is, and is of its op.
 
     ``constant``: no gradient goes through it.
     """
     op, place = (op, place) if like is None else (like.op, like.place)
-    instruction = Evaluate(
+    return Evaluate(
+        id=name,
         op=op,
+        label=f"call {name}",
         place=place,
         part=part,
+        uses=tuple(Use(value=value, differentiable=not constant) for value in operands),
+        differentiable=not constant,
+        gate="" if like is None else like.gate,
+        prompt=prompt,
         family="part" if function in PARTING else "call",
         function=FunctionRef(name=function, builtin=True),
         arguments=tuple(Argument(operand=Ref(name=each)) for each in operands),
         options=options or {},
         outputs=outputs,
     )
-    return Node(
-        id=name,
-        op=op,
-        instruction=instruction,
-        label=f"call {name}",
-        uses=tuple(Use(value=value, differentiable=not constant) for value in operands),
-        defines=outputs,
-        differentiable=not constant,
-        place=place,
-        part=part,
-        prompt=prompt,
-        gate="" if like is None else like.gate,
-    )
 
 
-def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, like: Node, part: int) -> Node:
+def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, part: int) -> Transform:
     """Return a node that adds two sets of a gradient; an absent entry adds nothing."""
-    instruction = Transform(
-        op=like.op,
-        place=like.place,
+    return Transform(
+        id=f"{name}.sum",
+        op=gradient.op,
+        label=f"sum {name}",
+        place=gradient.place,
         part=part,
+        uses=tuple(Use(value=value) for value in inputs),
+        gate=gradient.gate,
         function=FunctionRef(name="add_sets", builtin=True),
         inputs=inputs,
         output=name,
         models=gradient.models,
         gaps=gradient.unconnected == "skip" or bool(gradient.resting),
-    )
-    return Node(
-        id=f"{name}.sum",
-        op=like.op,
-        instruction=instruction,
-        label=f"sum {name}",
-        uses=tuple(Use(value=value) for value in inputs),
-        defines=(name,),
-        place=like.place,
-        part=part,
-        gate=like.gate,
     )
 
 

@@ -9,8 +9,7 @@ from compiler.batch.calls import BATCH, Called, Kind, has_batch
 from compiler.batch.losses import find_terms
 from compiler.ir.diagnose import place_in
 from compiler.ir.digraph import sort
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Random
-from compiler.ir.step_graph import Node
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random
 from compiler.ir.value import Argument, Ref
 from compiler.passes.order import find_producers
 from compiler.types.dimension import UNKNOWN, TensorType
@@ -30,7 +29,7 @@ class Reading:
     axes: dict[str, int] = field(default_factory=dict[str, int])
     """The axis of the batch of values with rows, where it is not the leading one."""
     coupled: dict[str, str] = field(default_factory=dict[str, str])
-    """Node -> why its micro-batches do not combine to the result of the batch."""
+    """Instruction -> why its micro-batches do not combine to the result of the batch."""
     scalars: set[str] = field(default_factory=set[str])
     """Values that are scalars, since a gradient differentiates their sum."""
 
@@ -42,7 +41,7 @@ class Reading:
             if declared.shape is not None and BATCH in declared.shape:
                 self.axes[name] = declared.shape.index(BATCH)
 
-    def read(self, nodes: Mapping[str, Node]) -> None:
+    def read(self, nodes: Mapping[str, Instruction]) -> None:
         """Read nodes, each after those that it uses."""
         losses = (loss.partition(".")[0] for loss in find_scalars(nodes))  # of a share: the loss that it is one of
         self.scalars |= {term for loss in losses for term in find_terms(self.spec, loss)}
@@ -70,30 +69,27 @@ class Reading:
         """Return where an input is declared."""
         return place_in(self.spec.span("inputs", name, key=True))
 
-    def is_batched(self, node: Node) -> bool:
+    def is_batched(self, node: Instruction) -> bool:
         """Return whether a node runs for every micro-batch: its results depend on the batch, and it writes once."""
-        instruction = node.instruction
-        match instruction:
+        match node:
             case Forward() | Evaluate():
-                return not _is_late(instruction) and any(self._is_split(each) for each in instruction.arguments)
+                return not _is_late(node) and any(self._is_split(each) for each in node.arguments)
             case Gradient():
-                return self.kind(instruction.loss) is not Kind.WHOLE
+                return self.kind(node.loss) is not Kind.WHOLE
             case _:
                 return False
 
-    def _read(self, node: Node) -> None:
+    def _read(self, node: Instruction) -> None:
         """Note the kinds of what a node defines."""
-        instruction = node.instruction
-        match instruction:
+        match node:
             case Random():
-                self._read_draw(instruction)
+                self._read_draw(node)
             case Forward() if self.is_batched(node):
-                results = (*instruction.outputs, *(value for value, _ in instruction.taps))
-                self.kinds.update({value: self._find_result(value) for value in results})
+                self.kinds.update({value: self._find_result(value) for value in node.defines})
             case Evaluate() if self.is_batched(node):
-                self._read_evaluation(node, instruction)
+                self._read_evaluation(node)
             case Gradient() if self.is_batched(node):
-                self._read_gradient(instruction)
+                self._read_gradient(node)
             case _:
                 return
 
@@ -112,16 +108,16 @@ class Reading:
         has_rows = value not in self.scalars if shape is None else has_batch(shape)
         return Kind.ROWS if has_rows else Kind.MEAN
 
-    def _read_evaluation(self, node: Node, instruction: Evaluate) -> None:
+    def _read_evaluation(self, instruction: Evaluate) -> None:
         """Note the kinds of the results of a call or loss."""
         arguments = instruction.arguments
         kinds = [self._find_operand(each) for each in arguments]
         if instruction.family == "loss":
             found = _find_loss(instruction)
             if not {Kind.MEAN, Kind.SUM, Kind.MIXED, Kind.RATIO}.isdisjoint(kinds):
-                self.coupled[node.id] = "it is no mean or sum over samples"
+                self.coupled[instruction.id] = "it is no mean or sum over samples"
             elif instruction.function.builtin and _is_coupled_loss(instruction):
-                self.coupled[node.id] = f"`{instruction.function.name}` compares samples with each other"
+                self.coupled[instruction.id] = f"`{instruction.function.name}` compares samples with each other"
             self.kinds.update(dict.fromkeys(instruction.outputs, found))
         elif instruction.function.name == "quotient":
             self.kinds.update(dict.fromkeys(instruction.outputs, Kind.RATIO))
@@ -130,7 +126,7 @@ class Reading:
         else:
             call = self._describe(instruction, kinds)
             if call.is_coupling():
-                self.coupled[node.id] = f"`{call.name}` makes a number of the whole batch, or mixes its samples"
+                self.coupled[instruction.id] = f"`{call.name}` makes a number of the whole batch, or mixes its samples"
             self.kinds.update(dict.fromkeys(instruction.outputs, call.find_kind()))
         self._read_axes(instruction.outputs)
 
@@ -171,11 +167,11 @@ class Reading:
         return self.kind(argument.operand.name) if isinstance(argument.operand, Ref) else Kind.WHOLE
 
 
-def find_scalars(nodes: Mapping[str, Node]) -> Iterator[str]:
+def find_scalars(nodes: Mapping[str, Instruction]) -> Iterator[str]:
     """Yield the values that something differentiates without seeds: each is one number for its micro-batch."""
     for node in nodes.values():
-        if isinstance(node.instruction, Gradient) and not node.instruction.grad_outputs:
-            yield node.instruction.loss
+        if isinstance(node, Gradient) and not node.grad_outputs:
+            yield node.loss
 
 
 def _is_late(instruction: Forward | Evaluate) -> bool:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from compiler.batch.calls import Kind
 from compiler.batch.reading import Reading
 from compiler.facts.models import ModelFacts
-from compiler.ir.instructions import Evaluate, Forward, Random
-from compiler.ir.step_graph import Node
+from compiler.ir.instructions import Evaluate, Forward, Instruction, Random
 from compiler.passes.order import find_producers
 
 
@@ -25,7 +24,7 @@ class Roles:
 
 
 def find_roles(
-    nodes: Mapping[str, Node], recorded: Collection[str], reading: Reading, models: Mapping[str, ModelFacts]
+    nodes: Mapping[str, Instruction], recorded: Collection[str], reading: Reading, models: Mapping[str, ModelFacts]
 ) -> Roles:
     """Return how the nodes of a mode run; ``recorded`` are those on the path of some gradient."""
     batched = [name for name, node in nodes.items() if reading.is_batched(node)]
@@ -36,7 +35,7 @@ def find_roles(
 
 
 def _find_merged(
-    nodes: Mapping[str, Node],
+    nodes: Mapping[str, Instruction],
     batched: Collection[str],
     recorded: Collection[str],
     reading: Reading,
@@ -44,7 +43,7 @@ def _find_merged(
 ) -> Iterator[str]:
     """Yield the forwards that can run on the whole batch: inputs are whole, no graph is kept, no samples coupled."""
     whole = set(reading.spec.inputs)
-    whole |= {value for node in nodes.values() if isinstance(node.instruction, Random) for value in node.defines}
+    whole |= {value for node in nodes.values() if isinstance(node, Random) for value in node.defines}
     pending, before = set(batched), -1
     while len(pending) != before:
         before = len(pending)
@@ -57,15 +56,16 @@ def _find_merged(
                 yield name
 
 
-def _keeps_apart(node: Node, models: Mapping[str, ModelFacts]) -> bool:
+def _keeps_apart(node: Instruction, models: Mapping[str, ModelFacts]) -> bool:
     """Return whether a forward's result for a sample is the same in every batch, and the forward writes nothing."""
-    call = node.instruction
-    if not isinstance(call, Forward) or call.draws or node.writes:
+    if not isinstance(node, Forward) or node.draws or node.writes:
         return False
-    return not (call.train and models[call.model].batch_coupled)
+    return not (node.train and models[node.model].batch_coupled)
 
 
-def _find_gathered(nodes: Mapping[str, Node], batched: Collection[str], recorded: Collection[str]) -> frozenset[str]:
+def _find_gathered(
+    nodes: Mapping[str, Instruction], batched: Collection[str], recorded: Collection[str]
+) -> frozenset[str]:
     """Return the calls and losses outside gradient paths whose results only run-once nodes use, such as metrics."""
     producers = find_producers(nodes.values())
     users: dict[str, set[str]] = {}
@@ -73,7 +73,7 @@ def _find_gathered(nodes: Mapping[str, Node], batched: Collection[str], recorded
         for use in node.uses:
             users.setdefault(producers.get(use.value, use.value), set()).add(name)
     pending = set(batched)
-    candidates = [name for name in batched if isinstance(nodes[name].instruction, Evaluate) and name not in recorded]
+    candidates = [name for name in batched if isinstance(nodes[name], Evaluate) and name not in recorded]
     before = -1
     while len(pending) != before:
         before = len(pending)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from compiler.batch.expansion import Expansion
 from compiler.batch.reading import Reading
 from compiler.batch.roles import find_roles
-from compiler.ir.instructions import Forward
+from compiler.ir.instructions import Forward, Instruction
 from compiler.ir.mode_graph import Scene
-from compiler.ir.step_graph import Decision, Edge, Hazard, Node
+from compiler.ir.step_graph import Decision, Edge, Hazard
 from compiler.passes.activate import reach
 from compiler.passes.order import find_data_ordering, find_producers
 from compiler.passes.presence import is_made_of
@@ -23,11 +23,11 @@ class Parted:
 
     scene: Scene
     copies: Mapping[str, tuple[str, ...]]
-    """Node of the original scene -> what it became."""
+    """Instruction of the original scene -> what it became."""
     merges: Mapping[str, Decision]
     """Decisions, by node that runs once although the step is split."""
     coupled: Mapping[str, str]
-    """Node that runs per micro-batch -> why the results do not combine to that of the batch."""
+    """Instruction that runs per micro-batch -> why the results do not combine to that of the batch."""
 
     def find_firing(
         self, firing: Collection[str], returned: Iterable[str], absent: Iterable[str] = ()
@@ -37,7 +37,7 @@ class Parted:
         producers = find_producers(nodes.values())
         idle = _find_idle(nodes)
         roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]
-        defined = {value for name in firing for value in self.scene.everything[self.copies[name][0]].defines}
+        defined = {value for name in firing for value in self.scene.everything[self.copies[name][0]].provides}
         whole = {value.partition("#")[0] for value in defined}
         roots += [producers[value] for value in returned if value in whole and value in producers]
         return reach(roots, nodes, producers, self._find_without(absent, producers))
@@ -55,19 +55,19 @@ class Parted:
         return frozenset(found)
 
 
-def _find_idle(nodes: Mapping[str, Node]) -> frozenset[str]:
+def _find_idle(nodes: Mapping[str, Instruction]) -> frozenset[str]:
     """Return the copies that nothing uses: a sum of means and sums is added up over the batch by other nodes."""
     idle, before = frozenset[str](), -1
     while len(idle) > before:
         before = len(idle)
         used = {use.value for name, node in nodes.items() if name not in idle for use in node.uses}
-        pure = (node for node in nodes.values() if node.part and node.defines and not (node.writes or node.eager))
-        idle = frozenset(node.id for node in pure if used.isdisjoint(node.defines))
+        pure = (node for node in nodes.values() if node.part and node.provides and not (node.writes or node.eager))
+        idle = frozenset(node.id for node in pure if used.isdisjoint(node.provides))
     return idle
 
 
 def part_scene(
-    scene: Scene, types: Mapping[str, TensorType], returned: Iterable[str], runs: Callable[[Node], bool]
+    scene: Scene, types: Mapping[str, TensorType], returned: Iterable[str], runs: Callable[[Instruction], bool]
 ) -> Parted:
     """Return a scene as its spec's micro-batches make it.
 
@@ -104,16 +104,16 @@ def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Ite
 def _find_coupled_forwards(scene: Scene, split: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the train-mode forwards of models that couple the samples of a batch."""
     for name in (name for name in scene.everything if name in split):  # in an order that does not depend on hashes
-        call = scene.everything[name].instruction
+        call = scene.everything[name]
         if isinstance(call, Forward) and call.train and scene.models[call.model].batch_coupled:
             assumed = " (assumed)" if "batch_coupled" in scene.models[call.model].assumed else ""
             yield name, f"'{call.model}' normalises over the samples that it is given{assumed}"
 
 
-def _describe_merge(node: Node) -> Decision:
+def _describe_merge(node: Instruction) -> Decision:
     """Return the decision that a forward runs on the whole batch."""
     text = (
         f"{node.label} runs once on the whole batch, and its values are split: it records no graph, and "
-        f"{node.model} couples no samples"
+        f"{node.called} couples no samples"
     )
     return Decision(code="MERGE", subject=node.op, text=text, node=node.id)

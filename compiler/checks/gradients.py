@@ -8,10 +8,10 @@ from compiler.batch.losses import ADDITIVE, SCALING
 from compiler.batch.losses import find_terms as find_terms_of
 from compiler.ir.cell import find_parameter_cells
 from compiler.ir.diagnose import span_of
-from compiler.ir.instructions import Evaluate, Gradient
+from compiler.ir.instructions import Evaluate, Gradient, Instruction
 from compiler.ir.mode_graph import Scene
-from compiler.ir.step_graph import Derivative, GradientPath, Node, StepGraph
-from compiler.ir.value import Ref
+from compiler.ir.step_graph import GradientPath, StepGraph
+from compiler.ir.value import Derivative, Ref
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
@@ -37,9 +37,9 @@ def check_terms(scene: Scene) -> Iterator[Diagnostic]:
                 yield _no_gradient(scene, names[0], loss, term, targets)
 
 
-def _is_weighted(node: Node) -> bool:
+def _is_weighted(node: Instruction) -> bool:
     """Return whether a gradient is one of values that `grad_outputs` multiply."""
-    return isinstance(node.instruction, Gradient) and bool(node.instruction.grad_outputs)
+    return isinstance(node, Gradient) and bool(node.grad_outputs)
 
 
 def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: list[str]) -> Diagnostic:
@@ -88,12 +88,12 @@ def _lacks_terms(spec: GraphSpec, graph: StepGraph, loss: str) -> bool:
     return any(term in spec.ops and term not in graph.nodes for term in find_terms_of(spec, loss))
 
 
-def _takes_gaps(node: Node) -> bool:
+def _takes_gaps(node: Instruction) -> bool:
     """Return whether a gradient says what to do with parameters that it does not reach."""
-    return isinstance(node.instruction, Gradient) and node.instruction.unconnected != "error"
+    return isinstance(node, Gradient) and node.unconnected != "error"
 
 
-def _left(spec: GraphSpec, node: Node, model: str) -> Diagnostic:
+def _left(spec: GraphSpec, node: Instruction, model: str) -> Diagnostic:
     """Return the diagnostic of a target without a gradient in some steps."""
     return Diagnostic(
         code="E-NO-GRADIENT",
@@ -104,12 +104,12 @@ def _left(spec: GraphSpec, node: Node, model: str) -> Diagnostic:
     )
 
 
-def _group_shares(scene: Scene) -> Iterator[tuple[Node, Derivative, tuple[str, ...]]]:
+def _group_shares(scene: Scene) -> Iterator[tuple[Instruction, Derivative, tuple[str, ...]]]:
     """Yield every gradient with itself, and the first of those of a loss whose terms count differently with all."""
     together: dict[tuple[str, ...], list[str]] = {}
-    found: list[tuple[Node, Derivative, tuple[str, ...]]] = []
+    found: list[tuple[Instruction, Derivative, tuple[str, ...]]] = []
     for node, derivative in scene.gradients():
-        is_share = isinstance(node.instruction, Gradient) and bool(node.instruction.term)
+        is_share = isinstance(node, Gradient) and bool(node.term)
         key = (node.op, *derivative.models) if is_share else (node.id,)
         if key not in together:
             found.append((node, derivative, key))
@@ -123,7 +123,7 @@ def _find_reached(scene: Scene, paths: Sequence[GradientPath]) -> tuple[frozense
     return cells, frozenset(value for path in paths for value, _ in path.uses)
 
 
-def _unreached(scene: Scene, node: Node, derivative: Derivative, target: str) -> Diagnostic:
+def _unreached(scene: Scene, node: Instruction, derivative: Derivative, target: str) -> Diagnostic:
     """Return the diagnostic of a target that no term reaches."""
     field = "update" if isinstance(scene.spec.ops[node.op], UpdateOp) else "wrt"
     loss = _written(derivative.loss)
@@ -162,7 +162,7 @@ def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, .
 def _find_parts(scene: Scene, value: str) -> tuple[str, ...]:
     """Return the operands of `add`, `sub` or a constant multiple; none for other values."""
     producer = scene.producers.get(value)
-    instruction = None if producer is None else scene.nodes[producer].instruction
+    instruction = None if producer is None else scene.nodes[producer]
     if not isinstance(instruction, Evaluate) or not instruction.function.builtin or instruction.family != "call":
         return ()
     operands = [argument.operand for argument in instruction.arguments]
@@ -176,7 +176,7 @@ def check_bootstrap(scene: Scene) -> Iterator[Diagnostic]:
     paths, producers = scene.paths, scene.producers
     for node, derivative in scene.gradients():
         for name in sorted(paths[node.id].nodes & scene.nodes.keys()):
-            instruction = scene.nodes[name].instruction
+            instruction = scene.nodes[name]
             if not (isinstance(instruction, Evaluate) and instruction.function.name in REGRESSIONS):
                 continue
             sides = [_find_called(scene, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
@@ -189,7 +189,7 @@ def _find_called(
     scene: Scene, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
 ) -> Mapping[str, frozenset[str]]:
     """Return, by target model, the forwards that one operand of a loss is computed from."""
-    instruction = scene.nodes[loss].instruction
+    instruction = scene.nodes[loss]
     assert isinstance(instruction, Evaluate)
     operand = instruction.arguments[index].operand if index < len(instruction.arguments) else None
     pending = [operand.name] if isinstance(operand, Ref) else []
@@ -200,8 +200,8 @@ def _find_called(
         if producer is None or producer not in path.nodes:
             continue
         node = scene.nodes[producer]
-        if node.model in derivative.models:
-            called[node.model] = called.get(node.model, frozenset()) | {producer}
+        if node.called in derivative.models:
+            called[node.called] = called.get(node.called, frozenset()) | {producer}
         pending.extend(use.value for use in node.uses if use.differentiable)
     return called
 
@@ -218,7 +218,7 @@ def _bootstrap(scene: Scene, loss: str, model: str) -> Diagnostic:
     )
 
 
-def _target_names(node: Node) -> tuple[str, ...]:
+def _target_names(node: Instruction) -> tuple[str, ...]:
     """Return the models and values a node differentiates with respect to."""
     return () if node.derivative is None else (*node.derivative.models, *node.derivative.values)
 

@@ -166,7 +166,7 @@ def _unsaid(scene: Scene, name: str, source: str) -> Diagnostic:
 def _trained_forward(scene: Scene, model: str) -> str | None:
     """Return a forward that runs a model in train mode, if there is one."""
     for node in scene.nodes.values():
-        if node.model == model and isinstance(node.instruction, Forward) and node.instruction.train:
+        if isinstance(node, Forward) and node.model == model and node.train:
             return node.op
     return None
 

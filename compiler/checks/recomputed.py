@@ -10,7 +10,7 @@ from compiler.ir.cell import find_tied, is_buffers
 from compiler.ir.diagnose import span_of
 from compiler.ir.hazard_table import HazardTable
 from compiler.ir.instructions import Forward, Instruction
-from compiler.ir.step_graph import Node, StepGraph
+from compiler.ir.step_graph import StepGraph
 from compiler.passes.flags import is_recomputed
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import ForwardOp
@@ -25,8 +25,7 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
     """
     for gradient, path in graph.paths.items() if table.holds_modes else ():
         recomputed = [node for name, node in graph.nodes.items() if name in path.nodes and is_recomputed(node)]
-        calls = [(node, node.instruction) for node in recomputed]
-        for models, training, evaluating in _find_clashes(spec, calls):
+        for models, training, evaluating in _find_clashes(spec, recomputed):
             which = f"'{models[0]}'" if len(models) == 1 else f"a module that '{models[0]}' and '{models[1]}' share"
             other = f"`like: {models[0]}`" if len(models) == 1 else "without ties"
             yield Diagnostic(
@@ -40,20 +39,18 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
             )
 
 
-def _find_clashes(
-    spec: GraphSpec, calls: Iterable[tuple[Node, Instruction]]
-) -> Iterator[tuple[tuple[str, ...], str, str]]:
+def _find_clashes(spec: GraphSpec, nodes: Iterable[Instruction]) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Yield the models of two calls that cannot be in one mode, each pair once, and the ops: in training, the other."""
-    forwards = [(node, call) for node, call in calls if isinstance(call, Forward)]
+    forwards = [node for node in nodes if isinstance(node, Forward)]
     found: dict[tuple[str, ...], tuple[str, str]] = {}
-    for (first, training), (second, evaluating) in product(forwards, repeat=2):
+    for training, evaluating in product(forwards, repeat=2):
         models = tuple(dict.fromkeys((training.model, evaluating.model)))
         if not training.train or evaluating.train:
             continue
         is_alone = len(models) == 1 and _is_class(spec, models[0])
         shares = len(models) == 1 or models[1] in find_tied(spec, models[0])
-        if is_alone or (shares and (_is_modal(first) or _is_modal(second))):
-            found[models] = first.op, second.op
+        if is_alone or (shares and (_is_modal(training) or _is_modal(evaluating))):
+            found[models] = training.op, evaluating.op
     yield from ((models, *ops) for models, ops in found.items())
 
 
@@ -63,10 +60,9 @@ def _or_no_checkpoint(spec: GraphSpec, name: str) -> str:
     return "take `checkpoint` off one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
 
 
-def _is_modal(node: Node) -> bool:
+def _is_modal(node: Instruction) -> bool:
     """Return whether the model of a call has what training and evaluation usually differ in: buffers or draws."""
-    draws = isinstance(node.instruction, Forward) and node.instruction.draws
-    return draws or any(is_buffers(read.cell) for read in node.reads)
+    return (isinstance(node, Forward) and node.draws) or any(is_buffers(read.cell) for read in node.reads)
 
 
 def _is_class(spec: GraphSpec, model: str) -> bool:

@@ -74,7 +74,11 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
 
 def _adversary(spec: GraphSpec, graph: StepGraph, name: str, updates: list[str], movers: list[str]) -> Diagnostic:
     """Return the warning about a judge that moves in the same step."""
-    model, judged, moved = graph.nodes[name].model, " and ".join(f"'{update}'" for update in updates), ", ".join(movers)
+    model, judged, moved = (
+        graph.nodes[name].called,
+        " and ".join(f"'{update}'" for update in updates),
+        ", ".join(movers),
+    )
     return Diagnostic(
         code="W-ADVERSARY",
         severity="warning",

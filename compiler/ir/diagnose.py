@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from compiler.ir.step_graph import Edge, Hazard, Node
+from compiler.ir.instructions import Instruction
+from compiler.ir.step_graph import Edge, Hazard
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import ForwardOp, Op, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span, SpecError
@@ -31,7 +32,7 @@ def place_in(span: Span | None) -> str:
 
 
 def cycle_problem(
-    code: str, spec: GraphSpec, nodes: Mapping[str, Node], edges: Iterable[Edge], cycle: tuple[str, ...]
+    code: str, spec: GraphSpec, nodes: Mapping[str, Instruction], edges: Iterable[Edge], cycle: tuple[str, ...]
 ) -> Diagnostic:
     """Return a diagnostic that names a cycle and the reason of each of its edges."""
     reasons = {(edge.before, edge.after): edge for edge in reversed(tuple(edges))}
@@ -57,7 +58,7 @@ def _is_checkpoint(op: Op) -> bool:
     return isinstance(op, ForwardOp) and op.checkpoint
 
 
-def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Node], steps: list[Edge]) -> str:
+def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Instruction], steps: list[Edge]) -> str:
     """Return the remedy of a cycle, which depends on what closes it."""
     if code == "E-CYCLE":
         return "remove one `after`, or take a value that exists earlier"

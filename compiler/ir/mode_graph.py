@@ -8,7 +8,9 @@ from functools import cached_property
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.digraph import Causality
-from compiler.ir.step_graph import Derivative, Edge, GradientPath, Node
+from compiler.ir.instructions import Instruction
+from compiler.ir.step_graph import Edge, GradientPath
+from compiler.ir.value import Derivative
 from compiler.passes.order import close_ordering, find_producers
 from compiler.passes.paths import find_path
 from compiler.types.dimension import TensorType
@@ -21,10 +23,10 @@ class Scene:
 
     spec: GraphSpec
     models: Mapping[str, ModelFacts]
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, Instruction]
     sets: Mapping[str, tuple[str, ...]]
     """The models that every gradient set covers."""
-    everything: Mapping[str, Node]
+    everything: Mapping[str, Instruction]
     """The nodes of the whole document, those that do not run in this mode included."""
     ordering: tuple[Edge, ...]
     """Happens-before edges over all of them."""
@@ -41,7 +43,7 @@ class Scene:
         """Return the node that defines each value."""
         return find_producers(self.nodes.values())
 
-    def gradients(self) -> Iterator[tuple[Node, Derivative]]:
+    def gradients(self) -> Iterator[tuple[Instruction, Derivative]]:
         """Yield every node that differentiates, with what it differentiates."""
         for node in self.nodes.values():
             if node.derivative is not None:

@@ -80,6 +80,75 @@ class CellVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A value read by an instruction; ``differentiable`` where a gradient may flow back through it.
+
+    ``optional``: the instruction does without it in steps in which nothing defines it; one that is no write is not
+    there where all that it is made of is of that kind and absent. A gradient is made of its loss.
+    """
+
+    value: str
+    differentiable: bool = True
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A cell read by an instruction, and at which version.
+
+    ``saved``: where the instruction is differentiated, autograd keeps the cell itself (not a copy) until the gradient
+    ran. ``streaming``: it reads the newest version when it runs, regardless of its causal past (train-mode statistics,
+    an optimizer stepping its own parameters); otherwise it reads the version of its causal past. ``again``: the cell is
+    read a second time, on every backend, when the gradient recomputes the instruction. ``constant``: for every gradient
+    what is read is a constant.
+    """
+
+    cell: str
+    version: int = 0
+    saved: bool = False
+    again: bool = False
+    streaming: bool = False
+    constant: bool = False
+
+    @property
+    def at(self) -> CellVersion:
+        """Return the cell at its version."""
+        return CellVersion(cell=self.cell, version=self.version)
+
+    def __str__(self) -> str:
+        """Return ``cell@version``."""
+        return f"{self.cell}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """A cell written, and the version made; ``statistics``: the running statistics of a train-mode forward."""
+
+    cell: str
+    version: int = 0
+    statistics: bool = False
+
+    @property
+    def at(self) -> CellVersion:
+        """Return the cell at the version that is made."""
+        return CellVersion(cell=self.cell, version=self.version)
+
+    def __str__(self) -> str:
+        """Return ``cell@version``."""
+        return f"{self.cell}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivative:
+    """What is differentiated: a loss value, for models (whose parameters live in ``cells``) and values."""
+
+    loss: str
+    models: tuple[str, ...] = ()
+    cells: frozenset[str] = frozenset()
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleDecl:
     """A number that changes while training: a curve of n, its lengths in ticks of the clock that counts n.
 

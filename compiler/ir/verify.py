@@ -22,7 +22,7 @@ def verify(graph: StepGraph, after: str) -> None:
 def find_violations(graph: StepGraph) -> Iterator[str]:
     """Yield every violated invariant of a graph, regardless of which passes have run."""
     yield from _find_dangling(graph)
-    if graph.accesses:
+    if graph.writers:
         yield from _find_wrong_versions(graph)
     if graph.sequence:
         yield from _find_disorder(graph)
@@ -37,7 +37,7 @@ def _find_dangling(graph: StepGraph) -> Iterator[str]:
             yield f"edge {edge.before} -> {edge.after} has an end outside the graph"
     defined: dict[str, str] = {}
     for node in graph.nodes.values():
-        for value in node.defines:
+        for value in node.provides:
             if value in defined:
                 yield f"value {value} is defined by {defined[value]} and {node.id}"
             defined[value] = node.id
@@ -46,18 +46,13 @@ def _find_dangling(graph: StepGraph) -> Iterator[str]:
 def _find_wrong_versions(graph: StepGraph) -> Iterator[str]:
     """Yield writers that do not make consecutive versions, and accesses to versions that never exist."""
     for cell, writers in graph.writers.items():
-        made = [
-            access.at.version
-            for name in writers
-            for access in graph.accesses[name]
-            if access.mode == "write" and access.at.cell == cell
-        ]
+        made = [write.version for name in writers for write in graph.nodes[name].writes if write.cell == cell]
         if made != list(range(1, len(writers) + 1)):
             yield f"the writers of {cell} make versions {made}"
-    for name, accesses in graph.accesses.items():
-        for access in accesses:
-            if not 0 <= access.at.version <= len(graph.writers.get(access.at.cell, ())):
-                yield f"{name} accesses {access.at}, which never exists"
+    for name, node in graph.nodes.items():
+        for access in (*node.reads, *node.writes):
+            if not 0 <= access.version <= len(graph.writers.get(access.cell, ())):
+                yield f"{name} accesses {access}, which never exists"
 
 
 def _find_disorder(graph: StepGraph) -> Iterator[str]:
@@ -75,13 +70,13 @@ def _find_disorder(graph: StepGraph) -> Iterator[str]:
 
 def _find_undefined(graph: StepGraph) -> Iterator[str]:
     """Yield uses of values before their definition; a value that nothing defines is an input."""
-    everything = {value for node in graph.nodes.values() for value in node.defines}
+    everything = {value for node in graph.nodes.values() for value in node.provides}
     defined: set[str] = set()
     for name in graph.sequence:
         for use in graph.nodes[name].uses:
             if use.value in everything - defined:
                 yield f"{name} uses {use.value} before it is made"
-        defined.update(graph.nodes[name].defines)
+        defined.update(graph.nodes[name].provides)
 
 
 def _find_wrong_reads(graph: StepGraph) -> Iterator[str]:
@@ -91,10 +86,8 @@ def _find_wrong_reads(graph: StepGraph) -> Iterator[str]:
     """
     current: dict[str, int] = {}
     for name in graph.sequence:
-        for access in graph.accesses[name]:
-            have = current.get(access.at.cell, 0)
-            if access.mode == "read" and have != access.at.version:
-                yield f"{name} should read {access.at} and would find version {have}"
-        for access in graph.accesses[name]:
-            if access.mode == "write":
-                current[access.at.cell] = access.at.version
+        for read in graph.nodes[name].reads:
+            have = current.get(read.cell, 0)
+            if have != read.version:
+                yield f"{name} should read {read} and would find version {have}"
+        current.update((write.cell, write.version) for write in graph.nodes[name].writes)

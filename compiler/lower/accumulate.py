@@ -12,9 +12,8 @@ from typing import Literal
 
 from compiler.batch.losses import are_added
 from compiler.ir.cell import drop_of, window_of
-from compiler.ir.instructions import Collect, Drop, Gather, Guard, Restore, Transform
-from compiler.ir.step_graph import Node, Overflow, Read, Use, Write
-from compiler.ir.value import Operand
+from compiler.ir.instructions import Collect, Drop, Gather, Guard, Instruction, Overflow, Restore, Transform
+from compiler.ir.value import Operand, Read, Use, Write
 from compiler.lower.context import Lowering
 from compiler.lower.evaluate import lower_call
 from compiler.lower.terms import (
@@ -44,8 +43,8 @@ class Windows:
 
     def __init__(self, name: str, op: UpdateOp, context: Lowering) -> None:
         self.name, self.op, self.context = name, op, context
-        self.nodes: list[Node] = []
-        self.taken: list[Node] = []
+        self.nodes: list[Instruction] = []
+        self.taken: list[Instruction] = []
         """The gradients that it takes itself, of terms that count differently."""
         self.shared: dict[str, Mapping[str, bool]] = {}
         """The sets of such terms, and whether they are absent from some steps, by the one in whose place they are."""
@@ -71,18 +70,15 @@ class Windows:
                     self.found[value] = self._add_window(value)
         return self.found[value]
 
-    def _repeat(self, value: str, node: Node) -> str:
+    def _repeat(self, value: str, node: Instruction) -> str:
         """Add a copy of a transform, applied to what was gathered, and return its set."""
-        assert isinstance(node.instruction, Transform)
-        inputs = tuple(self.gather(each) for each in node.instruction.inputs)
-        named = dict(zip(node.instruction.inputs, inputs, strict=True))
+        assert isinstance(node, Transform)
+        inputs = tuple(self.gather(each) for each in node.inputs)
+        named = dict(zip(node.inputs, inputs, strict=True))
         output = f"{self.name}.{value}"
         gaps = not find_open(self.nodes).isdisjoint(inputs)
-        instruction = replace(node.instruction, inputs=inputs, output=output, gaps=gaps)
         uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
-        self.nodes.append(
-            replace(node, id=output, instruction=instruction, uses=uses, defines=(output,), gate=self.name)
-        )
+        self.nodes.append(replace(node, id=output, uses=uses, inputs=inputs, output=output, gaps=gaps, gate=self.name))
         return output
 
     def _add_window(self, value: str) -> str:
@@ -146,7 +142,7 @@ class Windows:
         needed += [Use(value=closed, differentiable=False, optional=True)] if closed else []
         self.nodes[at] = replace(self.nodes[at], uses=(*self.nodes[at].uses, *needed))
 
-    def _settle(self, value: str, models: tuple[str, ...]) -> Node:
+    def _settle(self, value: str, models: tuple[str, ...]) -> Instruction:
         """Return what makes plain gradients of a set that has all of them but of what was frozen in every step."""
         return transform_node(
             f"{value}.all",
@@ -166,7 +162,7 @@ class Windows:
         output: str,
         missing: Missing,
         seeds: tuple[Operand, ...],
-    ) -> tuple[Node, ...]:
+    ) -> tuple[Instruction, ...]:
         """Return the gradient of a share; what counts by rows over steps may not do so over micro-batches."""
         parts = lower_parts(share.whole, self.context, share.terms, "rows.") if share.terms and not share.count else ()
         if self.context.parted and is_counted(parts):
@@ -191,11 +187,21 @@ class Windows:
         if self.op.at_epoch_end == "drop":
             self.nodes.append(self._drop(window))
 
-    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool, count: str) -> Node:
-        cell, place = window_of(window), self.context.place(self.name)
-        instruction = Gather(
+    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool, count: str) -> Gather:
+        """Return what adds a gradient set of the step to a window."""
+        cell = window_of(window)
+        counts = (Use(value=count, differentiable=False),) if count else ()
+        gather = Gather(
+            id=cell,
             op=self.name,
-            place=place,
+            label=f"gather {window}",
+            place=self.context.place(self.name),
+            uses=(Use(value=value, differentiable=False), *counts),
+            token=cell,
+            reads=(Read(cell=cell, streaming=True),),
+            writes=(Write(cell=cell),),
+            differentiable=False,
+            gate=window_of(self.name),
             window=window,
             models=models,
             gradients=value,
@@ -204,71 +210,67 @@ class Windows:
             guard=self.guard,
             gaps=gaps,
         )
-        counts = (Use(value=count, differentiable=False),) if count else ()
-        node = Node(
-            id=cell,
-            op=self.name,
-            instruction=instruction,
-            label=f"gather {window}",
-            uses=(Use(value=value, differentiable=False), *counts),
-            defines=(cell,),
-            reads=(Read(cell=cell, streaming=True),),
-            writes=(Write(cell=cell),),
-            differentiable=False,
-            eager=True,
-            place=place,
-            gate=window_of(self.name),
-        )
-        return bind(node, verdict_of(self.name), self.overflow) if self.name in self.context.judged else node
+        return bind(gather, verdict_of(self.name), self.overflow) if self.name in self.context.judged else gather
 
-    def _collect(self, window: str, models: tuple[str, ...], gaps: bool) -> Node:
-        cell, place, output = window_of(window), self.context.place(self.name), f"{window}.collected"
+    def _collect(self, window: str, models: tuple[str, ...], gaps: bool) -> Collect:
+        """Return what takes the gradient set of a full window."""
+        cell, output = window_of(window), f"{window}.collected"
         filled = "" if self.guard == "none" else f"{window}{FILLED}"
         self.filled += [filled] if filled else []
-        collect = Collect(
-            op=self.name, place=place, window=window, models=models, output=output, filled=filled, gaps=gaps
-        )
-        return Node(
+        return Collect(
             id=output,
             op=self.name,
-            instruction=collect,
             label=f"collect {window}",
+            place=self.context.place(self.name),
             uses=(Use(value=cell, differentiable=False, optional=self.op.at_epoch_end == "flush"),),
-            defines=(output, filled) if filled else (output,),
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
             differentiable=False,
-            place=place,
+            window=window,
+            models=models,
+            output=output,
+            filled=filled,
+            gaps=gaps,
         )
 
-    def _restore(self, window: str) -> Node:
-        """Return the node that restores a window where the update that paces its own is skipped."""
-        node = self._change(Restore(op=self.name, place=self.context.place(self.name), window=window), "restore", "")
-        return replace(node, defines=(node.id,), defer="end", gate=window_of(self.name))
-
-    def _drop(self, window: str) -> Node:
-        """Return the node that discards a window at the end of an epoch."""
-        drop = Drop(op=self.name, place=self.context.place(self.name), window=window)
-        return replace(self._change(drop, "drop", f"{window}.restore"), gate=drop_of(self.name))
-
-    def _change(self, instruction: Restore | Drop, kind: str, before: str) -> Node:
-        """Return a node that changes a window after all else a step does with it, and after the value ``before``."""
-        cell, window = window_of(instruction.window), instruction.window
-        return Node(
-            id=f"{window}.{kind}",
+    def _restore(self, window: str) -> Restore:
+        """Return what restores a window at the end of a step in which the update that paces it is skipped."""
+        cell, name = window_of(window), f"{window}.restore"
+        return Restore(
+            id=name,
             op=self.name,
-            instruction=instruction,
-            label=f"{kind} {window}",
-            uses=tuple(
-                Use(value=value, differentiable=False, optional=True)
-                for value in filter(None, (cell, f"{window}.collected", before))
-            ),
+            label=f"restore {window}",
+            place=self.context.place(self.name),
+            uses=_use_if_there(cell, f"{window}.collected"),
+            token=name,
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
             differentiable=False,
-            eager=True,
-            place=instruction.place,
+            gate=window_of(self.name),
+            defer="end",
+            window=window,
         )
+
+    def _drop(self, window: str) -> Drop:
+        """Return what discards a window at the end of an epoch, after all else the step does with it."""
+        cell = window_of(window)
+        return Drop(
+            id=f"{window}.drop",
+            op=self.name,
+            label=f"drop {window}",
+            place=self.context.place(self.name),
+            uses=_use_if_there(cell, f"{window}.collected", f"{window}.restore"),
+            reads=(Read(cell=cell, streaming=True),),
+            writes=(Write(cell=cell),),
+            differentiable=False,
+            gate=drop_of(self.name),
+            window=window,
+        )
+
+
+def _use_if_there(*values: str) -> tuple[Use, ...]:
+    """Return uses of values, or tokens, that some steps do without."""
+    return tuple(Use(value=value, differentiable=False, optional=True) for value in values)
 
 
 def find_reduce(windows: Windows, taken: str) -> Reduce:

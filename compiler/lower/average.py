@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import buffers_of, state_of
-from compiler.ir.instructions import Assign, Blend, Store
-from compiler.ir.step_graph import Node, Read, Use, Write
-from compiler.ir.value import Ref, Scheduled
+from compiler.ir.instructions import Assign, Blend, Instruction, Store
+from compiler.ir.value import Read, Ref, Scheduled, Use, Write
 from compiler.lower.context import Lowering
 from compiler.lower.verdict import find_holdable
 from compiler.timing.curves import UNKNOWN
@@ -17,25 +17,27 @@ from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.declare.schedules import ScheduleSpec
 
 
-def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Node, ...]:
+def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Instruction, ...]:
     """Return the one node of a weight average; it follows every write of its source."""
     target = op.target(name)
     policy = buffer_policy(op, context.models[op.ema], context.models[target])
-    instruction = Blend(
+    blend = Blend(
+        id=name,
         op=name,
+        label=f"ema {name}",
         place=context.place(name),
         source=op.ema,
         target=target,
         decay=_find_decay(name, op, context),
         buffers=policy,
     )
-    return (_follow(name, instruction, op.ema, target, context, buffers=policy != "ignore"),)
+    return (_follow(blend, context, buffers=policy != "ignore"),)
 
 
-def lower_copy(name: str, op: CopyOp, context: Lowering) -> tuple[Node, ...]:
+def lower_copy(name: str, op: CopyOp, context: Lowering) -> tuple[Instruction, ...]:
     """Return the one node of a hard target update."""
-    instruction = Assign(op=name, place=context.place(name), source=op.copy_, target=op.into)
-    return (_follow(name, instruction, op.copy_, op.into, context, buffers=True),)
+    copy = Assign(id=name, op=name, label=f"copy {name}", place=context.place(name), source=op.copy_, target=op.into)
+    return (_follow(copy, context, buffers=True),)
 
 
 def _find_decay(name: str, op: EmaOp, context: Lowering) -> float | Scheduled:
@@ -102,44 +104,34 @@ def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal[
     return op.buffers or target.policy or source.policy or "ignore"
 
 
-def _follow(
-    name: str, instruction: Blend | Assign, source: str, target: str, context: Lowering, *, buffers: bool
-) -> Node:
-    """Return a node that reads one model's cells and writes another's."""
-    kind = "ema" if isinstance(instruction, Blend) else "copy"
+def _follow(write: Blend | Assign, context: Lowering, *, buffers: bool) -> Blend | Assign:
+    """Return an average or copy with its effects: it reads one model's cells and writes another's."""
+    source, target = context.models[write.source], context.models[write.target]
     read, written = (
-        (*model.cells, *((buffers_of(model.name),) if buffers and model.buffers else ()))
-        for model in (context.models[source], context.models[target])
+        (*model.cells, *((buffers_of(model.name),) if buffers and model.buffers else ())) for model in (source, target)
     )
-    return Node(
-        id=name,
-        op=name,
-        instruction=instruction,
-        label=f"{kind} {name}",
+    return replace(
+        write,
         reads=(
             *(Read(cell=cell) for cell in read),
             *(Read(cell=cell, streaming=True) for cell in written if cell not in read),
         ),
         writes=tuple(Write(cell=cell) for cell in written),
-        eager=True,
-        follows=frozenset((*context.models[source].cells, buffers_of(source))),
-        place=instruction.place,
+        follows=frozenset((*source.cells, buffers_of(write.source))),
     )
 
 
-def lower_assign(name: str, op: AssignOp, context: Lowering) -> tuple[Node, ...]:
+def lower_assign(name: str, op: AssignOp, context: Lowering) -> tuple[Store, ...]:
     """Return the one node of an assignment; it reads nothing of the state, which it replaces."""
-    instruction = Store(
-        op=name, place=context.place(name), state=op.assign, value=context.operand(op.value, name, "value")
-    )
-    node = Node(
+    value = context.operand(op.value, name, "value")
+    store = Store(
         id=name,
         op=name,
-        instruction=instruction,
         label=f"assign {name}",
-        uses=(Use(value=instruction.value.name, differentiable=False),) if isinstance(instruction.value, Ref) else (),
+        place=context.place(name),
+        uses=(Use(value=value.name, differentiable=False),) if isinstance(value, Ref) else (),
         writes=(Write(cell=state_of(op.assign)),),
-        eager=True,
-        place=instruction.place,
+        state=op.assign,
+        value=value,
     )
-    return (node,)
+    return (store,)

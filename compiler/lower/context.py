@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import state_of
 from compiler.ir.diagnose import place_in
-from compiler.ir.instructions import Counted
+from compiler.ir.instructions import Counted, Instruction
 from compiler.ir.program import Mode
-from compiler.ir.step_graph import Node, Read, Use
-from compiler.ir.value import Argument, Constant, FunctionRef, Operand, Plain, Ref, Scheduled, Setting
+from compiler.ir.value import Argument, Constant, FunctionRef, Operand, Plain, Read, Ref, Scheduled, Setting, Use
 from compiler.timing.units import Pace
 from graphspec.analysis.gradient_sets import Sets
 from graphspec.analysis.modes import Reach
@@ -135,7 +134,7 @@ def freeze_options(options: Mapping[str, PlainValue]) -> Mapping[str, Plain]:
     return {key: freeze(value) for key, value in options.items()}
 
 
-def read_states(node: Node, states: Collection[str]) -> Node:
+def read_states(node: Instruction, states: Collection[str]) -> Instruction:
     """Return a node whose uses of states are reads, too; no gradient flows back into what an earlier step left.
 
     A graph keeps the tensor that was read, which nothing overwrites: an `assign` rebinds the state to another. So the

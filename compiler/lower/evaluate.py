@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
 from compiler.batch.making import evaluate
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import buffers_of
-from compiler.ir.instructions import CONSTANT_CALLS, Evaluate, Forward, Random, Schedule
-from compiler.ir.step_graph import Node, Read, Use, Write
-from compiler.ir.value import Scheduled, Setting
+from compiler.ir.instructions import CONSTANT_CALLS, Evaluate, Forward, Random, Schedule, Transform
+from compiler.ir.value import Read, Setting, Use, Write
 from compiler.lower.context import Lowering, lower_inputs, uses_of
 from compiler.lower.transform import transform_node
 from compiler.timing.resolve import find_reset
@@ -20,7 +19,7 @@ from graphspec.declare.inputs import Inputs
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, ScheduleOp
 
 
-def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Node, ...]:
+def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Evaluate | Transform]:
     """Return the one node of a call; on gradient sets it is a transform."""
     if name in context.sets:
         return (_lower_on_sets(name, op, context),)
@@ -28,15 +27,13 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Node, ...]:
     node = _evaluate(
         name, "call", op.call, op.inputs, context.settings(op.args, name), op.defines(name), context, differentiable
     )
-    return (_with_optional(node, context.lazy) if op.call.name(context.backend) == "add" else node,)
+    if op.call.name(context.backend) != "add":
+        return (node,)
+    # a sum omits lazy terms in the steps in which they are absent
+    return (replace(node, uses=tuple(replace(use, optional=use.value in context.lazy) for use in node.uses)),)
 
 
-def _with_optional(node: Node, lazy: Collection[str]) -> Node:
-    """Return the node of a sum that omits lazy terms in the steps in which they are absent."""
-    return replace(node, uses=tuple(replace(use, optional=use.value in lazy) for use in node.uses))
-
-
-def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
+def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Transform:
     """Return the transform that `add`, `mul` and `lerp` are on gradient sets; numbers become its factors."""
     operands = op.inputs.positional
     factors = tuple(
@@ -57,23 +54,28 @@ def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Node:
     )
 
 
-def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Node, ...]:
+def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Evaluate, ...]:
     """Return the one node of a loss; of one whose sum and count are kept apart a second, which makes a mean of them."""
     node = _evaluate(name, "loss", op.loss, op.inputs, context.settings(op.args, name), op.defines(name), context, True)
     weight = None if op.weight is None else context.number(op.weight, name, "weight")
-    weighted = _with_weighting(node, weight=weight, reduction=op.reduction)
-    assert isinstance(weighted.instruction, Evaluate)
     here = [terms for each, terms in context.gathering.items() if context.mode in context.reaches[each].modes]
     gathered = any(name in terms for terms in here)
-    whole = replace(weighted.instruction, times=op.times, gathered=gathered, open=name in context.open)
+    whole = replace(
+        node,
+        weight=weight,
+        reduction=op.reduction,
+        times=op.times,
+        gathered=gathered,
+        open=name in context.open,
+    )
     if name not in context.counted:
-        return (replace(weighted, instruction=whole),)
+        return (whole,)
     outputs = sum_of(name), count_of(name)
     counted = replace(whole, outputs=outputs, counted=context.counted[name], gathered=False)
-    return replace(weighted, instruction=counted, defines=outputs), _lower_mean(name, context)
+    return counted, _lower_mean(name, context)
 
 
-def _lower_mean(name: str, context: Lowering) -> Node:
+def _lower_mean(name: str, context: Lowering) -> Evaluate:
     """Return the node that divides the sum of a loss by its count."""
     operands = sum_of(name), count_of(name)
     node = evaluate(f"{name}.mean", "quotient", operands, (name,), op=name, place=context.place(name))
@@ -91,12 +93,11 @@ def count_of(loss: str) -> str:
     return f"{loss}.count"
 
 
-def lower_metric(name: str, op: MetricOp, context: Lowering) -> tuple[Node, ...]:
+def lower_metric(name: str, op: MetricOp, context: Lowering) -> tuple[Evaluate]:
     """Return the one node of a metric, whose value is no function of the weights for any gradient."""
     options = context.settings(op.args, name)
     node = _evaluate(name, "metric", op.metric, op.inputs, options, op.defines(name), context, False)
-    assert isinstance(node.instruction, Evaluate)
-    return (replace(node, instruction=replace(node.instruction, reset=find_reset(op, context.mode, context.pace))),)
+    return (replace(node, reset=find_reset(op, context.mode, context.pace)),)
 
 
 def _evaluate(
@@ -108,119 +109,89 @@ def _evaluate(
     outputs: tuple[str, ...],
     context: Lowering,
     differentiable: bool,
-) -> Node:
+) -> Evaluate:
     """Return the node of a pure function."""
     arguments = lower_inputs(name, inputs, context)
-    instruction = Evaluate(
+    return Evaluate(
+        id=name,
         op=name,
+        label=f"{family} {name}",
         place=context.place(name),
+        uses=uses_of(arguments, differentiable=differentiable),
+        differentiable=differentiable,
         family=family,
         function=context.function(function),
         arguments=arguments,
         options=options,
         outputs=outputs,
     )
-    return Node(
+
+
+def lower_random(name: str, op: RandomOp, context: Lowering) -> tuple[Random]:
+    """Return the one node of a draw; ``like`` is used for its shape only."""
+    draw = Random(
         id=name,
         op=name,
-        instruction=instruction,
-        label=f"{family} {name}",
-        uses=uses_of(arguments, differentiable=differentiable),
-        defines=outputs,
-        differentiable=differentiable,
-        place=instruction.place,
-    )
-
-
-def _with_weighting(node: Node, *, weight: float | Scheduled | None, reduction: str | None) -> Node:
-    """Return the node of a loss with its weight and reduction."""
-    assert isinstance(node.instruction, Evaluate)
-    return replace(node, instruction=replace(node.instruction, weight=weight, reduction=reduction))
-
-
-def lower_random(name: str, op: RandomOp, context: Lowering) -> tuple[Node, ...]:
-    """Return the one node of a draw; ``like`` is used for its shape only."""
-    instruction = Random(
-        op=name,
+        label=f"random {name}",
         place=context.place(name),
+        uses=() if op.like is None else (Use(value=op.like, differentiable=False),),
+        differentiable=False,
         distribution=op.random,
         output=name,
         shape=op.shape,
         like=op.like,
         options=context.settings(op.args, name),
     )
-    node = Node(
-        id=name,
-        op=name,
-        instruction=instruction,
-        label=f"random {name}",
-        uses=() if op.like is None else (Use(value=op.like, differentiable=False),),
-        defines=(name,),
-        differentiable=False,
-        place=instruction.place,
-    )
-    return (node,)
+    return (draw,)
 
 
-def lower_schedule(name: str, op: ScheduleOp, context: Lowering) -> tuple[Node, ...]:
+def lower_schedule(name: str, op: ScheduleOp, context: Lowering) -> tuple[Schedule]:
     """Return the one node of a schedule, which reads its clock alone."""
-    instruction = Schedule(op=name, place=context.place(name), output=name, number=context.scheduled[name,])
-    node = Node(
+    number = Schedule(
         id=name,
         op=name,
-        instruction=instruction,
         label=f"{op.kind} {name}",
-        defines=(name,),
+        place=context.place(name),
         differentiable=False,
-        place=instruction.place,
+        output=name,
+        number=context.scheduled[name,],
     )
-    return (node,)
+    return (number,)
 
 
-def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Node, ...]:
+def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Forward]:
     """Return the one node of a forward: it reads weights and buffers, and in train mode writes the buffers."""
     owner = context.models[op.forward]
     train = _is_training(name, op, owner, context)
     model = context.models[context.averages.get(op.forward, op.forward)]
     again = model.recomputes or op.checkpoint
     arguments = lower_inputs(name, op.inputs, context)
-    instruction = Forward(
+    taps = tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None)
+    # the model itself continues with a tap: it is no copy in another type, and nothing is recomputed
+    is_continued = model.compute == "float32" and not model.recomputes
+    call = Forward(
+        id=name,
         op=name,
+        label=f"forward {name}",
         place=context.place(name),
+        uses=uses_of(arguments),
+        inner=tuple(value for value, _ in taps) if is_continued else (),
+        reads=_reads(model, train=train, kept=again or not op.snapshot, again=again),
+        writes=(Write(cell=buffers_of(model.name), statistics=True),) if train and model.buffers else (),
+        differentiable=not op.stop,
         model=model.name,
         arguments=arguments,
         outputs=tuple(output.name for output in op.outputs if output.tap is None) if op.outputs else (name,),
         named=op.outputs is not None,
-        taps=tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None),
+        taps=taps,
         method=op.method,
         train=train,
         snapshot="all" if op.snapshot and not again else "none",
         checkpoint=op.checkpoint,
         draws=model.rng and (train or context.spec.models[model.root].class_ is not None),
-        stop=op.stop,
         compute=model.compute,
     )
-    node = Node(
-        id=name,
-        op=name,
-        instruction=instruction,
-        label=f"forward {name}",
-        uses=uses_of(arguments),
-        defines=op.defines(name),
-        inner=_find_inner(instruction, model),
-        reads=_reads(model, train=train, kept=again or not op.snapshot, again=again),
-        writes=(Write(cell=buffers_of(model.name), statistics=True),) if train and model.buffers else (),
-        model=model.name,
-        differentiable=not op.stop,
-        place=instruction.place,
-    )
-    return (node,)
-
-
-def _find_inner(instruction: Forward, model: ModelFacts) -> tuple[str, ...]:
-    """Return the taps that the model itself continues with: no copies in another type, nothing recomputed."""
-    is_copied = instruction.compute != "float32" or model.recomputes
-    return () if is_copied else tuple(value for value, _ in instruction.taps)
+    return (call,)
 
 
 def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: Lowering) -> bool:

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from compiler.facts.optimizers import is_kept
 from compiler.ir.digraph import Causality
-from compiler.ir.instructions import Apply, Commit, Judge, Transform
-from compiler.ir.step_graph import Node, Read, Use
-from compiler.ir.value import Scheduled
+from compiler.ir.instructions import Apply, Commit, Instruction, Judge, Transform
+from compiler.ir.value import Read, Scheduled, Use
 from compiler.ir.weight_terms import Penalty, Projection
 from compiler.lower.context import Lowering
 from compiler.lower.transform import transform_node
@@ -21,11 +20,11 @@ from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 
 def regularize(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
-) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
+) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
     """Return what adds penalties to the gradient sets of an update, model by model, and the sets that it uses then."""
     kept = (model for model in op.update if is_kept(context.spec, name, model))
     penalized = [model for model in kept if _find_terms(model, context)]
-    nodes: list[Node] = []
+    nodes: list[Instruction] = []
     found = dict(sets)
     for model in penalized:
         value = next((each for each, models in found.items() if model in models), None)
@@ -37,7 +36,9 @@ def regularize(
     return tuple(nodes), found
 
 
-def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool) -> Node:
+def _node(
+    target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool
+) -> Transform:
     """Return the node that adds the penalties of a model to a set: it reads the weights of its causal past."""
     penalties = tuple(_penalties(op, model, context))
     node = transform_node(
@@ -51,7 +52,7 @@ def _node(target: str, op: str, value: str, models: tuple[str, ...], model: str,
         gaps=gaps,
     )
     weights = tuple(Read(cell=cell, constant=True) for cell in context.cells((model,)))
-    return replace(node, reads=(*weights, *node.reads), penalizes=model)
+    return replace(node, reads=(*weights, *node.reads))
 
 
 def _penalties(op: str, model: str, context: Lowering) -> Iterator[Penalty]:
@@ -77,15 +78,15 @@ def _penalty(model: str, declared: RegularizerSpec, context: Lowering, place: tu
 
 
 def penalize_once(
-    nodes: Mapping[str, Node], causality: Causality, find_commit: Callable[[str], Commit]
-) -> Mapping[str, Node]:
+    nodes: Mapping[str, Instruction], causality: Causality, find_commit: Callable[[str], Commit]
+) -> Mapping[str, Instruction]:
     """Return the nodes that fire together, with each model's penalties in the first of its updates that is applied.
 
     Updates of one model have an order: that of their writes. An update whose predecessors may all be held adds the
     penalties where they are (``find_commit``: the verdicts under which an update is applied); one that is never applied
     without one of them does not have them. Where such a node goes, its input takes the place of its value.
     """
-    holders = [node for node in nodes.values() if node.penalizes is not None]
+    holders = [node for node in nodes.values() if isinstance(node, Transform) and node.penalizes is not None]
     earlier: dict[str | None, Commit] = {}
     gone: dict[str, str] = {}
     found = dict(nodes)
@@ -102,15 +103,14 @@ def penalize_once(
     return {name: _replace_values(node, gone) for name, node in found.items() if name not in gone} if gone else found
 
 
-def _add_unless(node: Node, commit: Commit) -> Node:
+def _add_unless(node: Transform, commit: Commit) -> Transform:
     """Return a node that adds penalties only where earlier updates of the model are not applied."""
-    assert isinstance(node.instruction, Transform)
     verdicts = dict.fromkeys(verdict for way in commit for verdict in way)
     uses = (*node.uses, *(Use(value=each, differentiable=False) for each in verdicts))
-    return replace(node, instruction=replace(node.instruction, unless=commit), uses=uses)
+    return replace(node, unless=commit, uses=uses)
 
 
-def _replace_values(node: Node, others: Mapping[str, str]) -> Node:
+def _replace_values(node: Instruction, others: Mapping[str, str]) -> Instruction:
     """Return a node with other gradient sets in the place of some, which may be replaced themselves."""
 
     def find(value: str) -> str:
@@ -120,18 +120,16 @@ def _replace_values(node: Node, others: Mapping[str, str]) -> Node:
     if not any(use.value in others for use in node.uses):
         return node
     uses = tuple(replace(use, value=find(use.value)) for use in node.uses)
-    instruction = node.instruction
-    match instruction:
+    match node:
         case Transform():
-            instruction = replace(instruction, inputs=tuple(map(find, instruction.inputs)))
+            return replace(node, uses=uses, inputs=tuple(map(find, node.inputs)))
         case Judge():
-            instruction = replace(instruction, gradients=tuple(map(find, instruction.gradients)))
+            return replace(node, uses=uses, gradients=tuple(map(find, node.gradients)))
         case Apply():
-            parts = (replace(part, gradients=find(part.gradients)) for part in instruction.parts)
-            instruction = replace(instruction, parts=tuple(parts))
+            parts = (replace(part, gradients=find(part.gradients)) for part in node.parts)
+            return replace(node, uses=uses, parts=tuple(parts))
         case _:
-            pass
-    return replace(node, uses=uses, instruction=instruction)
+            return replace(node, uses=uses)
 
 
 def find_projections(name: str, op: UpdateOp, models: Collection[str], context: Lowering) -> Iterator[Projection]:

@@ -1,4 +1,4 @@
-"""Lowering of ops to nodes: one function per kind, one line each in :data:`LOWERINGS`."""
+"""Lowering of ops to instructions: one function per kind, one line each in :data:`LOWERINGS`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
-from compiler.ir.step_graph import Node
+from compiler.ir.instructions import Instruction
 from compiler.lower.average import lower_assign, lower_copy, lower_ema
 from compiler.lower.context import Lowering, read_states
 from compiler.lower.evaluate import lower_call, lower_forward, lower_loss, lower_metric, lower_random, lower_schedule
@@ -31,22 +31,22 @@ from graphspec.declare.ops import (
 )
 
 Kind = TypeVar("Kind", bound=OpBase)
-OpLowering: TypeAlias = Callable[[str, OpBase, Lowering], tuple[Node, ...]]
+OpLowering: TypeAlias = Callable[[str, OpBase, Lowering], tuple[Instruction, ...]]
 
 
-def lower_op(name: str, op: Op, context: Lowering) -> tuple[Node, ...]:
-    """Return the nodes of an op, the one that carries the op's name last."""
+def lower_op(name: str, op: Op, context: Lowering) -> tuple[Instruction, ...]:
+    """Return the instructions of an op, the one that carries the op's name last."""
     paced = op.every if isinstance(op.every, str) else ""
     nodes = (replace(node, paced=paced) if node.eager else node for node in LOWERINGS[type(op)](name, op, context))
     return tuple(read_states(node, context.spec.state) for node in nodes)
 
 
 def _row(
-    kind: type[Kind], lowering: Callable[[str, Kind, Lowering], tuple[Node, ...]]
+    kind: type[Kind], lowering: Callable[[str, Kind, Lowering], tuple[Instruction, ...]]
 ) -> tuple[type[OpBase], OpLowering]:
     """Return a row of the table."""
 
-    def apply(name: str, op: OpBase, context: Lowering) -> tuple[Node, ...]:
+    def apply(name: str, op: OpBase, context: Lowering) -> tuple[Instruction, ...]:
         """Lower an op, which is of this kind."""
         assert isinstance(op, kind)
         return lowering(name, op, context)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias, TypeVar
 
 from compiler.batch.losses import ADDITIVE, find_addends, find_linear, is_linear
 from compiler.batch.making import evaluate
-from compiler.ir.instructions import Evaluate, Gradient, Transform
-from compiler.ir.step_graph import Node, Use
-from compiler.ir.value import Argument, FunctionRef, Operand, Ref
+from compiler.ir.instructions import Evaluate, Instruction, InstructionBase, Transform
+from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Use
 from compiler.lower.context import Lowering, lower_operand, uses_of
 from compiler.lower.evaluate import count_of, lower_call, sum_of
-from compiler.lower.transform import gradient_node, transform_node
+from compiler.lower.transform import Missing, gradient_node, transform_node
 from graphspec.declare.ops import CallOp, GradientOp
 
-Missing: TypeAlias = Literal["error", "skip", "zero"]
-Made: TypeAlias = tuple[str | None, tuple[Node, ...]]
+Made: TypeAlias = tuple[str | None, tuple[Instruction, ...]]
 """A value, None where nothing of it remains, and the nodes that compute it."""
 
 
@@ -35,7 +33,7 @@ class Share:
     """The loss that it is a share of."""
     terms: tuple[str, ...] = ()
     """The terms of the loss that are in it."""
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Instruction, ...] = ()
     """The nodes that compute the value."""
 
 
@@ -100,17 +98,16 @@ def _keep(
     op = context.spec.ops.get(value)
     if not (isinstance(op, CallOp) and is_linear(op, whole)):
         return kept.get(value), ()
-    node = lower_call(value, op, context)[0]
-    call = node.instruction
+    call = lower_call(value, op, context)[0]
     assert isinstance(call, Evaluate)
     terms = find_linear(op, whole)
     made = [_keep_argument(each, terms, kept, suffix, context, whole) for each in call.arguments]
     nodes = tuple(each for _, found in made for each in found)
     if call.function.name in ADDITIVE:
-        return _add_kept(node, [argument for argument, _ in made], suffix, nodes, context)
+        return _add_kept(call, [argument for argument, _ in made], suffix, nodes, context)
     found = [argument or each for (argument, _), each in zip(made, call.arguments, strict=True)]
     is_kept = any(argument is not None for argument, _ in made)
-    return _call_kept(node, found, suffix, nodes, context) if is_kept else (None, nodes)
+    return _call_kept(call, found, suffix, nodes, context) if is_kept else (None, nodes)
 
 
 def _keep_argument(
@@ -120,7 +117,7 @@ def _keep_argument(
     suffix: str,
     context: Lowering,
     whole: Collection[str] | None,
-) -> tuple[Argument | None, tuple[Node, ...]]:
+) -> tuple[Argument | None, tuple[Instruction, ...]]:
     """Return what is left of an argument, if it is a term, and something of it is."""
     if not isinstance(argument.operand, Ref) or argument.operand.name not in terms:
         return None, ()
@@ -129,35 +126,34 @@ def _keep_argument(
 
 
 def _add_kept(
-    node: Node, found: list[Argument | None], suffix: str, nodes: tuple[Node, ...], context: Lowering
+    node: Evaluate, found: list[Argument | None], suffix: str, nodes: tuple[Instruction, ...], context: Lowering
 ) -> Made:
     """Return the sum, or difference, of those arguments of which something is left."""
     kept = [each for each in found if each is not None]
-    assert isinstance(node.instruction, Evaluate)
     if len(kept) != 1:
         return _call_kept(node, kept, suffix, nodes, context) if kept else (None, nodes)
-    if node.instruction.function.name == "sub" and found[0] is None:
-        negative = replace(node.instruction, function=FunctionRef(name="neg", builtin=True))
-        return _call_kept(replace(node, instruction=negative), kept, suffix, nodes, context)
+    if node.function.name == "sub" and found[0] is None:
+        negative = replace(node, function=FunctionRef(name="neg", builtin=True))
+        return _call_kept(negative, kept, suffix, nodes, context)
     only = kept[0].operand
     assert isinstance(only, Ref)
     return only.name, nodes
 
 
-def _call_kept(node: Node, arguments: list[Argument], suffix: str, nodes: tuple[Node, ...], context: Lowering) -> Made:
+def _call_kept(
+    node: Evaluate, arguments: list[Argument], suffix: str, nodes: tuple[Instruction, ...], context: Lowering
+) -> Made:
     """Return the call of what is left; the node itself where that is all of it.
 
     What is left of an argument may be absent where the argument is not; what may be absent itself only sums can take.
     """
-    assert isinstance(node.instruction, Evaluate)
-    if tuple(arguments) == node.instruction.arguments:
+    if tuple(arguments) == node.arguments:
         return node.defines[0], nodes
     name = f"{node.id}.{suffix}"
-    instruction = replace(node.instruction, arguments=tuple(arguments), outputs=(name,))
     lazy = {value for each in nodes if all(use.optional for use in each.uses) for value in each.defines} | context.lazy
-    lazy -= set[str]() if instruction.function.name == "add" else {use.value for use in node.uses}
-    uses = tuple(replace(use, optional=use.value in lazy) for use in uses_of(instruction.arguments))
-    made = replace(node, id=name, label=f"call {name}", instruction=instruction, uses=uses, defines=(name,))
+    lazy -= set[str]() if node.function.name == "add" else {use.value for use in node.uses}
+    uses = tuple(replace(use, optional=use.value in lazy) for use in uses_of(tuple(arguments)))
+    made = replace(node, id=name, label=f"call {name}", uses=uses, arguments=tuple(arguments), outputs=(name,))
     return name, (*nodes, made)
 
 
@@ -170,24 +166,27 @@ def lower_gradient_of(
     missing: Missing,
     context: Lowering,
     seeds: tuple[Operand, ...] = (),
-) -> tuple[Node, ...]:
+) -> tuple[Instruction, ...]:
     """Return what makes a share of a loss, and the gradient of it with respect to models, times ``seeds``."""
-    instruction = Gradient(
+    node = gradient_node(
+        f"{output}.gradient",
         op=op,
-        place=context.place(op),
+        label=f"gradient {output}",
         loss=share.loss,
         models=models,
+        context=context,
         output=output,
-        scaled=context.scaled,
+        seeds=seeds,
         unconnected=missing,
-        grad_outputs=seeds,
         term=share.term,
     )
-    node = gradient_node(f"{output}.gradient", instruction, context, label=f"gradient {output}")
     return (*share.nodes, spare(node, (share.loss,)) if share.is_lazy else node)
 
 
-def spare(node: Node, values: Collection[str]) -> Node:
+Spared = TypeVar("Spared", bound=InstructionBase)
+
+
+def spare(node: Spared, values: Collection[str]) -> Spared:
     """Return a node that omits some values in steps in which they are absent."""
     return replace(node, uses=tuple(replace(use, optional=use.value in values) for use in node.uses))
 
@@ -219,13 +218,13 @@ def lower_counted(
     missing: Missing,
     context: Lowering,
     seeds: tuple[Operand, ...] = (),
-) -> tuple[Node, ...]:
+) -> tuple[Instruction, ...]:
     """Return the gradient set of a loss with counts of its own, in a step of several micro-batches, from its shares.
 
     Their gradients are those of sums, which are divided by the counts of all of them, then added.
     """
     wanted = find_missing(shares, missing)
-    nodes: list[Node] = []
+    nodes: list[Instruction] = []
     sets: list[str] = []
     for share in shares:
         taken = f"{output}.{share.term}" if share.term else f"{output}.sum"
@@ -245,12 +244,12 @@ def lower_counted(
         total = transform_node(
             f"{output}.all", op=op, function="fill", inputs=total.defines, models=models, context=context, gaps=True
         )
-    return *nodes, rename(total, output)
+    return *nodes, replace(total, output=output)
 
 
 def _divide(
     share: Share, op: str, taken: str, models: tuple[str, ...], gaps: bool, context: Lowering
-) -> tuple[Node, ...]:
+) -> tuple[Instruction, ...]:
     """Return what divides a gradient set by the count of its share."""
     one = f"{share.count}.inverse"
     owner = share.count.rpartition(".")[0]
@@ -271,7 +270,7 @@ def add_shares(
     *,
     gaps: bool,
     lazy: Collection[str] = (),
-) -> Node:
+) -> Transform:
     """Return the sum of the gradient sets of all shares; of those that are ``lazy`` if they are there."""
     node = transform_node(
         name, op=op, function="add_sets", inputs=tuple(sets), models=models, context=context, gaps=gaps
@@ -281,7 +280,7 @@ def add_shares(
 
 def close_shares(
     values: Mapping[str, Share], op: str, wanted: Missing, models: tuple[str, ...], context: Lowering
-) -> Node:
+) -> Transform:
     """Return what refuses that a parameter has no gradient of any share in a step, or puts zeros there.
 
     It gives the first set that is there; ``values`` are the sets of all shares.
@@ -293,9 +292,3 @@ def close_shares(
         f"{first}.whole", op=op, function=function, inputs=inputs, models=models, context=context, gaps=True
     )
     return spare(node, [value for value, share in values.items() if share.is_lazy])
-
-
-def rename(node: Node, output: str) -> Node:
-    """Return a transform that gives a set of another name."""
-    assert isinstance(node.instruction, Transform)
-    return replace(node, instruction=replace(node.instruction, output=output), defines=(output,))

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from compiler.ir.cell import optimizer_cell
 from compiler.ir.instructions import Gradient, Transform
-from compiler.ir.step_graph import Derivative, Node, Read, Use
-from compiler.ir.value import FunctionRef, Ref, Setting
+from compiler.ir.value import FunctionRef, Operand, Read, Ref, Setting, Use
 from compiler.ir.weight_terms import Penalty
 from compiler.lower.context import Lowering
 from compiler.timing.curves import find_scheduled
 from graphspec.declare.ops import TransformOp
 
+Missing: TypeAlias = Literal["error", "skip", "zero"]
+"""What a parameter without a gradient means: a mistake, nothing to step, zeros."""
 ON_WEIGHTS = frozenset({"clip_agc"})
 """Built-in transforms that read the weights as well."""
 
 
-def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Node, ...]:
+def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Transform, ...]:
     """Return the one node of a transform; its set spans the models of its first input."""
     node = transform_node(
         name,
@@ -43,16 +46,19 @@ def transform_node(
     options: Mapping[str, Setting] | None = None,
     penalties: tuple[Penalty, ...] = (),
     gaps: bool = False,
-) -> Node:
+) -> Transform:
     """Return a node that maps the gradient sets ``inputs``, maybe with ``gaps``, to the set named after the node.
 
     A ``function`` that is a name is a built-in one. It reads the optimizers whose updates some of its numbers count.
     """
     function = FunctionRef(name=function, builtin=True) if isinstance(function, str) else function
     options = options or {}
-    instruction = Transform(
+    made = Transform(
+        id=node,
         op=op,
+        label=f"transform {node}",
         place=context.place(op),
+        uses=tuple(Use(value=value) for value in inputs),
         function=function,
         inputs=inputs,
         output=node,
@@ -63,23 +69,9 @@ def transform_node(
         penalties=penalties,
         gaps=gaps,
     )
-    read = (*(context.cells(models) if instruction.weights else ()), *_find_counted(instruction))
-    return Node(
-        id=node,
-        op=op,
-        instruction=instruction,
-        label=f"transform {node}",
-        uses=tuple(Use(value=value) for value in inputs),
-        defines=(node,),
-        reads=tuple(Read(cell=cell, constant=True) for cell in read),
-        place=instruction.place,
-    )
-
-
-def _find_counted(instruction: Transform) -> tuple[str, ...]:
-    """Return the optimizers whose updates the numbers of an instruction count."""
-    counted = (number.optimizer for number in find_scheduled(instruction) if number.optimizer is not None)
-    return tuple(dict.fromkeys(map(optimizer_cell, counted)))
+    counted = (number.optimizer for number in find_scheduled(made) if number.optimizer is not None)
+    cells = (*(context.cells(models) if made.weights else ()), *dict.fromkeys(map(optimizer_cell, counted)))
+    return replace(made, reads=tuple(Read(cell=cell, constant=True) for cell in cells))
 
 
 def _draws(name: str, inputs: tuple[str, ...], options: Mapping[str, Setting]) -> bool:
@@ -87,21 +79,39 @@ def _draws(name: str, inputs: tuple[str, ...], options: Mapping[str, Setting]) -
     return name == "noise" or (name == "pcgrad" and len(inputs) > 2 and options.get("order") != "listed")
 
 
-def gradient_node(node: str, instruction: Gradient, context: Lowering, *, label: str, stop: bool = False) -> Node:
-    """Return the node of a gradient; ``stop``: no other gradient runs through it."""
-    models, values = instruction.models, instruction.values
-    seeds = (each.name for each in instruction.grad_outputs if isinstance(each, Ref))
-    output = () if instruction.output is None else (instruction.output,)
-    return Node(
-        id=node,
-        op=instruction.op,
-        instruction=instruction,
+def gradient_node(
+    name: str,
+    *,
+    op: str,
+    label: str,
+    loss: str,
+    models: tuple[str, ...],
+    context: Lowering,
+    output: str | None,
+    values: tuple[str, ...] = (),
+    value_outputs: tuple[str, ...] = (),
+    seeds: tuple[Operand, ...] = (),
+    unconnected: Missing = "error",
+    term: str = "",
+    stop: bool = False,
+) -> Gradient:
+    """Return a gradient of a loss, times ``seeds``; ``stop``: no other gradient runs through it."""
+    factors = (each.name for each in seeds if isinstance(each, Ref))
+    return Gradient(
+        id=name,
+        op=op,
         label=label,
-        uses=tuple(Use(value=value) for value in (instruction.loss, *values, *seeds)),
-        defines=(*output, *instruction.value_outputs),
-        derivative=Derivative(
-            loss=instruction.loss, models=models, cells=frozenset(context.cells(models)), values=values
-        ),
+        place=context.place(op),
+        uses=tuple(Use(value=value) for value in (loss, *values, *factors)),
         differentiable=not stop,
-        place=instruction.place,
+        loss=loss,
+        models=models,
+        cells=frozenset(context.cells(models)),
+        values=values,
+        output=output,
+        value_outputs=value_outputs,
+        grad_outputs=seeds,
+        unconnected=unconnected,
+        scaled=context.scaled,
+        term=term,
     )

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from compiler.facts.optimizers import find_excluded, find_givers, find_held, find_kept, is_kept
 from compiler.ir.cell import optimizer_cell, window_of
-from compiler.ir.instructions import Apply, ApplyPart, Transform
-from compiler.ir.step_graph import Node, Read, Use, Write
-from compiler.ir.value import Scheduled, Setting
+from compiler.ir.instructions import Apply, ApplyPart, Instruction, Transform
+from compiler.ir.value import Read, Scheduled, Setting, Use, Write
 from compiler.lower.accumulate import Windows
 from compiler.lower.context import Lowering
 from compiler.lower.regularization import find_projections, regularize
@@ -29,7 +28,7 @@ from graphspec.declare.ops import UpdateOp
 from graphspec.declare.ops.update import ClipSpec
 
 
-def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]:
+def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Instruction, ...]:
     """Return the chain of an update: its final gradients, those of others for what it shares with them, its write."""
     chain, sets = _lower_gradients(name, op, context)
     gaps = find_open(chain) | context.gaps
@@ -46,7 +45,7 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Node, ...]
 
 def _lower_gradients(
     name: str, op: UpdateOp, context: Lowering
-) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
+) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
     """Return the nodes of an update before its write, and the sets they give: gradient (unless given) to clip."""
     chain = _lower_loss(name, op, op.loss, context) if op.loss is not None else []
     sets = {name: op.update} if op.loss is not None else _given_sets(op, context)
@@ -84,7 +83,7 @@ def _share(
     givers: tuple[str, ...],
     context: Lowering,
     gaps: frozenset[str],
-) -> tuple[Node, Mapping[str, tuple[str, ...]], tuple[str, ...]]:
+) -> tuple[Instruction, Mapping[str, tuple[str, ...]], tuple[str, ...]]:
     """Return the node that adds the final gradients of other updates for what is shared, where those fire.
 
     With it come the set that it gives, and the verdicts over what it adds.
@@ -101,20 +100,19 @@ def _share(
         verdicts |= dict.fromkeys(find_verdicts(nodes))
     has_gaps = not open_sets.isdisjoint((value, *given))
     node = _transform(f"{name}.shared", name, "share", {value: models, **given}, context, gaps=has_gaps)
-    assert isinstance(node.instruction, Transform)
     spans = (models, *given.values())
     uses = (node.uses[0], *(replace(use, optional=True) for use in node.uses[1:]))
-    shared = replace(node, instruction=replace(node.instruction, models=models, spans=spans), uses=uses)
+    shared = replace(node, models=models, spans=spans, uses=uses)
     return shared, {f"{name}.shared": models}, tuple(verdicts)
 
 
 def _close(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
-) -> tuple[tuple[Node, ...], Mapping[str, tuple[str, ...]]]:
+) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
     """Return what refuses the gaps of the sets of an update, or fills them with zeros, and the sets it then uses."""
     if op.missing == "skip" or gaps.isdisjoint(sets):
         return (), sets
-    nodes: list[Node] = []
+    nodes: list[Instruction] = []
     found: dict[str, tuple[str, ...]] = {}
     function, word = ("fill", "filled") if op.missing == "zero" else ("require", "whole")
     for value, models in sets.items():
@@ -127,14 +125,14 @@ def _close(
 
 def _transform(
     node: str, op: str, function: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, *, gaps: bool
-) -> Node:
+) -> Transform:
     """Return a built-in transform without options of sets in a row."""
     models = tuple(model for models in sets.values() for model in models)
     inputs = tuple(sets)
     return transform_node(node, op=op, function=function, inputs=inputs, models=models, context=context, gaps=gaps)
 
 
-def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> list[Node]:
+def _lower_loss(name: str, op: UpdateOp, loss: str, context: Lowering) -> list[Instruction]:
     """Return the gradient of an update's loss with respect to all its models; its windows see to one that they count.
 
     In micro-batches it is divided by the counts of the loss.
@@ -153,12 +151,14 @@ def _given_sets(op: UpdateOp, context: Lowering) -> Mapping[str, tuple[str, ...]
     return {value: context.sets.get(value, ()) for value in op.gradients or ()}
 
 
-def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]) -> Node:
+def _join(name: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]) -> Instruction:
     """Return the concatenation of several sets, in their order, for a transform over all of them."""
     return _transform(f"{name}.joined", name, "join", sets, context, gaps=not gaps.isdisjoint(sets))
 
 
-def _clip(name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool) -> Node:
+def _clip(
+    name: str, clip: ClipSpec, gradients: str, models: tuple[str, ...], context: Lowering, gaps: bool
+) -> Instruction:
     """Return the clip of an update's whole gradient set."""
     limit = context.number(clip.limit, name, "clip", clip.kind)
     return transform_node(
@@ -185,7 +185,7 @@ def _clip_options(clip: ClipSpec, limit: float | Scheduled, eps: float | Schedul
 
 def _lower_apply(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
-) -> Node:
+) -> Instruction:
     """Return the write of an update: it steps the newest parameters of the models, regardless of who wrote them."""
     parts = tuple(
         replace(part, optimizer=context.phases.get(part.optimizer, part.optimizer), gaps=part.gradients in gaps)
@@ -194,18 +194,17 @@ def _lower_apply(
     cells = find_kept(context.spec, name) + tuple(optimizer_cell(part.optimizer) for part in parts)
     stepped = {model for part in parts for model in part.models}
     projections = tuple(find_projections(name, op, stepped, context))
-    instruction = Apply(op=name, place=context.place(name), parts=parts, projections=projections)
-    return Node(
+    return Apply(
         id=name,
         op=name,
-        instruction=instruction,
         label=f"apply {name}",
+        place=context.place(name),
         uses=tuple(Use(value=value) for value in sets),
         reads=tuple(Read(cell=cell, streaming=True) for cell in cells),
         writes=tuple(Write(cell=cell) for cell in cells),
-        eager=True,
         defer=op.defer,
-        place=instruction.place,
+        parts=parts,
+        projections=projections,
     )
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from compiler.ir.cell import window_of
-from compiler.ir.instructions import Collect, Gradient, Guard, Judge, Transform
+from compiler.ir.instructions import (
+    TOGETHER,
+    Collect,
+    Gradient,
+    Guard,
+    Instruction,
+    InstructionBase,
+    Judge,
+    Overflow,
+    Transform,
+)
 from compiler.ir.program import Mode
-from compiler.ir.step_graph import TOGETHER, Node, Overflow, Use
+from compiler.ir.value import Use
 from compiler.lower.context import Lowering
 from graphspec.analysis.modes import Reach
 from graphspec.declare.graph import GraphSpec
@@ -58,7 +68,7 @@ def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
 
 def judge(
     name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, Mapping[str, bool]] | None = None
-) -> tuple[Node, ...]:
+) -> tuple[Instruction, ...]:
     """Return the node that checks the gradients that a window takes in as they were taken, if there is a verdict.
 
     ``shared``: set -> those that its windows take in its place, of terms that count differently, and whether these are
@@ -78,10 +88,10 @@ def judge_final(
     name: str,
     op: UpdateOp,
     sets: Mapping[str, tuple[str, ...]],
-    chain: Sequence[Node],
+    chain: Sequence[Instruction],
     context: Lowering,
     verdict: str,
-) -> tuple[Node, ...]:
+) -> tuple[Instruction, ...]:
     """Return the node that checks what an optimizer is given, if there is to be a verdict.
 
     It covers all that the final ``sets`` are made of, from the gradients as they were taken on; what can neither hide
@@ -89,8 +99,7 @@ def judge_final(
     """
     if name not in context.judged:
         return ()
-    instructions = (node.instruction for node in chain)
-    made = {each.output: each for each in instructions if isinstance(each, Transform | Gradient | Collect)}
+    made = {each.output: each for each in chain if isinstance(each, Transform | Gradient | Collect)}
     spans = {value: each.models for value, each in made.items()} | dict(sets)
     looked = dict.fromkeys(each for value in sets for each in _find_looked(value, made, context))
     covered = {each: spans.get(each) or context.sets.get(each, ()) for each in looked}
@@ -99,26 +108,20 @@ def judge_final(
 
 def _judge(
     name: str, op: UpdateOp, verdict: str, spans: Mapping[str, tuple[str, ...]], context: Lowering, filled: str = ""
-) -> Node:
+) -> Instruction:
     """Return the node that gives the verdict over some sets; ``spans``: the models of each."""
-    instruction = Judge(
+    return Judge(
+        id=verdict,
         op=name,
+        label=f"verdict {verdict.removesuffix('.finite')}",
         place=context.place(name),
+        uses=tuple(Use(value=value, differentiable=False) for value in (*spans, *((filled,) if filled else ()))),
+        differentiable=False,
+        overflow=find_overflow(op, context.spec),
         gradients=tuple(spans),
         spans=tuple(spans.values()),
         output=verdict,
         filled=filled,
-    )
-    return Node(
-        id=verdict,
-        op=name,
-        instruction=instruction,
-        label=f"verdict {instruction.key}",
-        uses=tuple(Use(value=value, differentiable=False) for value in instruction.operands),
-        defines=(verdict,),
-        differentiable=False,
-        place=instruction.place,
-        overflow=find_overflow(op, context.spec),
     )
 
 
@@ -204,22 +207,24 @@ def _is_paced_by(op: UpdateOp, context: Lowering) -> bool:
     return False
 
 
-def find_verdicts(nodes: Iterable[Node]) -> tuple[str, ...]:
+def find_verdicts(nodes: Iterable[Instruction]) -> tuple[str, ...]:
     """Return the verdicts over what the nodes of an update give: whether its windows hold something, and the last one.
 
     All windows of an update are filled together.
     """
-    judged = [each.output for node in nodes if isinstance(each := node.instruction, Judge)]
+    judged = [each.output for each in nodes if isinstance(each, Judge)]
     return (*find_filled(nodes), *judged[-1:])
 
 
-def find_filled(nodes: Iterable[Node]) -> tuple[str, ...]:
+def find_filled(nodes: Iterable[Instruction]) -> tuple[str, ...]:
     """Return the value that says whether the windows of an update hold something, where that is found out."""
-    filled = [each.filled for node in nodes if isinstance(each := node.instruction, Collect)]
+    filled = [each.filled for each in nodes if isinstance(each, Collect)]
     return tuple(filter(None, filled[:1]))
 
 
-def bind_update(write: Node, op: UpdateOp, own: tuple[str, ...], others: tuple[str, ...], spec: GraphSpec) -> Node:
+def bind_update(
+    write: Instruction, op: UpdateOp, own: tuple[str, ...], others: tuple[str, ...], spec: GraphSpec
+) -> Instruction:
     """Return the write of an update under its own verdicts, and those over what it shares with others.
 
     The first of its own is the one by which it is in a group. A windowed update that takes all gradients depends only
@@ -235,7 +240,10 @@ def bind_update(write: Node, op: UpdateOp, own: tuple[str, ...], others: tuple[s
     return replace(write, verdict=own[0], overflow=bound, others=(*own[1:], *others))
 
 
-def bind(write: Node, verdict: str, overflow: Overflow) -> Node:
+Bound = TypeVar("Bound", bound=InstructionBase)
+
+
+def bind(write: Bound, verdict: str, overflow: Overflow) -> Bound:
     """Return a write of gradients that takes place under a verdict."""
     use = Use(value=verdict, differentiable=False)
     return replace(write, verdict=verdict, overflow=overflow, uses=(*write.uses, use))

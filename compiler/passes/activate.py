@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from compiler.ir.cell import drop_of, window_of
 from compiler.ir.diagnose import span_of
+from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate, Mode
-from compiler.ir.step_graph import Node
 from compiler.passes.order import find_producers, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
@@ -35,7 +35,9 @@ Restricted = Mapping[str, tuple[str, ...]]
 EVERYWHERE: Restricted = {}
 
 
-def find_gates(spec: GraphSpec, nodes: Mapping[str, Node], restricted: Restricted = EVERYWHERE) -> tuple[Gate, ...]:
+def find_gates(
+    spec: GraphSpec, nodes: Mapping[str, Instruction], restricted: Restricted = EVERYWHERE
+) -> tuple[Gate, ...]:
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
     gates: dict[str, Gate] = {}
     present = frozenset(node.admission for node in nodes.values())
@@ -51,7 +53,7 @@ def find_gates(spec: GraphSpec, nodes: Mapping[str, Node], restricted: Restricte
 
 
 def find_live_gates(
-    spec: GraphSpec, nodes: Mapping[str, Node], demanded: tuple[str, ...], restricted: Restricted = EVERYWHERE
+    spec: GraphSpec, nodes: Mapping[str, Instruction], demanded: tuple[str, ...], restricted: Restricted = EVERYWHERE
 ) -> tuple[Gate, ...]:
     """Return the gates of ops that fire at all; others would only multiply the functions."""
     gates = find_gates(spec, nodes, restricted)
@@ -61,7 +63,7 @@ def find_live_gates(
     return tuple(gate for gate in gates if gate.op in live)
 
 
-def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node]) -> Outputs:
+def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction]) -> Outputs:
     """Return the values a step of a mode returns.
 
     Without `outputs:`: the metrics and, in train mode, the losses; a loss that feeds an update does not fire for being
@@ -85,7 +87,7 @@ def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node]) -> Outp
 
 
 def find_firing(
-    nodes: Mapping[str, Node], outputs: Outputs, gates: Mapping[str, Gate], fired: frozenset[str]
+    nodes: Mapping[str, Instruction], outputs: Outputs, gates: Mapping[str, Gate], fired: frozenset[str]
 ) -> frozenset[str]:
     """Return the ids of the nodes that run when exactly the gated ops ``fired`` are admitted."""
     producers = find_producers(nodes.values())
@@ -95,7 +97,7 @@ def find_firing(
     roots = [producers[value] for value in outputs.demanded if producers[value] not in absent]
     for name in admitted:
         node = nodes[name]
-        if node.eager or (node.writes and not consumed.intersection(node.defines)):
+        if node.eager or (node.writes and not consumed.intersection(node.provides)):
             roots.append(name)
     firing = reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
     returned = (producers[value] for value in outputs.values if value in producers)
@@ -104,13 +106,17 @@ def find_firing(
     }
 
 
-def _is_there(node: Node, producers: Mapping[str, str], firing: frozenset[str]) -> bool:
+def _is_there(node: Instruction, producers: Mapping[str, str], firing: frozenset[str]) -> bool:
     """Return whether all operands of a node are defined."""
     return all(producers[use.value] in firing for use in node.uses if use.value in producers)
 
 
 def find_absent_problems(
-    spec: GraphSpec, nodes: Mapping[str, Node], gates: Mapping[str, Gate], fired: frozenset[str], firing: frozenset[str]
+    spec: GraphSpec,
+    nodes: Mapping[str, Instruction],
+    gates: Mapping[str, Gate],
+    fired: frozenset[str],
+    firing: frozenset[str],
 ) -> Iterator[Diagnostic]:
     """Yield E-ABSENT for every value that is used in a step in which its op does not fire."""
     absent = find_absent(nodes, gates.keys() - fired)
@@ -128,13 +134,13 @@ def find_absent_problems(
                 )
 
 
-def _uses_any(user: Node, node: Node) -> bool:
+def _uses_any(user: Instruction, node: Instruction) -> bool:
     """Return whether a node uses a value of another."""
-    return any(use.value in node.defines and not use.optional for use in user.uses)
+    return any(use.value in node.provides and not use.optional for use in user.uses)
 
 
 def reach(
-    roots: list[str], nodes: Mapping[str, Node], producers: Mapping[str, str], absent: Container[str] = ()
+    roots: list[str], nodes: Mapping[str, Instruction], producers: Mapping[str, str], absent: Container[str] = ()
 ) -> frozenset[str]:
     """Return the roots and everything their values are made from; what is absent is left out where it may be."""
     reached: set[str] = set()
@@ -149,14 +155,18 @@ def reach(
     return frozenset(reached)
 
 
-def _find_fed(nodes: Mapping[str, Node], producers: Mapping[str, str]) -> frozenset[str]:
+def _find_fed(nodes: Mapping[str, Instruction], producers: Mapping[str, str]) -> frozenset[str]:
     """Return the ops whose values some update of the mode depends on."""
     writes = [name for name, node in nodes.items() if is_update(node)]
     return frozenset(nodes[name].op for name in reach(writes, nodes, producers))
 
 
 def _gates(
-    spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str], restricted: Restricted
+    spec: GraphSpec,
+    node: Instruction,
+    nodes: Mapping[str, Instruction],
+    ungated: frozenset[str],
+    restricted: Restricted,
 ) -> Iterator[Gate]:
     """Yield the gate of one op, if it has one; of an update that accumulates, that of its gradients and its own."""
     gate, op = _gate(spec, node, nodes, ungated, restricted.get(node.op, ())), spec.ops[node.op]
@@ -171,7 +181,11 @@ def _gates(
 
 
 def _gate(
-    spec: GraphSpec, node: Node, nodes: Mapping[str, Node], ungated: frozenset[str], datasets: tuple[str, ...]
+    spec: GraphSpec,
+    node: Instruction,
+    nodes: Mapping[str, Instruction],
+    ungated: frozenset[str],
+    datasets: tuple[str, ...],
 ) -> Gate | None:
     """Return the gate of one op, given the ops of the mode without a gate so far; None where it fires in every step.
 
@@ -194,7 +208,7 @@ def _is_watched(op: Op) -> bool:
     return isinstance(op, EmaOp) and op.use.eval == "swap"
 
 
-def _follows(op: Op, node: Node, nodes: Mapping[str, Node]) -> tuple[tuple[str, ...], ...]:
+def _follows(op: Op, node: Instruction, nodes: Mapping[str, Instruction]) -> tuple[tuple[str, ...], ...]:
     """Return the groups of ops a node can only fire with: its `every:` update, the writers of an average's source."""
     groups: list[tuple[str, ...]] = []
     if isinstance(op.every, str):
@@ -210,7 +224,7 @@ def _steps(duration: Duration | None) -> int | None:
     return None if duration is None else int(duration.count)
 
 
-def find_holdable(nodes: Mapping[str, Node]) -> frozenset[str]:
+def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
     """Return the ops whose writes take place only under verdicts in some step, and those of all that follows these."""
     writers = find_writers(nodes.values())
     held = {node.op for node in nodes.values() if node.verdict and node.overflow != "apply" and node.id == node.op}
@@ -222,7 +236,9 @@ def find_holdable(nodes: Mapping[str, Node]) -> frozenset[str]:
     return frozenset(held)
 
 
-def _goes_with(node: Node, held: set[str], nodes: Mapping[str, Node], writers: Mapping[str, tuple[str, ...]]) -> bool:
+def _goes_with(
+    node: Instruction, held: set[str], nodes: Mapping[str, Instruction], writers: Mapping[str, tuple[str, ...]]
+) -> bool:
     """Return whether a write is paced by a write that may be skipped, or by what such a write writes."""
     sources = (nodes[name] for cell in node.follows for name in writers.get(cell, ()) if name != node.id)
     return node.paced in held or any(source.eager and source.op in held for source in sources)

@@ -20,8 +20,8 @@ from compiler.ir.instructions import (
     Settle,
 )
 from compiler.ir.program import Function
-from compiler.ir.step_graph import Node, StepGraph
-from compiler.ir.value import Argument, CellVersion, Ref
+from compiler.ir.step_graph import StepGraph
+from compiler.ir.value import Argument, Read, Ref
 from compiler.passes.flags import is_recomputed
 
 
@@ -30,9 +30,9 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     last: dict[str, str] = {}
     for name in graph.sequence:
         node = graph.nodes[name]
-        last.update((value, name) for value in node.defines)
+        last.update((value, name) for value in node.provides)
         last.update((use.value, name) for use in node.uses if use.value in last)
-    judges = (node for node in graph.nodes.values() if isinstance(node.instruction, Judge))
+    judges = (node for node in graph.nodes.values() if isinstance(node, Judge))
     verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
     verdicts |= {value for node in judges for value in node.defines}
     released: dict[str, list[str]] = {}
@@ -78,14 +78,12 @@ def _list_parts(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     return {node.id: (f"micro-batch {node.part} of {count}",) for before, node in pairs if node.part != before}
 
 
-def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction:
+def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Instruction:
     """Return a node's instruction with what the passes found out about it."""
     flags = graph.flags
     recorded = node.id in flags.recorded
     base = replace(
-        node.instruction,
-        reads=_versions(node, graph, "read"),
-        writes=_versions(node, graph, "write"),
+        node,
         notes=(*notes, *_notes(node, graph)),
         commits=graph.commits.get(node.id, ()),
     )
@@ -109,19 +107,18 @@ def _finish(node: Node, graph: StepGraph, notes: tuple[str, ...]) -> Instruction
             return base
 
 
-def _find_begun(node: Node, graph: StepGraph) -> tuple[str, ...]:
+def _find_begun(node: Instruction, graph: StepGraph) -> tuple[str, ...]:
     """Return the inner results of a node from which gradients of its others are taken."""
     return tuple(value for value in node.inner if any((value, node.id) in path.uses for path in graph.paths.values()))
 
 
-def find_recomputed(node: Node, graph: StepGraph) -> tuple[Recomputed, ...]:
+def find_recomputed(node: Instruction, graph: StepGraph) -> tuple[Recomputed, ...]:
     """Return the models whose forwards a gradient recomputes, with the modes of those forwards."""
     forwards = (graph.nodes[name] for name in graph.sequence if name in graph.paths[node.id].nodes)
-    found = [(each, each.instruction) for each in forwards if is_recomputed(each)]
     made = (
-        Recomputed(model=call.model, train=call.train, kept=bool(each.writes))
-        for each, call in found
-        if isinstance(call, Forward)
+        Recomputed(model=call.model, train=call.train, kept=bool(call.writes))
+        for call in forwards
+        if isinstance(call, Forward) and is_recomputed(call)
     )
     return tuple(dict.fromkeys(made))
 
@@ -141,35 +138,29 @@ def _settle(graph: StepGraph) -> Iterator[Settle]:
 def _find_held(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
     """Yield what may be skipped, by gate, with its condition: writes, and steps of windows."""
     for node in graph.nodes.values():
-        if node.id in graph.commits and (node.id == node.op or isinstance(node.instruction, Restore)):
+        if node.id in graph.commits and (node.id == node.op or isinstance(node, Restore)):
             yield node.admission, graph.commits[node.id]
 
 
 def _find_fatal(graph: StepGraph) -> Iterator[tuple[str, str]]:
     """Yield the verdicts that end a run where they are not given, each with its update."""
     for node in graph.nodes.values():
-        if isinstance(node.instruction, Judge) and node.overflow == "error":
-            yield node.op, node.instruction.output
+        if isinstance(node, Judge) and node.overflow == "error":
+            yield node.op, node.output
 
 
 def find_verdicts(graph: StepGraph) -> tuple[str, ...]:
     """Return the verdicts over the gradients of a step, in the order in which they are known."""
-    judges = (graph.nodes[name].instruction for name in graph.sequence)
-    return tuple(each.output for each in judges if isinstance(each, Judge))
+    return tuple(each.output for name in graph.sequence if isinstance(each := graph.nodes[name], Judge))
 
 
-def _last_versions(returned: tuple[str, ...], graph: StepGraph) -> Iterator[CellVersion]:
+def _last_versions(returned: tuple[str, ...], graph: StepGraph) -> Iterator[Read]:
     """Yield the states that are returned, at the version that the step leaves."""
     for cell in (state_of(value) for value in returned if value in graph.states):
-        yield CellVersion(cell=cell, version=len(graph.writers.get(cell, ())))
+        yield Read(cell=cell, version=len(graph.writers.get(cell, ())))
 
 
-def _versions(node: Node, graph: StepGraph, mode: str) -> tuple[CellVersion, ...]:
-    """Return the cell versions a node reads, or those it writes."""
-    return tuple(access.at for access in graph.accesses[node.id] if access.mode == mode)
-
-
-def _detach(node: Node, arguments: tuple[Argument, ...], graph: StepGraph) -> tuple[Argument, ...]:
+def _detach(node: Instruction, arguments: tuple[Argument, ...], graph: StepGraph) -> tuple[Argument, ...]:
     """Return the arguments with those references detached through which no gradient is wanted."""
     return tuple(
         replace(argument, operand=replace(argument.operand, detach=True))
@@ -179,7 +170,7 @@ def _detach(node: Node, arguments: tuple[Argument, ...], graph: StepGraph) -> tu
     )
 
 
-def _notes(node: Node, graph: StepGraph) -> Iterator[str]:
+def _notes(node: Instruction, graph: StepGraph) -> Iterator[str]:
     """Yield the decisions about a node that a reader of generated code wants to see."""
     for decision in graph.decisions:
         if decision.node == node.id and decision.code in SHOWN_DECISIONS:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler.ir.cell import window_of
-from compiler.ir.instructions import Commit, Judge, Transform
-from compiler.ir.step_graph import TOGETHER, Node, StepGraph
+from compiler.ir.instructions import TOGETHER, Commit, Instruction, Judge, Transform
+from compiler.ir.step_graph import StepGraph
 from compiler.passes.order import find_producers
 from compiler.passes.schedule import is_update
 
@@ -44,21 +44,21 @@ def find_own(graph: StepGraph) -> Mapping[str, Commit]:
     return {name: (_with_others(graph.nodes[name], found, graph),) for name in found}
 
 
-def _with_others(node: Node, found: Mapping[str, tuple[str, ...]], graph: StepGraph) -> tuple[str, ...]:
+def _with_others(node: Instruction, found: Mapping[str, tuple[str, ...]], graph: StepGraph) -> tuple[str, ...]:
     """Return the verdicts of a write with those under which others give what it shares with them, where these fire."""
-    there = {value for each in graph.nodes.values() for value in each.defines}
+    there = {value for each in graph.nodes.values() for value in each.provides}
     givers = {each.verdict: found[name] for name, each in graph.nodes.items() if name in found}
     shared = (verdict for each in node.others if each in there for verdict in (each, *givers.get(each, ())))
     return tuple(dict.fromkeys((*found[node.id], *shared)))
 
 
-def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:
+def find_groups(graph: StepGraph) -> Iterable[tuple[Instruction, ...]]:
     """Return the writes of gradients by commit groups; where one says `all`, they are one group."""
     sharing = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("", *TOGETHER)]
     if any(node.overflow == "all" for node in sharing):
         return (tuple(sharing),)
     updates = dict.fromkeys(node.op for node in graph.nodes.values() if takes_part(node))
-    groups: dict[frozenset[str], list[Node]] = {}
+    groups: dict[frozenset[str], list[Instruction]] = {}
     for node in sharing:
         before = {
             update for gradient in find_gradients(graph, node) for update in graph.causality.past(gradient, updates)
@@ -67,18 +67,18 @@ def find_groups(graph: StepGraph) -> Iterable[tuple[Node, ...]]:
     return tuple(tuple(group) for group in groups.values())
 
 
-def takes_part(node: Node) -> bool:
+def takes_part(node: Instruction) -> bool:
     """Return whether a node is what an update does with its gradients: it is applied, or its window gathers."""
     return is_update(node) or (node.eager and node.admission == window_of(node.op))
 
 
-def find_gradients(graph: StepGraph, write: Node) -> tuple[str, ...]:
+def find_gradients(graph: StepGraph, write: Instruction) -> tuple[str, ...]:
     """Return the gradients, as they were taken, that the verdict of a write is about."""
     producers = find_producers(graph.nodes.values())
     pending, found = [producers[write.verdict]], dict[str, None]()
     while pending:
         node = graph.nodes[pending.pop()]
-        match node.instruction:
+        match node:
             case Judge(gradients=sets) | Transform(inputs=sets):
                 pending += [producers[value] for value in sets if value in producers]
             case _ if node.derivative is not None:
@@ -105,7 +105,7 @@ class _Finder:
             self.known[name] = both(self.own.get(name, ALWAYS), both(paced, either(sources)))
         return self.known[name]
 
-    def _find_sources(self, node: Node) -> tuple[str, ...]:
+    def _find_sources(self, node: Instruction) -> tuple[str, ...]:
         """Return the writers of what an average or copy reads, except the statistics of forwards."""
         writers = (writer for cell in sorted(node.follows) for writer in self.graph.writers.get(cell, ()))
         return tuple(dict.fromkeys(each for each in writers if each != node.id and self.graph.nodes[each].eager))

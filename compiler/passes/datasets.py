@@ -6,9 +6,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from compiler.ir.cell import drop_of
+from compiler.ir.instructions import Instruction
 from compiler.ir.mode_graph import Scene
 from compiler.ir.program import Function, Gate, Mode, Program
-from compiler.ir.step_graph import Node, StepGraph
+from compiler.ir.step_graph import StepGraph
 from compiler.passes.activate import Outputs, find_holdable, find_live_gates, find_outputs, find_undecided
 from compiler.timing.gates import sort_gates
 from compiler.timing.period import refuse_held
@@ -75,7 +76,7 @@ def check_numbers(scene: Scene, graph: StepGraph, dataset: str) -> Iterator[Diag
     what they are multiplied with may not be made.
     """
     spec, closing = scene.spec, find_closing(scene.spec)
-    made = {value for node in graph.nodes.values() for value in node.defines} | set(find_inputs(spec, dataset))
+    made = {value for node in graph.nodes.values() for value in node.provides} | set(find_inputs(spec, dataset))
     known = {*scene.producers, *spec.inputs}
     for node in (node for node in graph.nodes.values() if node.admission in closing):
         for value in dict.fromkeys(use.value for use in node.uses if use.value in known and use.value not in made):
@@ -129,7 +130,7 @@ class Turns:
         cls,
         spec: GraphSpec,
         mode: Mode,
-        nodes: Mapping[str, Node],
+        nodes: Mapping[str, Instruction],
         others: tuple[Gate, ...] = (),
         epoch: int | None = None,
     ) -> Turns:
@@ -173,8 +174,8 @@ class Turns:
 
 
 def _look(
-    nodes: Mapping[str, Node], dataset: str, places: Mapping[str, frozenset[str]], closing: Container[str] = ()
-) -> Mapping[str, Node]:
+    nodes: Mapping[str, Instruction], dataset: str, places: Mapping[str, frozenset[str]], closing: Container[str] = ()
+) -> Mapping[str, Instruction]:
     """Return the nodes that can run on a batch of a data set: those of its ops, and what ends windows on any."""
     return {key: node for key, node in nodes.items() if dataset in places[node.op] or node.admission in closing}
 

@@ -133,18 +133,17 @@ def _find_create(view: View, name: str) -> Iterator[Decision]:
 def _find_forward(view: View, name: str) -> Iterator[Decision]:
     """Yield NO_GRAD, FREEZE and SNAPSHOT for a forward."""
     graph, node = view.graph, view.graph.nodes[name]
-    if node.model is None:
+    if node.called is None:
         return
     if name not in graph.flags.recorded:
         text = f"{node.label} runs without a graph: no gradient passes through it"
         yield Decision(code="NO_GRAD", subject=node.op, text=text, node=name)
     elif name in graph.flags.frozen:
-        text = f"{node.label} runs with the weights of {node.model} frozen: no gradient is taken of them"
+        text = f"{node.label} runs with the weights of {node.called} frozen: no gradient is taken of them"
         yield Decision(code="FREEZE", subject=node.op, text=text, node=name)
     if name in graph.snapshots:
-        text = (
-            f"{node.label} runs on clones of {node.model}'s buffers: a later gradient needs them after they are written"
-        )
+        whose = f"{node.called}'s buffers"
+        text = f"{node.label} runs on clones of {whose}: a later gradient needs them after they are written"
         yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.ir.step_graph import GraphFlags, Node, StepGraph
+from compiler.ir.instructions import Instruction
+from compiler.ir.step_graph import GraphFlags, StepGraph
 from compiler.passes.order import find_producers
 
 
@@ -35,11 +36,11 @@ def find_frozen(graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
         for name in path.nodes
         if _reads_any(graph, name, _targets(graph, gradient))
     }
-    forwards = (graph.nodes[name] for name in recorded if graph.nodes[name].model is not None and name not in wanted)
+    forwards = (graph.nodes[name] for name in recorded if graph.nodes[name].called is not None and name not in wanted)
     return frozenset(node.id for node in forwards if not is_recomputed(node))
 
 
-def is_recomputed(node: Node) -> bool:
+def is_recomputed(node: Instruction) -> bool:
     """Return whether a gradient through a node recomputes parts of it."""
     return any(read.again for read in node.reads)
 

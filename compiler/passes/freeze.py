@@ -12,7 +12,6 @@ from compiler.facts.parameters import Names
 from compiler.ir.cell import find_tied, group_of, parameters_of
 from compiler.ir.instructions import Apply, Collect, Gather, Gradient, Instruction, Resting, Transform
 from compiler.ir.program import Gate, Mode
-from compiler.ir.step_graph import Derivative, Node
 from compiler.passes.presence import CLOSING
 from compiler.timing.period import find_rhythm, refuse_held
 from compiler.timing.units import Pace, PaceProblem, Tempo
@@ -51,7 +50,7 @@ def find_thaws(spec: GraphSpec) -> Iterator[Thaw]:
                 yield Thaw(model=name, index=index, match=group.match, until=group.until)
 
 
-def find_thaw_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node], pace: Pace) -> Iterator[Gate]:
+def find_thaw_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction], pace: Pace) -> Iterator[Gate]:
     """Yield the gate of every group that is frozen at first, of models that are trained.
 
     Groups whose end cannot be counted are left out; :func:`check_thaws` reports them.
@@ -145,8 +144,8 @@ def has_thaws(spec: GraphSpec) -> bool:
 
 
 def rest(
-    nodes: Mapping[str, Node], resting: Resting, asleep: Collection[str], spec: GraphSpec, gaps: Collection[str]
-) -> Mapping[str, Node]:
+    nodes: Mapping[str, Instruction], resting: Resting, asleep: Collection[str], spec: GraphSpec, gaps: Collection[str]
+) -> Mapping[str, Instruction]:
     """Return nodes in which no gradient is taken of what is frozen for now, and nothing gives it one.
 
     ``asleep`` are models that are frozen whole. ``gaps`` are the sets in which a gradient may be absent for another
@@ -157,29 +156,15 @@ def rest(
         return nodes
     ever = tuple((thaw.model, thaw.match) for thaw in find_thaws(spec))
     found = {
-        name: replace(
-            node,
-            instruction=_rest(node.instruction, ever if _is_late(node.instruction) else resting, holders, gaps, asleep),
-            derivative=_spare(node.derivative, asleep),
-        )
-        for name, node in nodes.items()
+        name: _rest(node, ever if _is_late(node) else resting, holders, gaps, asleep) for name, node in nodes.items()
     }
-    opened = {value for node in found.values() for value in _opens(node.instruction)}
+    opened = {value for node in found.values() for value in _opens(node)}
     before = -1
     while len(opened) > before:
         before = len(opened)
-        found = {name: replace(node, instruction=_open(node.instruction, opened)) for name, node in found.items()}
-        opened |= {value for node in found.values() for value in _passes(node.instruction, opened)}
+        found = {name: _open(node, opened) for name, node in found.items()}
+        opened |= {value for node in found.values() for value in _passes(node, opened)}
     return found
-
-
-def _spare(derivative: Derivative | None, asleep: Collection[str]) -> Derivative | None:
-    """Return what is differentiated, models left out that are frozen whole."""
-    if derivative is None or not asleep:
-        return derivative
-    models = tuple(model for model in derivative.models if model not in asleep)
-    cells = derivative.cells - {parameters_of(model) for model in asleep}
-    return replace(derivative, models=models, cells=cells)
 
 
 def _rest(
@@ -193,7 +178,9 @@ def _rest(
     match instruction:
         case Gradient():
             sleeping = tuple(model for model in instruction.models if model in asleep)
-            return replace(instruction, resting=_of(resting, instruction.models, holders), asleep=sleeping)
+            cells = instruction.cells - {parameters_of(model) for model in sleeping}
+            frozen = _of(resting, instruction.models, holders)
+            return replace(instruction, cells=cells, resting=frozen, asleep=sleeping)
         case Transform() if instruction.function.builtin and instruction.function.name in OWN:
             return replace(instruction, resting=_of(resting, instruction.models, holders))
         case Gather() if _may_thaw(instruction.models, holders):

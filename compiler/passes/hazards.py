@@ -9,7 +9,8 @@ from compiler.ir.cell import is_buffers
 from compiler.ir.diagnose import cycle_problem
 from compiler.ir.digraph import find_cycles
 from compiler.ir.hazard_table import HazardTable
-from compiler.ir.step_graph import Access, Edge, Hazard, StepGraph
+from compiler.ir.step_graph import Edge, Hazard, StepGraph
+from compiler.ir.value import CellVersion, Read
 from compiler.passes.order import find_producers
 from graphspec.declare.graph import GraphSpec
 
@@ -58,17 +59,17 @@ def _is_buffer_hazard_of(edge: Edge, forwards: frozenset[str]) -> bool:
 
 def _find_cell_hazards(graph: StepGraph) -> Iterator[Edge]:
     """Yield the edges every backend has: read after write, write after read, write after write."""
-    for name, accesses in graph.accesses.items():
-        for access in accesses:
-            if access.mode == "read":
-                yield from _read_edges(graph, name, access)
-            elif access.at.version > 1:
-                yield _write_edge(graph, name, access)
+    for name, node in graph.nodes.items():
+        for read in node.reads:
+            yield from _read_edges(graph, name, read.at)
+        for write in node.writes:
+            if write.version > 1:
+                yield _write_edge(graph, name, write.at)
 
 
-def _read_edges(graph: StepGraph, name: str, access: Access) -> Iterator[Edge]:
+def _read_edges(graph: StepGraph, name: str, at: CellVersion) -> Iterator[Edge]:
     """Yield the edges of one read: after the write of its version, before the write of the next."""
-    at, writers = access.at, graph.writers.get(access.at.cell, ())
+    writers = graph.writers.get(at.cell, ())
     label = graph.nodes[name].label
     if at.version > 0 and writers[at.version - 1] != name:
         writer = writers[at.version - 1]
@@ -78,11 +79,11 @@ def _read_edges(graph: StepGraph, name: str, access: Access) -> Iterator[Edge]:
         yield Edge(before=name, after=writers[at.version], hazard=Hazard.WAR, cell=at, why=why, through=(name,))
 
 
-def _write_edge(graph: StepGraph, name: str, access: Access) -> Edge:
+def _write_edge(graph: StepGraph, name: str, at: CellVersion) -> Edge:
     """Return the edge from the write of the version before."""
-    before = graph.writers[access.at.cell][access.at.version - 2]
-    why = f"{graph.nodes[name].label} writes {access.at} over what {graph.nodes[before].label} wrote"
-    return Edge(before=before, after=name, hazard=Hazard.WAW, cell=access.at, why=why)
+    before = graph.writers[at.cell][at.version - 2]
+    why = f"{graph.nodes[name].label} writes {at} over what {graph.nodes[before].label} wrote"
+    return Edge(before=before, after=name, hazard=Hazard.WAW, cell=at, why=why)
 
 
 def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
@@ -114,42 +115,42 @@ def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
 def _find_backward_hazards(graph: StepGraph, table: HazardTable) -> Iterator[Edge]:
     """Yield, for every gradient, an edge to the next writer of each cell that it still reads on its path."""
     for gradient, path in graph.paths.items():
-        through: dict[tuple[str, Access], list[str]] = {}
+        through: dict[tuple[str, CellVersion, bool, bool], list[str]] = {}
         for name in (node for node in graph.nodes if node in path.nodes):
-            for writer, access in _find_endangering(graph, name, table):
-                through.setdefault((writer, access), []).append(name)
-        for (writer, access), forwards in through.items():
-            yield _backward_edge(graph, gradient, writer, access, tuple(forwards))
+            for writer, read in _find_endangering(graph, name, table):
+                through.setdefault((writer, read.at, read.again, read.saved), []).append(name)
+        for (writer, at, again, _), forwards in through.items():
+            yield _backward_edge(graph, gradient, writer, at, tuple(forwards), again=again)
 
 
-def _find_endangering(graph: StepGraph, name: str, table: HazardTable) -> Iterator[tuple[str, Access]]:
+def _find_endangering(graph: StepGraph, name: str, table: HazardTable) -> Iterator[tuple[str, Read]]:
     """Yield (writer, read) for the next write of every cell that the node's backward reads.
 
     A train-mode forward normalises with the batch's own statistics: later train-mode forwards do not disturb it, other
     writers of the buffers do.
     """
-    streaming = {read.cell for read in graph.nodes[name].reads if read.streaming}
-    for access in graph.accesses[name]:
-        if not (access.again or (access.saved and table.keeps_cells)):
+    for read in graph.nodes[name].reads:
+        if not (read.again or (read.saved and table.keeps_cells)):
             continue
-        for writer in graph.writers.get(access.at.cell, ())[access.at.version :]:
-            if access.at.cell not in streaming or graph.nodes[writer].eager:
-                yield writer, access
+        for writer in graph.writers.get(read.cell, ())[read.version :]:
+            if not read.streaming or graph.nodes[writer].eager:
+                yield writer, read
                 break
 
 
-def _backward_edge(graph: StepGraph, gradient: str, writer: str, access: Access, forwards: tuple[str, ...]) -> Edge:
+def _backward_edge(
+    graph: StepGraph, gradient: str, writer: str, at: CellVersion, forwards: tuple[str, ...], *, again: bool
+) -> Edge:
     """Return the edge from a gradient to a writer of what it still reads.
 
     A forward that is recomputed reads the model itself, so that clones of its buffers do not help.
     """
-    at = access.at
-    reads = "recomputes with" if access.again else "reads"
+    reads = "recomputes with" if again else "reads"
     places = ", ".join(_with_place(graph, name) for name in forwards)
     return Edge(
         before=gradient,
         after=writer,
-        hazard=Hazard.BUFFER_WAR if is_buffers(at.cell) and not access.again else Hazard.BACKWARD_WAR,
+        hazard=Hazard.BUFFER_WAR if is_buffers(at.cell) and not again else Hazard.BACKWARD_WAR,
         cell=at,
         why=f"{graph.nodes[gradient].label} still {reads} {at} through {places}",
         through=forwards,

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from compiler.ir.diagnose import cycle_problem
 from compiler.ir.digraph import Causality, close, find_cycles
-from compiler.ir.step_graph import Edge, Hazard, Node
+from compiler.ir.instructions import Instruction
+from compiler.ir.step_graph import Edge, Hazard
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import GradientOp
 from graphspec.diagnostics import Diagnostic
 
 
-def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...]:
+def find_ordering(spec: GraphSpec, nodes: Mapping[str, Instruction]) -> tuple[Edge, ...]:
     """Return every happens-before edge between the nodes, with its reason, sorted by the later node's listing."""
     producers = find_producers(nodes.values())
     writers = find_writers(nodes.values())
@@ -29,19 +30,21 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Node]) -> tuple[Edge, ...
     return tuple(edges)
 
 
-def find_data_ordering(nodes: Mapping[str, Node], among: Mapping[str, Node] | None = None) -> tuple[Edge, ...]:
+def find_data_ordering(
+    nodes: Mapping[str, Instruction], among: Mapping[str, Instruction] | None = None
+) -> tuple[Edge, ...]:
     """Return the happens-before edges to the nodes, or to some of them, that values give alone."""
     producers = find_producers(nodes.values())
     users = nodes if among is None else among
     return tuple(edge for node in users.values() for edge in _data_edges(node, producers))
 
 
-def find_producers(nodes: Iterable[Node]) -> dict[str, str]:
+def find_producers(nodes: Iterable[Instruction]) -> dict[str, str]:
     """Return the node that defines each value."""
-    return {value: node.id for node in nodes for value in node.defines}
+    return {value: node.id for node in nodes for value in node.provides}
 
 
-def find_writers(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
+def find_writers(nodes: Iterable[Instruction]) -> dict[str, tuple[str, ...]]:
     """Return the nodes that write each cell, in listed order."""
     writers: dict[str, tuple[str, ...]] = {}
     for node in nodes:
@@ -58,7 +61,7 @@ def close_ordering(nodes: Iterable[str], edges: Iterable[Edge]) -> Causality:
     return close(predecessors)
 
 
-def restrict_ordering(edges: tuple[Edge, ...], nodes: Mapping[str, Node]) -> tuple[Edge, ...]:
+def restrict_ordering(edges: tuple[Edge, ...], nodes: Mapping[str, Instruction]) -> tuple[Edge, ...]:
     """Return the edges between some of the nodes, and those that remain where others do not fire.
 
     What stood before an absent node still stands before its neighbours.
@@ -74,7 +77,7 @@ def restrict_ordering(edges: tuple[Edge, ...], nodes: Mapping[str, Node]) -> tup
     return tuple(kept)
 
 
-def _find_past_absent(name: str, before: Mapping[str, list[str]], nodes: Mapping[str, Node]) -> tuple[str, ...]:
+def _find_past_absent(name: str, before: Mapping[str, list[str]], nodes: Mapping[str, Instruction]) -> tuple[str, ...]:
     """Return the present nodes that lead to a node through absent ones only."""
     pending = [other for other in before.get(name, ()) if other not in nodes]
     seen, found = set(pending), dict[str, None]()
@@ -88,13 +91,15 @@ def _find_past_absent(name: str, before: Mapping[str, list[str]], nodes: Mapping
     return tuple(found)
 
 
-def find_order_problems(spec: GraphSpec, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> tuple[Diagnostic, ...]:
+def find_order_problems(
+    spec: GraphSpec, nodes: Mapping[str, Instruction], edges: tuple[Edge, ...]
+) -> tuple[Diagnostic, ...]:
     """Return E-CYCLE for every strongly connected component of happens-before edges."""
     cycles = find_cycles((edge.before, edge.after) for edge in edges)
     return tuple(cycle_problem("E-CYCLE", spec, nodes, edges, cycle) for cycle in cycles)
 
 
-def _data_edges(node: Node, producers: Mapping[str, str]) -> Iterator[Edge]:
+def _data_edges(node: Instruction, producers: Mapping[str, str]) -> Iterator[Edge]:
     """Yield an edge from the producer of every value the node uses."""
     for use in node.uses:
         producer = producers.get(use.value)
@@ -103,7 +108,7 @@ def _data_edges(node: Node, producers: Mapping[str, str]) -> Iterator[Edge]:
             yield Edge(before=producer, after=node.id, hazard=Hazard.DATA, why=why)
 
 
-def _is_bare_reader(node: Node) -> bool:
+def _is_bare_reader(node: Instruction) -> bool:
     """Return whether a node of an op only reads cells, as a clip by weights does: it sees the versions the op sees.
 
     Penalties are part of a gradient, which is taken where its forwards are.
@@ -111,12 +116,12 @@ def _is_bare_reader(node: Node) -> bool:
     return bool(node.reads) and not node.writes and node.penalizes is None
 
 
-def _is_share(spec: GraphSpec, node: Node) -> bool:
+def _is_share(spec: GraphSpec, node: Instruction) -> bool:
     """Return whether a node takes a share of the gradient of a `gradient` op: it waits for what the op waits for."""
     return node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
 
 
-def _declared_edges(spec: GraphSpec, node: Node, nodes: Mapping[str, Node]) -> Iterator[Edge]:
+def _declared_edges(spec: GraphSpec, node: Instruction, nodes: Mapping[str, Instruction]) -> Iterator[Edge]:
     """Yield an edge from every op named by ``after``, and from the update named by ``every``.
 
     An op's ``after`` holds back the node that carries its name, and what else of it reads cells: of an update the write
@@ -131,7 +136,7 @@ def _declared_edges(spec: GraphSpec, node: Node, nodes: Mapping[str, Node]) -> I
         yield Edge(before=op.every, after=node.id, hazard=Hazard.DECLARED, why=why)
 
 
-def _implied_edges(node: Node, writers: Mapping[str, tuple[str, ...]]) -> Iterator[Edge]:
+def _implied_edges(node: Instruction, writers: Mapping[str, tuple[str, ...]]) -> Iterator[Edge]:
     """Yield an edge from every writer of what an average or copy reads."""
     for cell in sorted(node.follows):
         for writer in writers.get(cell, ()):

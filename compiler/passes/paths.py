@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.ir.digraph import sort
-from compiler.ir.step_graph import Derivative, GradientPath, Node, StepGraph
+from compiler.ir.instructions import Instruction
+from compiler.ir.step_graph import GradientPath, StepGraph
+from compiler.ir.value import Derivative
 from compiler.passes.order import find_producers
 
 
@@ -22,7 +24,10 @@ def find_paths(graph: StepGraph) -> StepGraph:
 
 
 def find_path(
-    derivative: Derivative, nodes: Mapping[str, Node], producers: Mapping[str, str], inner: Mapping[str, GradientPath]
+    derivative: Derivative,
+    nodes: Mapping[str, Instruction],
+    producers: Mapping[str, str],
+    inner: Mapping[str, GradientPath],
 ) -> GradientPath:
     """Return the path of one derivative, given the paths of the gradients it may differentiate again.
 
@@ -46,7 +51,7 @@ def find_path(
 
 
 def _find_begun(
-    derivative: Derivative, nodes: Mapping[str, Node], reaching: Mapping[str, None]
+    derivative: Derivative, nodes: Mapping[str, Instruction], reaching: Mapping[str, None]
 ) -> frozenset[tuple[str, str]]:
     """Return the targets that the loss reaches by other results of the nodes that make them, with these nodes."""
     used = {use.value for name in reaching for use in nodes[name].uses if use.differentiable} | {derivative.loss}
@@ -65,7 +70,7 @@ def _inner_first(graph: StepGraph) -> list[str]:
 
 
 def _find_reaching(
-    loss: str, nodes: Mapping[str, Node], producers: Mapping[str, str], inner: Mapping[str, GradientPath]
+    loss: str, nodes: Mapping[str, Instruction], producers: Mapping[str, str], inner: Mapping[str, GradientPath]
 ) -> dict[str, None]:
     """Return the nodes from which a differentiable path leads to the loss, the loss first."""
     reaching: dict[str, None] = {}
@@ -84,7 +89,7 @@ def _find_reaching(
 
 def _find_derived(
     derivative: Derivative,
-    nodes: Mapping[str, Node],
+    nodes: Mapping[str, Instruction],
     reaching: Mapping[str, None],
     producers: Mapping[str, str],
     inner: Mapping[str, GradientPath],
@@ -103,7 +108,9 @@ def _find_derived(
     return frozenset(derived)
 
 
-def _data_order(names: Mapping[str, None], nodes: Mapping[str, Node], producers: Mapping[str, str]) -> tuple[str, ...]:
+def _data_order(
+    names: Mapping[str, None], nodes: Mapping[str, Instruction], producers: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return nodes so that each comes after those whose values it uses."""
     before = {
         name: [producers[use.value] for use in nodes[name].uses if producers.get(use.value) in names] for name in names

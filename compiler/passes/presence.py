@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from compiler.ir.instructions import Collect, Drop, Evaluate, Gather, Gradient, Instruction, Judge, Restore, Transform
-from compiler.ir.step_graph import Node
 from compiler.ir.value import Argument, Ref
 from graphspec.analysis.gradient_sets import Sets
 from graphspec.declare.graph import GraphSpec
@@ -33,10 +32,10 @@ def _operands(op: Op) -> set[str]:
     return {reference.name for reference in op.operands()}
 
 
-def find_absent(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:
+def find_absent(nodes: Mapping[str, Instruction], resting: Collection[str]) -> frozenset[str]:
     """Return the nodes without a value in a step: those of ops that rest, and what is made of nothing but these."""
     absent = {name for name, node in nodes.items() if node.admission in resting and not node.eager}
-    producers = {value: node.id for node in nodes.values() for value in node.defines}
+    producers = {value: node.id for node in nodes.values() for value in node.provides}
     before = -1
     while len(absent) > before:
         before = len(absent)
@@ -44,7 +43,7 @@ def find_absent(nodes: Mapping[str, Node], resting: Collection[str]) -> frozense
     return frozenset(absent)
 
 
-def is_made_of(node: Node, absent: Collection[str], producers: Mapping[str, str]) -> bool:
+def is_made_of(node: Instruction, absent: Collection[str], producers: Mapping[str, str]) -> bool:
     """Return whether all that a node is made of may be absent, and is; a gradient is made of its loss."""
     loss = None if node.derivative is None else node.derivative.loss
     uses = [use for use in node.uses if loss is None or use.value == loss]
@@ -52,41 +51,41 @@ def is_made_of(node: Node, absent: Collection[str], producers: Mapping[str, str]
     return is_loose and all(producers.get(use.value) in absent for use in uses)
 
 
-def find_idle_writes(nodes: Mapping[str, Node], resting: Collection[str]) -> frozenset[str]:
+def find_idle_writes(nodes: Mapping[str, Instruction], resting: Collection[str]) -> frozenset[str]:
     """Return the writes of ops that do not run in a step; users of their values drop those uses."""
     return frozenset(name for name, node in nodes.items() if node.admission in resting and node.eager)
 
 
-def drop_absent(node: Node, present: Collection[str]) -> Node:
+def drop_absent(node: Instruction, present: Collection[str]) -> Instruction:
     """Return a node without the optional uses of values that nothing defines in a step."""
     gone = frozenset(use.value for use in node.uses if use.optional and use.value not in present)
     if not gone:
         return node
-    uses = tuple(use for use in node.uses if use.value not in gone)
-    return replace(node, uses=uses, instruction=_leave_out(node.instruction, gone))
+    left = _leave_out(node, gone)
+    return replace(left, uses=tuple(use for use in node.uses if use.value not in gone))
 
 
-def _leave_out(instruction: Instruction, values: Collection[str]) -> Instruction:
+def _leave_out(node: Instruction, values: Collection[str]) -> Instruction:
     """Return a sum without the operands that are among some values, or what takes a window without its last step."""
-    match instruction:
+    match node:
         case Transform(inputs=inputs, spans=spans):
             kept = [at for at, value in enumerate(inputs) if value not in values]
             left = tuple(spans[at] for at in kept) if spans else ()
-            return replace(instruction, inputs=tuple(inputs[at] for at in kept), spans=left)
+            return replace(node, inputs=tuple(inputs[at] for at in kept), spans=left)
         case Judge(gradients=gradients, spans=spans):
             pairs = [pair for pair in zip(gradients, spans, strict=True) if pair[0] not in values]
-            return replace(instruction, gradients=tuple(one for one, _ in pairs), spans=tuple(one for _, one in pairs))
+            return replace(node, gradients=tuple(one for one, _ in pairs), spans=tuple(one for _, one in pairs))
         case Gather():
-            return replace(instruction, gradients=None)
+            return replace(node, gradients=None)
         case Collect():
-            return replace(instruction, alone=True)
+            return replace(node, alone=True)
         case Restore() | Drop():
-            return instruction
+            return node
         case Evaluate(arguments=arguments):
             left = tuple(each for each in arguments if not _is_among(each, values))
-            return replace(instruction, arguments=left)
+            return replace(node, arguments=left)
         case _:
-            raise AssertionError(f"{instruction.op} does without nothing")
+            raise AssertionError(f"{node.op} does without nothing")
 
 
 def _is_among(argument: Argument, values: Collection[str]) -> bool:
@@ -121,9 +120,9 @@ def _inputs(spec: GraphSpec, name: str) -> frozenset[str]:
     return frozenset(reference.name for reference in made)
 
 
-def find_open(nodes: Iterable[Node]) -> frozenset[str]:
+def find_open(nodes: Iterable[Instruction]) -> frozenset[str]:
     """Return the gradient sets with gaps among what nodes define."""
-    return frozenset(value for node in nodes for value in node.defines if _leaves_gaps(node.instruction))
+    return frozenset(value for node in nodes for value in node.defines if _leaves_gaps(node))
 
 
 def _leaves_gaps(instruction: Instruction) -> bool:

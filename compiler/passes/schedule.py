@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from compiler.ir.cell import is_optimizer
 from compiler.ir.digraph import Causality, close
-from compiler.ir.step_graph import Node, StepGraph
+from compiler.ir.instructions import Instruction
+from compiler.ir.step_graph import StepGraph
 from compiler.passes.order import find_producers
 from compiler.passes.policies import Policy, UpdateOrder
 
@@ -30,7 +31,7 @@ def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
     return {name: _find_chain(graph, name, producers) for name, node in graph.nodes.items() if is_update(node)}
 
 
-def is_update(node: Node) -> bool:
+def is_update(node: Instruction) -> bool:
     """Return whether a node applies gradients: it steps an optimizer."""
     return any(is_optimizer(write.cell) for write in node.writes)
 
@@ -193,7 +194,7 @@ class _Scheduler:
                 if self._waiting[after] == 0 and self._is_immediate(self._graph.nodes[after]):
                     pending.append(after)
 
-    def _is_immediate(self, node: Node) -> bool:
+    def _is_immediate(self, node: Instruction) -> bool:
         """Return whether a node is put into the sequence as soon as nothing holds it back: writes, and their chains."""
         if node.prompt:
             return True

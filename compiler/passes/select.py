@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from compiler.ir.instructions import Commit, Restore
+from compiler.ir.instructions import Commit, Instruction, Restore
 from compiler.ir.mode_graph import Scene
 from compiler.ir.program import Gate, Mode
-from compiler.ir.step_graph import Node, StepGraph
+from compiler.ir.step_graph import StepGraph
 from compiler.lower.regularization import penalize_once
 from compiler.passes.activate import Outputs
 from compiler.passes.commits import commit_finder
@@ -17,7 +17,7 @@ from compiler.passes.presence import drop_absent
 from graphspec.analysis.modes import Reach
 
 
-def runs_in(mode: Mode, node: Node, reaches: Mapping[str, Reach]) -> bool:
+def runs_in(mode: Mode, node: Instruction, reaches: Mapping[str, Reach]) -> bool:
     """Return whether a node can run in a mode: its op, and the op by whose gate it is admitted."""
     return all(mode in reaches[op].modes for op in {node.op, node.admission} & reaches.keys())
 
@@ -26,7 +26,7 @@ def select_graph(
     scene: Scene, mode: Mode, firing: frozenset[str], fired: frozenset[str], gates: tuple[Gate, ...], outputs: Outputs
 ) -> StepGraph:
     """Return the graph of the nodes that fire; what stands between them stays in the closure."""
-    present = {value for name in firing for value in scene.nodes[name].defines}
+    present = {value for name in firing for value in scene.nodes[name].provides}
     nodes = {name: drop_absent(node, present) for name, node in scene.nodes.items() if name in firing}
     graph = StepGraph(
         mode=mode,
@@ -47,6 +47,6 @@ def select_graph(
     return replace(graph, nodes=nodes, ordering=tuple(ordering))
 
 
-def _is_idle(node: Node, find_commit: Callable[[str], Commit]) -> bool:
+def _is_idle(node: Instruction, find_commit: Callable[[str], Commit]) -> bool:
     """Return whether a node restores a window that every step may change."""
-    return isinstance(node.instruction, Restore) and not find_commit(node.id)
+    return isinstance(node, Restore) and not find_commit(node.id)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from compiler.ir.digraph import Causality
-from compiler.ir.step_graph import Access, Node, Read, StepGraph
-from compiler.ir.value import CellVersion
+from compiler.ir.instructions import Instruction
+from compiler.ir.step_graph import StepGraph
+from compiler.ir.value import Read
 from compiler.passes.order import find_writers
 
 
@@ -19,13 +20,11 @@ def assign_versions(graph: StepGraph) -> StepGraph:
         cell: order_writers(names, graph, statistics) for cell, names in find_writers(graph.nodes.values()).items()
     }
     positions = {cell: {name: index for index, name in enumerate(names)} for cell, names in writers.items()}
-    accesses = {
-        name: tuple(_find_accesses(node, writers, positions, graph.causality)) for name, node in graph.nodes.items()
-    }
-    return replace(graph, writers=writers, accesses=accesses)
+    nodes = {name: _with_versions(node, writers, positions, graph.causality) for name, node in graph.nodes.items()}
+    return replace(graph, writers=writers, nodes=nodes)
 
 
-def order_statistics(nodes: Mapping[str, Node], causality: Causality) -> tuple[str, ...]:
+def order_statistics(nodes: Mapping[str, Instruction], causality: Causality) -> tuple[str, ...]:
     """Return all train-mode forwards of models with buffers in the one order in which they run.
 
     Repeatedly the first listed op whose happens-before predecessors among them are done. Under micro-batches, ops run
@@ -51,7 +50,7 @@ def _find_needed(op: str, runs: Mapping[str, tuple[str, ...]], causality: Causal
     return tuple(needed for name in runs[op] for needed in causality.past(name, others))
 
 
-def _needs_later(name: str, stretch: list[str], nodes: Mapping[str, Node], causality: Causality) -> bool:
+def _needs_later(name: str, stretch: list[str], nodes: Mapping[str, Instruction], causality: Causality) -> bool:
     """Return whether a run comes after one of a later micro-batch."""
     return any(nodes[other].part > nodes[name].part for other in causality.past(name, stretch))
 
@@ -72,20 +71,25 @@ def find_unordered(graph: StepGraph) -> Iterator[tuple[str, str, str]]:
                 yield cell, first, second
 
 
-def _find_accesses(
-    node: Node, writers: Mapping[str, tuple[str, ...]], positions: Mapping[str, Mapping[str, int]], causality: Causality
-) -> Iterator[Access]:
-    """Yield the versioned accesses of one node."""
-    for read in node.reads:
-        version = _read_version(node, read, writers.get(read.cell, ()), positions.get(read.cell, {}), causality)
-        yield Access(at=CellVersion(cell=read.cell, version=version), mode="read", saved=read.saved, again=read.again)
-    for write in node.writes:
-        version = positions[write.cell][node.id] + 1
-        yield Access(at=CellVersion(cell=write.cell, version=version), mode="write")
+def _with_versions(
+    node: Instruction,
+    writers: Mapping[str, tuple[str, ...]],
+    positions: Mapping[str, Mapping[str, int]],
+    causality: Causality,
+) -> Instruction:
+    """Return a node with the version of everything it reads and writes."""
+    reads = (
+        replace(
+            read, version=_read_version(node, read, writers.get(read.cell, ()), positions.get(read.cell, {}), causality)
+        )
+        for read in node.reads
+    )
+    writes = (replace(write, version=positions[write.cell][node.id] + 1) for write in node.writes)
+    return replace(node, reads=tuple(reads), writes=tuple(writes))
 
 
 def _read_version(
-    node: Node, read: Read, writers: tuple[str, ...], positions: Mapping[str, int], causality: Causality
+    node: Instruction, read: Read, writers: tuple[str, ...], positions: Mapping[str, int], causality: Causality
 ) -> int:
     """Return the version a node reads: its own place among the writers where it reads what is newest, else its past's.
 

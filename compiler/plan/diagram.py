@@ -83,7 +83,7 @@ def _shape(graph: StepGraph, node: str) -> str:
 
 def _text(graph: StepGraph, node: str) -> str:
     """Return what a node does, in one line."""
-    return escape(graph.nodes[node].instruction.phrase)
+    return escape(graph.nodes[node].phrase)
 
 
 def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:

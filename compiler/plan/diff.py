@@ -9,7 +9,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from compiler.ir.cell import is_optimizer
 from compiler.ir.instructions import Instruction
-from compiler.ir.step_graph import Edge, Hazard, Node, StepGraph
+from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.ir.value import CellVersion, Json, Object
 from compiler.plan.explain import explain_version, find_instructions
 from compiler.plan.plan import Plan
@@ -156,7 +156,7 @@ def _find_missing(here: Sheet, there: Sheet) -> Iterator[Row]:
             yield _show(here.graph.nodes[name], here.instructions[name])
 
 
-def _show(node: Node, instruction: Instruction) -> Row:
+def _show(node: Instruction, instruction: Instruction) -> Row:
     return Row(
         kind=instruction.kind(),
         op=node.op,
@@ -179,7 +179,9 @@ def find_alterations(old: Sheet, new: Sheet) -> Iterator[Alteration]:
                 yield _alter(node, "flags", ", ".join(flags_of(before)), ", ".join(flags_of(after)))
 
 
-def _find_versions(node: Node, before: Instruction, after: Instruction, graph: StepGraph) -> Iterator[Alteration]:
+def _find_versions(
+    node: Instruction, before: Instruction, after: Instruction, graph: StepGraph
+) -> Iterator[Alteration]:
     """Yield the cells that an instruction reads at another version; what a gradient reads follows from the forwards."""
     if node.derivative is not None:
         return
@@ -191,14 +193,14 @@ def _find_versions(node: Node, before: Instruction, after: Instruction, graph: S
 
 
 def _find_reads(instruction: Instruction) -> dict[str, CellVersion]:
-    return {at.cell: at for at in instruction.reads if not is_optimizer(at.cell)}
+    return {read.cell: read.at for read in instruction.reads if not is_optimizer(read.cell)}
 
 
 def _spell(at: CellVersion | None) -> str:
     return "" if at is None else str(at)
 
 
-def _alter(node: Node, aspect: Aspect, before: str, after: str, why: str = "") -> Alteration:
+def _alter(node: Instruction, aspect: Aspect, before: str, after: str, why: str = "") -> Alteration:
     return Alteration(label=node.label, op=node.op, aspect=aspect, before=before, after=after, why=why)
 
 

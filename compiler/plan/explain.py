@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Instruction
-from compiler.ir.step_graph import Edge, Hazard, Node, StepGraph
+from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.ir.value import CellVersion
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
@@ -42,7 +42,7 @@ def _explain_in(plan: CompiledStep, graph: StepGraph, function: str, op: str) ->
         yield from (f"  {sentence}" for sentence in _explain_node(graph, node))
 
 
-def _explain_node(graph: StepGraph, node: Node) -> Iterator[str]:
+def _explain_node(graph: StepGraph, node: Instruction) -> Iterator[str]:
     """Yield the decisions about a node, then why it stands where it stands."""
     for decision in graph.decisions:
         if decision.node == node.id:
@@ -53,14 +53,12 @@ def _explain_node(graph: StepGraph, node: Node) -> Iterator[str]:
     yield from _explain_position(graph, node)
 
 
-def _explain_versions(graph: StepGraph, node: Node) -> Iterator[str]:
+def _explain_versions(graph: StepGraph, node: Instruction) -> Iterator[str]:
     """Yield which versions a forward sees, and which writes it does not see."""
-    if node.model is None:
-        return
-    for access in graph.accesses[node.id]:
-        why = explain_version(graph, access.at) if access.mode == "read" else ""
+    for read in node.reads if node.called is not None else ():
+        why = explain_version(graph, read.at)
         if why:
-            yield f"reads {access.at}{why}"
+            yield f"reads {read}{why}"
 
 
 def explain_version(graph: StepGraph, at: CellVersion) -> str:
@@ -72,7 +70,7 @@ def explain_version(graph: StepGraph, at: CellVersion) -> str:
     return f", as at the start of the step: no `after` puts it behind {_ops(graph, unseen)}" if unseen else ""
 
 
-def _explain_position(graph: StepGraph, node: Node) -> Iterator[str]:
+def _explain_position(graph: StepGraph, node: Instruction) -> Iterator[str]:
     """Yield what must come before a write, and what must wait for it."""
     if not node.eager:
         return

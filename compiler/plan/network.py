@@ -16,16 +16,16 @@ def export_network(graph: StepGraph) -> networkx.MultiDiGraph[str]:
 
     found: networkx.MultiDiGraph[str] = networkx.MultiDiGraph(mode=graph.mode, active=graph.active)
     for position, name in enumerate(graph.sequence):
-        node, accesses = graph.nodes[name], graph.accesses[name]
+        node = graph.nodes[name]
         found.add_node(
             name,
             position=position,
-            kind=node.instruction.kind(),
+            kind=node.kind(),
             op=node.op,
             label=node.label,
-            model=node.model,
-            reads=tuple(str(each.at) for each in accesses if each.mode == "read"),
-            writes=tuple(str(each.at) for each in accesses if each.mode == "write"),
+            model=node.called,
+            reads=tuple(map(str, node.reads)),
+            writes=tuple(map(str, node.writes)),
             place=node.place,
         )
     for edge in graph.edges:

@@ -9,7 +9,7 @@ from compiler.facts.parameters import find_known_names, find_matching
 from compiler.ir.cell import group_of, is_optimizer
 from compiler.ir.instructions import Apply, Commit, Emit, Instruction, Release
 from compiler.ir.program import Function, GroupDecl, Program
-from compiler.ir.value import CellVersion, Ref, ScheduleDecl
+from compiler.ir.value import Read, Ref, ScheduleDecl, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.timetable import describe_moments, find_schedules, format_entry, format_schedule
@@ -88,7 +88,7 @@ def cells_of(instruction: Instruction) -> str:
     return ", ".join([*shown, *(f"-> {at}" for at in _models(instruction.writes) if at.cell not in read)])
 
 
-def _models(versions: Iterable[CellVersion]) -> list[CellVersion]:
+def _models(versions: Iterable[Read | Write]) -> list[Read | Write]:
     """Return the accesses to models."""
     return [at for at in versions if not is_optimizer(at.cell)]
 

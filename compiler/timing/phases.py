@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from compiler.facts.optimizers import OptimizerCell, find_optimizers
+from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate, Mode
-from compiler.ir.step_graph import Node
 from compiler.timing.units import Pace, PaceProblem, Tempo
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 
 
-def find_phase_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Node], pace: Pace) -> tuple[Gate, ...]:
+def find_phase_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction], pace: Pace) -> tuple[Gate, ...]:
     """Return the gate of every optimizer that steps at a later epoch: it is open from its first step to its last.
 
     Those that cannot be counted are left out; :func:`check_phases` reports them.

@@ -9,7 +9,6 @@ from compiler.facts.models import ModelFacts, Observations, find_used_models
 from compiler.ir.diagnose import span_of
 from compiler.ir.digraph import sort
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule, Store
-from compiler.ir.step_graph import Node
 from compiler.ir.value import Argument, Constant, Dimension, Ref, Scheduled, Shape
 from compiler.passes.order import find_producers
 from compiler.types.dimension import UNKNOWN, ShapeProblem, TensorType, format_shape
@@ -81,7 +80,7 @@ class Structure:
 
 
 def find_structure(
-    spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts], observed: Observations | None
+    spec: GraphSpec, nodes: Mapping[str, Instruction], models: Mapping[str, ModelFacts], observed: Observations | None
 ) -> Structure:
     """Return the structure of a spec whose data edges have no cycle; walks every op once, in data order."""
     walk = _Walk(spec=spec, models=models, observed=observed or Observations())
@@ -90,7 +89,7 @@ def find_structure(
         name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()
     }
     for name in sort(before):
-        walk.visit(nodes[name].instruction)
+        walk.visit(nodes[name])
     return Structure(
         types=walk.types,
         elements=walk.elements,
@@ -100,9 +99,11 @@ def find_structure(
     )
 
 
-def find_uncalled(spec: GraphSpec, nodes: Mapping[str, Node], models: Mapping[str, ModelFacts]) -> Iterator[Diagnostic]:
+def find_uncalled(
+    spec: GraphSpec, nodes: Mapping[str, Instruction], models: Mapping[str, ModelFacts]
+) -> Iterator[Diagnostic]:
     """Yield a problem for every model of layers that ops use but none calls: its input sizes are unknown."""
-    called = {models[node.model].root for node in nodes.values() if node.model is not None}
+    called = {models[node.called].root for node in nodes.values() if node.called is not None}
     for name in spec.models:
         if name in find_used_models(spec) and spec.models[name].layers is not None and name not in called:
             yield Diagnostic(

@@ -21,7 +21,7 @@ from compiler.ir.instructions import (
     Store,
 )
 from compiler.ir.program import Function, InputDecl
-from compiler.ir.value import CellVersion
+from compiler.ir.value import Read
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import find_through
@@ -93,7 +93,7 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
             yield _perform(scope, "defined", op, title, made, used, **texts)
 
 
-def _shown(cells: tuple[CellVersion, ...]) -> tuple[str, ...]:
+def _shown(cells: tuple[Read, ...]) -> tuple[str, ...]:
     """Return the versions of models that are read; an optimizer reads its own slots, a state is an operand."""
     return tuple(str(each) for each in cells if not is_optimizer(each.cell) and not is_state(each.cell))
 

@@ -115,7 +115,7 @@ def _simplify(instruction: Instruction) -> Instruction:
         case Forward():
             draws = instruction.draws and instruction.train
             plain = replace(instruction, graph=False, frozen=False, snapshot="none", checkpoint=False)
-            return replace(plain, stop=False, draws=draws)
+            return replace(plain, differentiable=True, draws=draws)
         case Evaluate():
             return replace(instruction, graph=False)
         case _:

@@ -21,8 +21,7 @@ import compiler.lower.table
 import runtime.codegen.lower
 from compiler import Plan, compile_step
 from compiler.ir.instructions import KINDS, InstructionBase
-from compiler.ir.step_graph import Node, Use
-from compiler.ir.value import NAMES, Object
+from compiler.ir.value import NAMES, Object, Use
 from compiler.plan.schema import plan_schema
 from graphspec.declare.ops import KINDS as OPS
 from graphspec.declare.ops import OpBase, Reference
@@ -118,9 +117,8 @@ class Swap(InstructionBase):
 def lower_swapped(name, op, context):
     """Return its node."""
     place, made = context.place(name), op.defines(name)
-    swap = Swap(op=name, place=place, inputs=op.swapped, outputs=made)
     uses = tuple(Use(value=each) for each in op.swapped)
-    return (Node(id=name, op=name, instruction=swap, label=name, uses=uses, defines=made, place=place),)
+    return (Swap(id=name, op=name, label=name, place=place, uses=uses, inputs=op.swapped, outputs=made),)
 
 
 # ---------------------------------------------------------------- runtime: one function, and its line

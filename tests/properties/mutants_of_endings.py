@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate
-from compiler.ir.step_graph import Node
 from graphspec.analysis.datasets import UNNAMED, find_datasets
 from graphspec.declare.graph import GraphSpec
 from tests.properties import mutations as to
@@ -28,7 +28,9 @@ def count_every_step(found: Iterable[Gate], *arguments: object) -> tuple[Gate, .
     return tuple(gate if gate.follows else replace(gate, clock="steps") for gate in found)
 
 
-def hear_own(told: tuple[str, ...], node: Node, found: Mapping[str, tuple[str, ...]], graph: object) -> tuple[str, ...]:
+def hear_own(
+    told: tuple[str, ...], node: Instruction, found: Mapping[str, tuple[str, ...]], graph: object
+) -> tuple[str, ...]:
     """Leave out the verdicts over what others give."""
     return found[node.id]
 

@@ -10,7 +10,6 @@ from compiler.batch import losses
 from compiler.ir.digraph import Causality, close
 from compiler.ir.instructions import Gather, Instruction
 from compiler.ir.program import Gate
-from compiler.ir.step_graph import Node
 from compiler.lower.accumulate import Windows
 from compiler.types.dimension import UNKNOWN
 from graphspec.declare.ops import LossOp, TransformOp
@@ -18,12 +17,12 @@ from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
 
-def count_once(found: tuple[Node, ...], *arguments: object) -> tuple[Node, ...]:
+def count_once(found: tuple[Instruction, ...], *arguments: object) -> tuple[Instruction, ...]:
     """Let a lazy term count once."""
-    return tuple(replace(node, instruction=replace(node.instruction, times=1)) for node in found)
+    return tuple(replace(node, times=1) for node in found)
 
 
-def look_away(found: tuple[Node, ...], *arguments: object) -> tuple[Node, ...]:
+def look_away(found: tuple[Instruction, ...], *arguments: object) -> tuple[Instruction, ...]:
     """Let a transform read no weights."""
     return tuple(replace(node, reads=()) for node in found)
 
@@ -43,7 +42,7 @@ def never_open(found: tuple[Gate, ...], *arguments: object) -> tuple[Gate, ...]:
     return tuple(replace(gate, every=1) if gate.op + ".window" in str(gate.follows) else gate for gate in found)
 
 
-def forget_order(nodes: Mapping[str, Node], causality: Causality, find_commit: object) -> tuple:
+def forget_order(nodes: Mapping[str, Instruction], causality: Causality, find_commit: object) -> tuple:
     """Let nothing be known of which update is applied first."""
     return nodes, close(dict.fromkeys(causality.bits, ())), find_commit
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from compiler.ir.instructions import Commit, Restore, Settle
-from compiler.ir.step_graph import Hazard, Node, StepGraph
+from compiler.ir.instructions import Commit, Instruction, Restore, Settle
+from compiler.ir.step_graph import Hazard, StepGraph
 from compiler.lower.verdict import _find_raw
 from compiler.passes.commits import both
 from compiler.passes.schedule import is_update
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
-Find = Callable[[StepGraph], Iterable[tuple[Node, ...]]]
+Find = Callable[[StepGraph], Iterable[tuple[Instruction, ...]]]
 
 
-def stand_alone(found: Iterable[tuple[Node, ...]], *arguments: object) -> Iterator[tuple[Node, ...]]:
+def stand_alone(found: Iterable[tuple[Instruction, ...]], *arguments: object) -> Iterator[tuple[Instruction, ...]]:
     """Put every update into a group of its own."""
     yield from ((node,) for group in found for node in group)
 
 
-def stand_together(found: Iterable[tuple[Node, ...]], *arguments: object) -> Iterator[tuple[Node, ...]]:
+def stand_together(found: Iterable[tuple[Instruction, ...]], *arguments: object) -> Iterator[tuple[Instruction, ...]]:
     """Put all updates into one group."""
     yield tuple(node for group in found for node in group)
 
@@ -41,7 +41,7 @@ def hold_where_one_is(conditions: list[Commit]) -> Commit:
     return found
 
 
-def forget_pace(found: tuple[Node, ...], *arguments: object) -> tuple[Node, ...]:
+def forget_pace(found: tuple[Instruction, ...], *arguments: object) -> tuple[Instruction, ...]:
     """Let nothing go by the steps of an update that is held."""
     return tuple(replace(node, paced="") for node in found)
 
@@ -56,7 +56,7 @@ def settle_twice(found: Iterator[Settle], *arguments: object) -> Iterator[Settle
     yield from (each for each in found for _ in range(2))
 
 
-def be_applied(takes_part: bool, node: Node) -> bool:
+def be_applied(takes_part: bool, node: Instruction) -> bool:
     """Return whether a node applies an update, in the place of whether it is what one does with its gradients."""
     return takes_part and is_update(node)
 
@@ -202,7 +202,7 @@ MUTANTS_OF_VERDICTS = (
         name="skipped-steps-taken",
         says="A window is taken in a step in which the update that it goes by is held.",
         place="passes.select:_is_idle",
-        change=lambda original: lambda node, find_commit: isinstance(node.instruction, Restore),
+        change=lambda original: lambda node, find_commit: isinstance(node, Restore),
         killer="numbers",
         case="gathered-at-its-pace",
     ),

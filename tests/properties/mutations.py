@@ -105,12 +105,12 @@ def read_too_old(found: int, node: Any, read: Any, *arguments: object) -> int:
 
 def read_newest_buffers(found: int, node: Any, read: Any, writers: tuple[str, ...], *arguments: object) -> int:
     """Let evaluations read the statistics that the step ends with."""
-    return len(writers) if is_buffers(read.cell) and not read.streaming and node.model else found
+    return len(writers) if is_buffers(read.cell) and not read.streaming and node.called else found
 
 
 def read_oldest_buffers(found: int, node: Any, read: Any, *arguments: object) -> int:
     """Let evaluations read the statistics that the step starts with."""
-    return 0 if is_buffers(read.cell) and not read.streaming and node.model else found
+    return 0 if is_buffers(read.cell) and not read.streaming and node.called else found
 
 
 def turn_listing(nodes: dict, causality: object) -> tuple:
@@ -161,7 +161,7 @@ def retain_but_last(found: dict, graph: StepGraph) -> dict:
 
 def freeze_all(found: object, graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
     """Freeze the weights of every forward."""
-    return frozenset(name for name in recorded if graph.nodes[name].model is not None)
+    return frozenset(name for name in recorded if graph.nodes[name].called is not None)
 
 
 def record_last(found: StepGraph, graph: StepGraph) -> StepGraph:

@@ -127,7 +127,7 @@ def find_kept(plan: Plan) -> Iterator[tuple[Function, Gradient, Program, Excuse]
 
 def _excuse_keeping(plan: Plan, graph: StepGraph, gradient: Gradient) -> Excuse:
     made = gradient.defines
-    name = next(each for each in graph.paths if graph.nodes[each].instruction.defines == made)
+    name = next(each for each in graph.paths if graph.nodes[each].defines == made)
     later = (_find_own(graph, other) for other in graph.flags.retained[name])
     shared = frozenset[str]().union(*later) & _find_own(graph, name)
     if not shared:

@@ -6,7 +6,7 @@ from typing import TypeAlias, get_args
 
 from compiler.ir.instructions.accumulate import Collect, Drop, Gather, Guard, Judge, Restore, Settle
 from compiler.ir.instructions.average import Assign, Blend, Store
-from compiler.ir.instructions.base import Commit, Effect, Emit, InstructionBase, Release, Resting
+from compiler.ir.instructions.base import TOGETHER, Commit, Effect, Emit, InstructionBase, Overflow, Release, Resting
 from compiler.ir.instructions.evaluate import CONSTANT_CALLS, Counted, Evaluate, Random, Schedule
 from compiler.ir.instructions.forward import Forward
 from compiler.ir.instructions.gradient import Gradient, Recomputed, Transform
@@ -39,6 +39,7 @@ KINDS: tuple[type[InstructionBase], ...] = get_args(Instruction)
 __all__ = [
     "CONSTANT_CALLS",
     "KINDS",
+    "TOGETHER",
     "Apply",
     "ApplyPart",
     "Assign",
@@ -57,6 +58,7 @@ __all__ = [
     "Instruction",
     "InstructionBase",
     "Judge",
+    "Overflow",
     "Random",
     "Recomputed",
     "Release",

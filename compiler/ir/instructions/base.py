@@ -1,40 +1,97 @@
-"""What every instruction carries, and what passes and printers may ask of every kind."""
+"""What every instruction carries, and what passes, printers and backends may ask of every kind.
+
+Passes never ask what kind an instruction is. They ask its effects: which values it uses and defines, which cells it
+reads and writes, whether a gradient may flow through it, what it differentiates.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
-from compiler.ir.value import NAMES, Argument, CellVersion, Constant, Json, Object, Operand, Ref, Scheduled, Setting
+from compiler.ir.value import (
+    NAMES,
+    Argument,
+    Constant,
+    Derivative,
+    Json,
+    Object,
+    Operand,
+    Read,
+    Ref,
+    Scheduled,
+    Setting,
+    Use,
+    Write,
+)
 
 Commit: TypeAlias = tuple[tuple[str, ...], ...]
 """Under which verdicts a write takes place: all of one of these; none at all: always."""
 Resting: TypeAlias = tuple[tuple[str, str], ...]
 """Parameters that are frozen for now: models, each with a pattern of names."""
+Overflow: TypeAlias = Literal["", "group", "all", "own", "apply", "error"]
+TOGETHER: tuple[Overflow, ...] = ("group", "all")
+"""Policies under which a write depends on the verdicts of other updates, regardless of their policies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionBase(ABC):
-    """What every instruction carries: its op, its place in the spec, the cells it touches, and notes for the reader.
+    """One node of a step's graph: the op it belongs to, its effects, and when it runs.
 
-    What has no answer that is right for most kinds is abstract, so that none can be added without one.
+    Passes fill in versions, commits, flags and notes. What has no answer that is right for most kinds is abstract, so
+    that none can be added without one.
     """
 
     FIELDS: ClassVar[Object]
     """The schemas of what its kind adds to the published plan."""
 
     op: str
+    id: str = ""
+    """Its name in the graph, unique: that of its op for one instruction of each op."""
+    label: str = ""
+    """How messages call it: ``forward on_fake``, ``gradient step_g``, ``apply step_d``."""
     place: str = ""
-    reads: tuple[CellVersion, ...] = ()
-    writes: tuple[CellVersion, ...] = ()
-    notes: tuple[str, ...] = ()
-    """Short sentences a backend prints as comments, e.g. why an update stands where it stands."""
-    commits: Commit = ()
-    """The verdicts under which a write takes place; otherwise it changes nothing."""
+    """Where its op is declared: ``file:line:column``."""
     part: int = 0
     """The micro-batch that it is about, from 1; 0 for all of them, or none."""
+
+    uses: tuple[Use, ...] = ()
+    """The values that must exist before it: its operands, the verdicts it depends on, tokens."""
+    token: str = ""
+    """What it gives to those that must come after it and read nothing of it."""
+    inner: tuple[str, ...] = ()
+    """Those of its results from which the others may be made: a gradient by one of them runs back into it."""
+    reads: tuple[Read, ...] = ()
+    writes: tuple[Write, ...] = ()
+    follows: frozenset[str] = frozenset()
+    """Cells after all of whose writers it comes, whether it reads them or not (an average and its source)."""
+    differentiable: bool = True
+    """False where the results are constants for every gradient (``stop``, argmax, a draw)."""
+
+    gate: str = ""
+    """The gate that admits it, where that is another than its op's."""
+    paced: str = ""
+    """The update in whose steps it takes place: it is committed only where that is."""
+    defer: Literal["auto", "end", "never"] = "auto"
+    """The requested place of a write: as early as legal, at the end of the step, or right after its gradient."""
+    prompt: bool = False
+    """It runs as soon as its operands are defined, so that these can be freed."""
+    is_opportunistic: bool = False
+    """Where its value may be returned, it runs if all its operands are defined."""
+
+    verdict: str = ""
+    """A write of gradients: the value that says whether they are finite."""
+    others: tuple[str, ...] = ()
+    """Verdicts over gradients of other updates that it writes too, where these fire."""
+    overflow: Overflow = ""
+    """What non-finite gradients skip; empty: not specified."""
+    commits: Commit = ()
+    """The verdicts under which a write takes place; otherwise it changes nothing."""
+
+    notes: tuple[str, ...] = ()
+    """Short sentences a backend prints as comments, e.g. why an update stands where it stands."""
 
     @classmethod
     def kind(cls) -> str:
@@ -45,6 +102,38 @@ class InstructionBase(ABC):
     def key(self) -> str:
         """Return a key that is unique over an op's micro-batches, as in ``fake#2``; draws are keyed by it, too."""
         return f"{self.op}#{self.part}" if self.part else self.op
+
+    # ------------------------------------------------------------ effects
+
+    @property
+    def admission(self) -> str:
+        """Return the gate that admits it, if there is one of that name."""
+        return self.gate or self.op
+
+    @property
+    def provides(self) -> tuple[str, ...]:
+        """Return what others may use of it: its values and its token."""
+        return (*self.defines, self.token) if self.token else self.defines
+
+    @property
+    def called(self) -> str | None:
+        """Return the model that it calls, if it calls one."""
+        return None
+
+    @property
+    def derivative(self) -> Derivative | None:
+        """Return what it differentiates, if it is a gradient."""
+        return None
+
+    @property
+    def penalizes(self) -> str | None:
+        """Return the model whose penalties it adds to a gradient set, once per step, whichever of its updates fire."""
+        return None
+
+    @property
+    def eager(self) -> bool:
+        """Return whether it is a write that stands at its earliest legal place, rather than on demand."""
+        return False
 
     # ------------------------------------------------------------ values
 
@@ -113,6 +202,11 @@ class InstructionBase(ABC):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect(InstructionBase):
     """An instruction that defines no value: it writes, returns or forgets."""
+
+    @property
+    def eager(self) -> bool:
+        """Return True: what only writes need not wait until its result is wanted."""
+        return True
 
     @property
     def defines(self) -> tuple[str, ...]:

@@ -39,8 +39,6 @@ class Forward(InstructionBase):
     """Its activations are not kept: a gradient through it recomputes it."""
     draws: bool = False
     """The model draws random numbers in this call: key them by this op."""
-    stop: bool = False
-    """The results are constants for every gradient."""
     begun: tuple[str, ...] = ()
     """Taps from which gradients of other results are taken: a graph begins there at the latest."""
     compute: Compute = "float32"
@@ -73,6 +71,16 @@ class Forward(InstructionBase):
     def recorded(self) -> bool:
         """Return whether it is recorded and its results are no constants."""
         return self.graph and not self.stop
+
+    @property
+    def stop(self) -> bool:
+        """Return whether the results are constants for every gradient."""
+        return not self.differentiable
+
+    @property
+    def called(self) -> str:
+        """Return the model."""
+        return self.model
 
     @property
     def passed(self) -> tuple[Argument, ...]:

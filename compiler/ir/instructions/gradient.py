@@ -17,7 +17,7 @@ from compiler.ir.instructions.base import (
     list_set,
     list_unless,
 )
-from compiler.ir.value import FLAG, NAMES, TEXT, FunctionRef, Object, Operand, Setting
+from compiler.ir.value import FLAG, NAMES, TEXT, Derivative, FunctionRef, Object, Operand, Setting
 from compiler.ir.weight_terms import Penalty, format_penalty
 
 
@@ -44,6 +44,8 @@ class Gradient(InstructionBase):
     loss: str
     models: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    cells: frozenset[str] = frozenset()
+    """Where the parameters of ``models`` live, frozen ones left out."""
     output: str | None = None
     value_outputs: tuple[str, ...] = ()
     grad_outputs: tuple[Operand, ...] = ()
@@ -70,6 +72,12 @@ class Gradient(InstructionBase):
         "scaled": FLAG,
         "frozen": NAMES,
     }
+
+    @property
+    def derivative(self) -> Derivative:
+        """Return what it differentiates; models that are entirely frozen for now are left out."""
+        models = tuple(model for model in self.models if model not in self.asleep)
+        return Derivative(loss=self.loss, models=models, cells=self.cells, values=self.values)
 
     @property
     def key(self) -> str:
@@ -147,6 +155,11 @@ class Transform(InstructionBase):
     """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
 
     FIELDS: ClassVar[Object] = {"function": TEXT, "inputs": NAMES, "penalties": NAMES, "outputs": NAMES}
+
+    @property
+    def penalizes(self) -> str | None:
+        """Return the model of the penalties."""
+        return self.penalties[0].model if self.penalties else None
 
     @property
     def defines(self) -> tuple[str, ...]:

@@ -25,15 +25,15 @@ from compiler.ir.program import (
     Program,
     TensorDecl,
 )
-from compiler.ir.value import Argument, CellVersion, Constant, FunctionRef, Ref
+from compiler.ir.value import Argument, Constant, FunctionRef, Read, Ref
 
 SGD = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.0, "fused": "auto"}
 
 
-def cell(text: str) -> CellVersion:
+def cell(text: str) -> Read:
     """Return the cell version that ``generator@1`` stands for."""
     model, _, version = text.partition("@")
-    return CellVersion(cell=f"{model}.params", version=int(version))
+    return Read(cell=f"{model}.params", version=int(version))
 
 
 def arguments(*operands: str | float) -> tuple[Argument, ...]:
