@@ -38,6 +38,8 @@ class Expansion:
     """Instruction -> its copies, in order; one that runs once is its own."""
     owners: dict[str, str] = field(default_factory=dict[str, str])
     """Value -> the node that defines it."""
+    sources: dict[str, str] = field(default_factory=dict[str, str])
+    """Node -> the node of the unsplit step next to which it is listed, or a value of its name."""
     shared: set[str] = field(default_factory=set[str])
     """Shares that gradients differentiate."""
 
@@ -54,16 +56,17 @@ class Expansion:
         for value in returned:
             self._whole(value)
         order = {name: index for index, name in enumerate(self.nodes)}
-        ranked = sorted(self.made.values(), key=lambda node: (node.part, order.get(node.id.partition("#")[0], -1)))
+        ranked = sorted(self.made.values(), key=lambda node: (node.part, order.get(self.sources[node.id], -1)))
         return {node.id: node for node in ranked}
 
     def _parts(self) -> range:
         """Return the numbers of the micro-batches."""
         return range(1, self.count + 1)
 
-    def _add(self, node: Instruction) -> None:
-        """Add a node, once."""
+    def _add(self, node: Instruction, source: str = "") -> None:
+        """Add a node, once; ``source``: the node or value next to which it is listed, if not itself."""
         self.made.setdefault(node.id, node)
+        self.sources.setdefault(node.id, source or node.id)
 
     # ------------------------------------------------------------ nodes that run once
 
@@ -94,23 +97,23 @@ class Expansion:
         kept = [self._kept(value, part, node) for part in self._parts()]
         is_rows = self.reading.kind(value) is Kind.ROWS
         function, options = ("concat", {"axis": self.reading.axis(value)}) if is_rows else ("add", {})
-        self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True))
+        self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True), value)
 
     def _repeat(self, node: Instruction) -> None:
         """Add a node once, with operands of the whole batch."""
         for use in node.uses:
             self._whole(use.value)
         uses = tuple(replace(use, differentiable=False) for use in node.uses)
-        self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False))
+        self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False), node.id)
 
     def _kept(self, value: str, part: int, node: Instruction) -> str:
         """Return a micro-batch's part of a joined value, detached, so that its graph can be freed."""
         share = self._share(value, part)
-        is_apart = share.endswith(".share") and share not in self.shared
+        is_apart = share != part_of(value, part) and share not in self.shared
         if is_apart or node.id not in self.recorded:
             return share
         kept = f"{part_of(value, part)}.kept"
-        self._add(evaluate(kept, "stop", (share,), (kept,), like=node, part=part, constant=True, prompt=True))
+        self._add(evaluate(kept, "stop", (share,), (kept,), like=node, part=part, constant=True, prompt=True), value)
         return kept
 
     def _is_set(self, value: str) -> bool:
@@ -135,7 +138,7 @@ class Expansion:
             copied = replace(copied, loss=loss, uses=(Use(value=loss), *copied.uses[1:]))
         if isinstance(copied, Evaluate) and copied.family == "loss":
             copied = replace(copied, gathered=not copied.counted)
-        self._add(copied)
+        self._add(copied, node.id)
         return copied.id
 
     def _use(self, value: str, part: int) -> str:
@@ -163,7 +166,7 @@ class Expansion:
             options=options,
             constant=True,
         )
-        self._add(made)
+        self._add(made, value)
 
     def _add_sets(self, node: Instruction) -> None:
         """Add the sums of a gradient's sets: each right after its micro-batch, so that only two sets are alive."""
@@ -172,7 +175,7 @@ class Expansion:
         total = part_of(node.output, 1)
         for part in self._parts()[1:]:
             name = node.output if part == self.count else f"{node.output}#to{part}"
-            self._add(add_sets(name, (total, part_of(node.output, part)), node, part))
+            self._add(add_sets(name, (total, part_of(node.output, part)), node, part), node.output)
             total = name
 
     # ------------------------------------------------------------ shares
@@ -195,7 +198,7 @@ class Expansion:
         share = f"{part_of(value, part)}.share"
         like = self.nodes.get(self.owners.get(value, ""))
         operands = (operand, part_of(SHARE, part))
-        self._add(evaluate(share, "weigh", operands, (share,), like=like, op=value, part=part, prompt=True))
+        self._add(evaluate(share, "weigh", operands, (share,), like=like, op=value, part=part, prompt=True), value)
         return share
 
     def _share_terms(self, value: str, part: int) -> str:
@@ -227,7 +230,7 @@ class Expansion:
             arguments=tuple(arguments),
             outputs=(share,),
         )
-        self._add(made)
+        self._add(made, value)
         return share
 
     def _weigh_number(self, value: str, index: int, operand: Operand, part: int) -> str:
@@ -236,7 +239,7 @@ class Expansion:
         name = f"{part_of(value, part)}.number{index}"
         like = self.nodes[self.owners[value]]
         made = evaluate(name, "weigh", (part_of(SHARE, part),), (name,), like=like, part=part, prompt=True)
-        self._add(replace(made, arguments=(*made.arguments, replace(made.arguments[0], operand=operand))))
+        self._add(replace(made, arguments=(*made.arguments, replace(made.arguments[0], operand=operand))), value)
         return name
 
     def _add_shares(self) -> None:

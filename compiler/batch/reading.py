@@ -43,9 +43,10 @@ class Reading:
 
     def read(self, nodes: Mapping[str, Instruction]) -> None:
         """Read nodes, each after those that it uses."""
-        losses = (loss.partition(".")[0] for loss in find_scalars(nodes))  # of a share: the loss that it is one of
-        self.scalars |= {term for loss in losses for term in find_terms(self.spec, loss)}
         producers = find_producers(nodes.values())
+        # of a share of a loss: the loss, whose name its op has
+        losses = ({loss, nodes[producers[loss]].op} if loss in producers else {loss} for loss in find_scalars(nodes))
+        self.scalars |= {term for names in losses for loss in names for term in find_terms(self.spec, loss)}
         before = {
             name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()
         }

@@ -23,11 +23,13 @@ class Parted:
 
     scene: Scene
     copies: Mapping[str, tuple[str, ...]]
-    """Instruction of the original scene -> what it became."""
+    """Node of the original scene -> what it became."""
+    results: Mapping[str, tuple[str, ...]]
+    """Node of the original scene -> what it provides there."""
     merges: Mapping[str, Decision]
     """Decisions, by node that runs once although the step is split."""
     coupled: Mapping[str, str]
-    """Instruction that runs per micro-batch -> why the results do not combine to that of the batch."""
+    """Node that runs per micro-batch -> why the results do not combine to that of the batch."""
 
     def find_firing(
         self, firing: Collection[str], returned: Iterable[str], absent: Iterable[str] = ()
@@ -37,8 +39,7 @@ class Parted:
         producers = find_producers(nodes.values())
         idle = _find_idle(nodes)
         roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]
-        defined = {value for name in firing for value in self.scene.everything[self.copies[name][0]].provides}
-        whole = {value.partition("#")[0] for value in defined}
+        whole = {value for name in firing for value in self.results[name]}
         roots += [producers[value] for value in returned if value in whole and value in producers]
         return reach(roots, nodes, producers, self._find_without(absent, producers))
 
@@ -88,6 +89,7 @@ def part_scene(
     return Parted(
         scene=replace(scene, nodes=nodes, everything=everything, ordering=ordering),
         copies=expansion.copies,
+        results={name: node.provides for name, node in scene.everything.items()},
         merges={name: _describe_merge(node) for name, node in scene.everything.items() if name in roles.merged},
         coupled=coupled,
     )

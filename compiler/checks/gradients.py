@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.batch.losses import ADDITIVE, SCALING
 from compiler.batch.losses import find_terms as find_terms_of
-from compiler.ir.cell import find_parameter_cells
+from compiler.ir.cell import Cell, find_parameter_cells
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Evaluate, Gradient, Instruction
 from compiler.ir.mode_graph import Scene
@@ -45,7 +45,7 @@ def _is_weighted(node: Instruction) -> bool:
 def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: list[str]) -> Diagnostic:
     """Return the diagnostic of a term without gradient."""
     op = scene.nodes[gradient].op
-    loss, term = _written(loss), _written(term)
+    loss, term = _written(scene, loss), _written(scene, term)
     what = f"'{loss}'" if term == loss else f"the term '{term}' of '{loss}'"
     return Diagnostic(
         code="E-NO-GRADIENT",
@@ -117,7 +117,7 @@ def _group_shares(scene: Scene) -> Iterator[tuple[Instruction, Derivative, tuple
     yield from ((node, derivative, tuple(together[key])) for node, derivative, key in found)
 
 
-def _find_reached(scene: Scene, paths: Sequence[GradientPath]) -> tuple[frozenset[str], frozenset[str]]:
+def _find_reached(scene: Scene, paths: Sequence[GradientPath]) -> tuple[frozenset[Cell], frozenset[str]]:
     """Return the cells that nodes on some paths read, and the values that run along them."""
     cells = frozenset(read.cell for path in paths for name in path.nodes for read in scene.nodes[name].reads)
     return cells, frozenset(value for path in paths for value, _ in path.uses)
@@ -126,7 +126,7 @@ def _find_reached(scene: Scene, paths: Sequence[GradientPath]) -> tuple[frozense
 def _unreached(scene: Scene, node: Instruction, derivative: Derivative, target: str) -> Diagnostic:
     """Return the diagnostic of a target that no term reaches."""
     field = "update" if isinstance(scene.spec.ops[node.op], UpdateOp) else "wrt"
-    loss = _written(derivative.loss)
+    loss = _written(scene, derivative.loss)
     return Diagnostic(
         code="E-NO-GRADIENT",
         message=f"'{node.op}' wants the gradient of '{loss}' for {target}, on which it does not depend",
@@ -136,9 +136,11 @@ def _unreached(scene: Scene, node: Instruction, derivative: Derivative, target: 
     )
 
 
-def _written(value: str) -> str:
-    """Return the name of a value in the spec: of a sum or share, its loss."""
-    return value.partition(".")[0]
+def _written(scene: Scene, value: str) -> str:
+    """Return the name of a value in the spec: of what lowering makes of a loss, such as its sum, the loss."""
+    producer = scene.producers.get(value)
+    op = "" if producer is None else scene.nodes[producer].op
+    return value if producer is None or value in scene.spec.ops[op].defines(op) else op
 
 
 def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from compiler.facts.optimizers import find_held, find_kept, find_owners, find_steppers, is_sharing
-from compiler.ir.cell import optimizer_cell
+from compiler.ir.cell import Cell, optimizer_cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Forward
 from compiler.ir.mode_graph import Scene
@@ -31,7 +31,7 @@ def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
             yield Diagnostic(code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="remove it")
 
 
-def _overlap(scene: Scene, cell: str, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
+def _overlap(scene: Scene, cell: Cell, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
     """Return the diagnostic of a storage that two optimizers step."""
     (first, holder), (optimizer, op), *_ = holders.items()
     if sharing:
@@ -55,7 +55,7 @@ def _overlap(scene: Scene, cell: str, holders: Mapping[str, str], sharing: list[
     )
 
 
-def _check_owner(scene: Scene, cell: str, owner: str) -> Iterator[Diagnostic]:
+def _check_owner(scene: Scene, cell: Cell, owner: str) -> Iterator[Diagnostic]:
     """Yield E-OVERLAP for an update that cannot leave a storage to another."""
     spec = scene.spec
     pairs = find_steppers(spec)[cell]
@@ -71,9 +71,9 @@ def _check_owner(scene: Scene, cell: str, owner: str) -> Iterator[Diagnostic]:
             message = f"'{owner}' steps {cell} for all, and nothing is left for '{name}' to step"
             help = "add the losses, and update once"
         elif both:
-            message = f"'{owner}' and '{name}' step {cell} with two optimizers, and {min(both)} with one"
-            help = f"leave the models of {min(both)} to one of the two"
-        elif cell.count(",") > 1:
+            message = f"'{owner}' and '{name}' step {cell} with two optimizers, and {min(both, key=str)} with one"
+            help = f"leave the models of {min(both, key=str)} to one of the two"
+        elif len(cell.owners) > 2:
             message = f"'{owner}' steps {cell} for all, but a group of three does not say which pairs share what"
             help = "step all of them in one update with one optimizer"
         else:
@@ -83,9 +83,9 @@ def _check_owner(scene: Scene, cell: str, owner: str) -> Iterator[Diagnostic]:
         )
 
 
-def _find_holders(scene: Scene) -> dict[str, dict[str, str]]:
+def _find_holders(scene: Scene) -> dict[Cell, dict[str, str]]:
     """Return, by parameter cell, the optimizers that step it, each with one of its updates (`shared: sum` first)."""
-    holders: dict[str, dict[str, str]] = {}
+    holders: dict[Cell, dict[str, str]] = {}
     for cell, pairs in find_steppers(scene.spec).items():
         found = holders.setdefault(cell, {})
         for optimizer, name in pairs:

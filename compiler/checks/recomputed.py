@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 
 from compiler.facts.models import find_root
-from compiler.ir.cell import find_tied, is_buffers
+from compiler.ir.cell import find_tied
 from compiler.ir.diagnose import span_of
 from compiler.ir.hazard_table import HazardTable
 from compiler.ir.instructions import Forward, Instruction
@@ -62,7 +62,7 @@ def _or_no_checkpoint(spec: GraphSpec, name: str) -> str:
 
 def _is_modal(node: Instruction) -> bool:
     """Return whether the model of a call has what training and evaluation usually differ in: buffers or draws."""
-    return (isinstance(node, Forward) and node.draws) or any(is_buffers(read.cell) for read in node.reads)
+    return (isinstance(node, Forward) and node.draws) or any(read.cell.kind == "buffers" for read in node.reads)
 
 
 def _is_class(spec: GraphSpec, model: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.ir.cell import is_buffers, is_optimizer, is_state
+from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.schedule import find_chains
@@ -19,7 +19,7 @@ def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     for name, chain in find_chains(graph).items():
         node = graph.nodes[name]
         for gradient in chain.gradients:
-            for cell in (write.cell for write in node.writes if not is_optimizer(write.cell)):
+            for cell in (write.cell for write in node.writes if write.cell.kind != "optimizer"):
                 taken = find_versions(graph, gradient, cell)
                 written = graph.version(name, cell)
                 if taken and written is not None and max(taken) < written:
@@ -38,7 +38,7 @@ def check_mixed(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     """Yield W-MIXED for a gradient that sums uses of one target at several versions."""
     for gradient in graph.paths:
         derivative = graph.nodes[gradient].derivative
-        for cell in sorted(derivative.cells) if derivative is not None else ():
+        for cell in sorted(derivative.cells, key=str) if derivative is not None else ():
             versions = find_versions(graph, gradient, cell)
             if len(versions) > 1:
                 listed = " and ".join(f"{cell}@{version}" for version in sorted(versions))
@@ -95,7 +95,7 @@ def _find_movers(
     """Yield the updates that, from other losses, move a model which a forward reads unmoved and ``update`` leaves."""
     own = graph.nodes[gradient].derivative
     for read in graph.nodes[name].reads:
-        if is_buffers(read.cell) or own is None or read.cell in own.cells or graph.version(name, read.cell) != 0:
+        if read.cell.kind == "buffers" or own is None or read.cell in own.cells or graph.version(name, read.cell) != 0:
             continue
         for writer in graph.writers.get(read.cell, ()):
             losses = {_loss(graph, other) for other in applied.get(writer, ())}
@@ -109,7 +109,7 @@ def _loss(graph: StepGraph, gradient: str) -> str:
     return "" if derivative is None else derivative.loss
 
 
-def find_versions(graph: StepGraph, gradient: str, cell: str) -> frozenset[int]:
+def find_versions(graph: StepGraph, gradient: str, cell: Cell) -> frozenset[int]:
     """Return the versions of a cell that the forwards on a gradient's path read."""
     found = (graph.version(name, cell) for name in graph.paths[gradient].nodes)
     return frozenset(version for version in found if version is not None)
@@ -117,9 +117,9 @@ def find_versions(graph: StepGraph, gradient: str, cell: str) -> frozenset[int]:
 
 def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     """Yield E-UNORDERED-WRITES once for every pair of updates, averages, copies or assignments."""
-    pairs: dict[tuple[str, str], str] = {}
+    pairs: dict[tuple[str, str], Cell] = {}
     for cell, first, second in find_unordered(graph):
-        if not is_optimizer(cell) and _is_reported_here(spec, first, second):
+        if cell.kind != "optimizer" and _is_reported_here(spec, first, second):
             pairs.setdefault((first, second), cell)
     for (first, second), cell in pairs.items():
         place = graph.nodes[first].place
@@ -132,10 +132,10 @@ def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagn
         )
 
 
-def _help(cell: str, first: str, second: str) -> str:
+def _help(cell: Cell, first: str, second: str) -> str:
     """Return the remedy, which depends on the kind of cell."""
     order = f"write `after: {first}` on '{second}'"
-    return order if is_state(cell) else f"add the losses and update once, or {order}"
+    return order if cell.kind == "state" else f"add the losses and update once, or {order}"
 
 
 def _is_reported_here(spec: GraphSpec, first: str, second: str) -> bool:

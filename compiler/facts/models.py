@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compiler.ir.cell import find_parameter_cells, parameters_of
+from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
 from compiler.types.dimension import TensorType
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.models import BufferPolicy, ModelSpec, Traits
@@ -59,7 +59,7 @@ class ModelFacts:
     name: str
     root: str
     """The model whose declaration gives the structure: itself, or the end of its chain of likenesses."""
-    cells: tuple[str, ...]
+    cells: tuple[Cell, ...]
     """The cells of its parameters."""
     buffers: bool
     rng: bool
@@ -121,7 +121,7 @@ def find_root(spec: GraphSpec, name: str) -> str:
 
 
 def _describe(
-    spec: GraphSpec, observed: Observations | None, name: str, *, root: str, cells: tuple[str, ...], updated: bool
+    spec: GraphSpec, observed: Observations | None, name: str, *, root: str, cells: tuple[Cell, ...], updated: bool
 ) -> ModelFacts:
     """Return the facts of one model from its root's declaration, or from what was observed."""
     traits, assumed = _find_traits(spec.models[root], root, observed)

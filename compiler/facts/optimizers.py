@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from compiler.ir.cell import find_parameter_cells, parameters_of
+from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
 from compiler.timing.period import find_rhythm
 from compiler.timing.units import Pace, Tempo
 from graphspec.analysis.remembering import once_per_spec
@@ -14,7 +14,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import OptimizerSpec
 
-Cells = tuple[str, ...]
+Cells = tuple[Cell, ...]
 
 
 @once_per_spec
@@ -26,10 +26,10 @@ def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
 
 
 @once_per_spec
-def find_owners(spec: GraphSpec) -> Mapping[str, str]:
+def find_owners(spec: GraphSpec) -> Mapping[Cell, str]:
     """Return, by parameter cell, the update that steps it for all updates that share it: the one with `shared: sum`."""
     steppers = find_steppers(spec)
-    found: dict[str, str] = {}
+    found: dict[Cell, str] = {}
     for cell, pairs in steppers.items():
         sharing = [name for _, name in pairs if is_sharing(spec, name)]
         if sharing and len({optimizer for optimizer, _ in pairs}) > 1:
@@ -38,10 +38,10 @@ def find_owners(spec: GraphSpec) -> Mapping[str, str]:
 
 
 @once_per_spec
-def find_steppers(spec: GraphSpec) -> Mapping[str, tuple[tuple[str, str], ...]]:
+def find_steppers(spec: GraphSpec) -> Mapping[Cell, tuple[tuple[str, str], ...]]:
     """Return, by parameter cell, (optimizer, update) of every update that steps it."""
     cells = find_parameter_cells(spec)
-    found: dict[str, dict[tuple[str, str], None]] = {}
+    found: dict[Cell, dict[tuple[str, str], None]] = {}
     for name, op in spec.ops.items():
         if isinstance(op, UpdateOp):
             for model in op.update:

@@ -187,6 +187,21 @@ class LossScaleDecl:
     """After how many steps in a row with gradients that are not finite the run ends; None: never."""
 
 
+def window_of(update: str) -> str:
+    """Return the gate of the steps from which an update accumulates gradients."""
+    return f"{update}.window"
+
+
+def drop_of(update: str) -> str:
+    """Return the gate of the steps at whose end an update discards what it has accumulated."""
+    return f"{update}.drop"
+
+
+def group_of(model: str, index: int) -> str:
+    """Return the gate of the steps in which a group of parameters is temporarily frozen."""
+    return f"{model}.groups.{index}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """When an op of a mode fires. Ops without a gate fire in every step of their mode (or never, where dead).

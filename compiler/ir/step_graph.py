@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from compiler.ir.cell import Cell, CellVersion
 from compiler.ir.digraph import Causality
 from compiler.ir.instructions import Commit, Instruction
 from compiler.ir.program import Mode
-from compiler.ir.value import CellVersion
 from graphspec.diagnostics import Diagnostic, Span
 
 
@@ -102,7 +102,7 @@ class StepGraph:
     """Which node happens before which, over all nodes of the mode, firing or not."""
     ordering: tuple[Edge, ...] = ()
     """Happens-before edges between the nodes here."""
-    writers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    writers: Mapping[Cell, tuple[str, ...]] = field(default_factory=dict[Cell, tuple[str, ...]])
     """Cell -> its writers in order; the k-th makes version k."""
     paths: Mapping[str, GradientPath] = field(default_factory=dict[str, GradientPath])
     commits: Mapping[str, Commit] = field(default_factory=dict[str, Commit])
@@ -129,6 +129,6 @@ class StepGraph:
         """Return every ordering constraint: happens-before and hazards."""
         return self.ordering + self.hazards
 
-    def version(self, node: str, cell: str) -> int | None:
+    def version(self, node: str, cell: Cell) -> int | None:
         """Return the version of a cell that a node reads, None where it does not read it."""
         return next((read.version for read in self.nodes[node].reads if read.cell == cell), None)

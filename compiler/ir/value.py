@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from compiler.ir.cell import Cell, CellVersion
+
 Plain: TypeAlias = None | bool | int | float | str | tuple["Plain", ...] | Mapping[str, "Plain"]
 Dimension: TypeAlias = int | str
 """A size, or the name of a free dimension such as ``batch``."""
@@ -68,18 +70,6 @@ class FunctionRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellVersion:
-    """A cell (``generator.params``, ``generator.buffers``, ``generator.optimizer``) at a version of this step."""
-
-    cell: str
-    version: int
-
-    def __str__(self) -> str:
-        """Return ``cell@version``."""
-        return f"{self.cell}@{self.version}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
     """A value read by an instruction; ``differentiable`` where a gradient may flow back through it.
 
@@ -103,7 +93,7 @@ class Read:
     what is read is a constant.
     """
 
-    cell: str
+    cell: Cell
     version: int = 0
     saved: bool = False
     again: bool = False
@@ -113,7 +103,7 @@ class Read:
     @property
     def at(self) -> CellVersion:
         """Return the cell at its version."""
-        return CellVersion(cell=self.cell, version=self.version)
+        return CellVersion(self.cell, self.version)
 
     def __str__(self) -> str:
         """Return ``cell@version``."""
@@ -124,14 +114,14 @@ class Read:
 class Write:
     """A cell written, and the version made; ``statistics``: the running statistics of a train-mode forward."""
 
-    cell: str
+    cell: Cell
     version: int = 0
     statistics: bool = False
 
     @property
     def at(self) -> CellVersion:
         """Return the cell at the version that is made."""
-        return CellVersion(cell=self.cell, version=self.version)
+        return CellVersion(self.cell, self.version)
 
     def __str__(self) -> str:
         """Return ``cell@version``."""
@@ -144,7 +134,7 @@ class Derivative:
 
     loss: str
     models: tuple[str, ...] = ()
-    cells: frozenset[str] = frozenset()
+    cells: frozenset[Cell] = frozenset()
     values: tuple[str, ...] = ()
 
 

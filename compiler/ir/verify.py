@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compiler.ir.cell import Cell
 from compiler.ir.digraph import find_cycles
 from compiler.ir.step_graph import StepGraph
 
@@ -84,7 +85,7 @@ def _find_wrong_reads(graph: StepGraph) -> Iterator[str]:
 
     This replays the sequence on counters instead of trusting the edges: the property all edges exist for.
     """
-    current: dict[str, int] = {}
+    current: dict[Cell, int] = {}
     for name in graph.sequence:
         for read in graph.nodes[name].reads:
             have = current.get(read.cell, 0)

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler.batch.losses import are_added
-from compiler.ir.cell import drop_of, window_of
+from compiler.ir.cell import Cell
 from compiler.ir.instructions import Collect, Drop, Gather, Guard, Instruction, Overflow, Restore, Transform
+from compiler.ir.program import drop_of, window_of
 from compiler.ir.value import Operand, Read, Use, Write
 from compiler.lower.context import Lowering
 from compiler.lower.evaluate import lower_call
@@ -179,7 +180,7 @@ class Windows:
         self, window: str, value: str, models: tuple[str, ...], gaps: bool, share: Share | None = None
     ) -> None:
         """Add a window for a gradient set; ``share``: what the set is the gradient of, where that is not all."""
-        gather = self._gather(window, value, models, gaps, share.count if share else "")
+        gather = self._gather(window, value, models, gaps, share or Share(loss=value))
         lazy = (value, share.count) if share and share.is_lazy else ()
         self.nodes.extend((spare(gather, lazy), self._collect(window, models, gaps)))
         if isinstance(self.op.every, str) and self.guard != "none":
@@ -187,17 +188,17 @@ class Windows:
         if self.op.at_epoch_end == "drop":
             self.nodes.append(self._drop(window))
 
-    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool, count: str) -> Gather:
+    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool, share: Share) -> Gather:
         """Return what adds a gradient set of the step to a window."""
-        cell = window_of(window)
-        counts = (Use(value=count, differentiable=False),) if count else ()
+        cell = _cell_of(window)
+        counts = (Use(value=share.count, differentiable=False),) if share.count else ()
         gather = Gather(
-            id=cell,
+            id=window_of(window),
             op=self.name,
             label=f"gather {window}",
             place=self.context.place(self.name),
             uses=(Use(value=value, differentiable=False), *counts),
-            token=cell,
+            token=window_of(window),
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
             differentiable=False,
@@ -206,7 +207,8 @@ class Windows:
             models=models,
             gradients=value,
             reduce=find_reduce(self, self._owner(value)),
-            count=count,
+            count=share.count,
+            counted=share.counted,
             guard=self.guard,
             gaps=gaps,
         )
@@ -214,7 +216,7 @@ class Windows:
 
     def _collect(self, window: str, models: tuple[str, ...], gaps: bool) -> Collect:
         """Return what takes the gradient set of a full window."""
-        cell, output = window_of(window), f"{window}.collected"
+        cell, output = _cell_of(window), f"{window}.collected"
         filled = "" if self.guard == "none" else f"{window}{FILLED}"
         self.filled += [filled] if filled else []
         return Collect(
@@ -222,7 +224,7 @@ class Windows:
             op=self.name,
             label=f"collect {window}",
             place=self.context.place(self.name),
-            uses=(Use(value=cell, differentiable=False, optional=self.op.at_epoch_end == "flush"),),
+            uses=(Use(value=window_of(window), differentiable=False, optional=self.op.at_epoch_end == "flush"),),
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
             differentiable=False,
@@ -235,13 +237,13 @@ class Windows:
 
     def _restore(self, window: str) -> Restore:
         """Return what restores a window at the end of a step in which the update that paces it is skipped."""
-        cell, name = window_of(window), f"{window}.restore"
+        cell, name = _cell_of(window), f"{window}.restore"
         return Restore(
             id=name,
             op=self.name,
             label=f"restore {window}",
             place=self.context.place(self.name),
-            uses=_use_if_there(cell, f"{window}.collected"),
+            uses=_use_if_there(window_of(window), f"{window}.collected"),
             token=name,
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
@@ -253,19 +255,24 @@ class Windows:
 
     def _drop(self, window: str) -> Drop:
         """Return what discards a window at the end of an epoch, after all else the step does with it."""
-        cell = window_of(window)
+        cell = _cell_of(window)
         return Drop(
             id=f"{window}.drop",
             op=self.name,
             label=f"drop {window}",
             place=self.context.place(self.name),
-            uses=_use_if_there(cell, f"{window}.collected", f"{window}.restore"),
+            uses=_use_if_there(window_of(window), f"{window}.collected", f"{window}.restore"),
             reads=(Read(cell=cell, streaming=True),),
             writes=(Write(cell=cell),),
             differentiable=False,
             gate=drop_of(self.name),
             window=window,
         )
+
+
+def _cell_of(window: str) -> Cell:
+    """Return the cell of the gradients that a window has accumulated."""
+    return Cell("window", (window,))
 
 
 def _use_if_there(*values: str) -> tuple[Use, ...]:

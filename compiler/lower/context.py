@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler.facts.models import ModelFacts
-from compiler.ir.cell import state_of
+from compiler.ir.cell import Cell, state_of
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Counted, Instruction
 from compiler.ir.program import Mode
@@ -94,7 +94,7 @@ class Lowering:
         """Return where an op is declared, ``file:line:column``, or nothing for specs built in Python."""
         return place_in(self.spec.span("ops", op, key=True))
 
-    def cells(self, models: Iterable[str]) -> tuple[str, ...]:
+    def cells(self, models: Iterable[str]) -> tuple[Cell, ...]:
         """Return the cells of the parameters of several models, each once."""
         return tuple(dict.fromkeys(cell for model in models for cell in self.models[model].cells))
 

@@ -24,7 +24,8 @@ class Share:
     """One share of a loss: the value that is differentiated, and the value that counts it; without one rows do."""
 
     loss: str
-    count: str = ""
+    counted: str = ""
+    """The loss whose count that is."""
     term: str = ""
     """The suffix that distinguishes it from other shares; empty where there are none."""
     is_lazy: bool = False
@@ -36,6 +37,11 @@ class Share:
     nodes: tuple[Instruction, ...] = ()
     """The nodes that compute the value."""
 
+    @property
+    def count(self) -> str:
+        """Return the value that counts it; nothing where rows do."""
+        return count_of(self.counted) if self.counted else ""
+
 
 def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
     """Return the shares of a loss: what counts by rows, or is a sum, together; every term with its own count alone."""
@@ -44,7 +50,7 @@ def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
     plain = [term for term in terms if term not in context.counted]
     found = [_lower_share(loss, {term: term for term in plain}, "rows", context)] if plain else []
     counted = (_lower_share(loss, {term: sum_of(term)}, f"of.{term}", context) for term in own)
-    return _normalize_shares(loss, [*found, *(replace(share, count=count_of(share.terms[0])) for share in counted)])
+    return _normalize_shares(loss, [*found, *(replace(share, counted=share.terms[0]) for share in counted)])
 
 
 def lower_parts(
@@ -67,9 +73,9 @@ def lower_parts(
         nodes = tuple(node for _, nodes in made.values() for node in nodes)
         left = {term: value for term, (value, _) in made.items() if value is not None}
         share = _lower_share(loss, left, suffix, context)
-        count = "" if plain and suffix == f"{prefix}rows" else count_of(next(iter(kept)))
+        counted = "" if plain and suffix == f"{prefix}rows" else next(iter(kept))
         is_lazy = context.lazy.issuperset(kept)
-        found.append(replace(share, nodes=(*nodes, *share.nodes), count=count, is_lazy=is_lazy))
+        found.append(replace(share, nodes=(*nodes, *share.nodes), counted=counted, is_lazy=is_lazy))
     return _normalize_shares(loss, found)
 
 
@@ -251,10 +257,8 @@ def _divide(
     share: Share, op: str, taken: str, models: tuple[str, ...], gaps: bool, context: Lowering
 ) -> tuple[Instruction, ...]:
     """Return what divides a gradient set by the count of its share."""
-    one = f"{share.count}.inverse"
-    owner = share.count.rpartition(".")[0]
-    place = context.place(owner)
-    part = evaluate(one, "inverse", (share.count,), (one,), op=owner, place=place, constant=True)
+    one, place = f"{share.count}.inverse", context.place(share.counted)
+    part = evaluate(one, "inverse", (share.count,), (one,), op=share.counted, place=place, constant=True)
     mean = transform_node(
         f"{taken}.mean", op=op, function="mul_sets", inputs=(taken, one), models=models, context=context, gaps=gaps
     )

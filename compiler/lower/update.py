@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.facts.optimizers import find_excluded, find_givers, find_held, find_kept, is_kept
-from compiler.ir.cell import optimizer_cell, window_of
+from compiler.ir.cell import optimizer_cell
 from compiler.ir.instructions import Apply, ApplyPart, Instruction, Transform
+from compiler.ir.program import window_of
 from compiler.ir.value import Read, Scheduled, Setting, Use, Write
 from compiler.lower.accumulate import Windows
 from compiler.lower.context import Lowering
@@ -19,9 +20,6 @@ from compiler.lower.verdict import (
     find_verdicts,
     judge,
     judge_final,
-    shared_verdict_of,
-    verdict_of,
-    window_verdict_of,
 )
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import UpdateOp
@@ -36,7 +34,7 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Instructio
     others: tuple[str, ...] = ()
     if givers:
         shared, sets, others = _share(name, sets, givers, context, gaps)
-        judges = judge_final(name, op, sets, (), context, shared_verdict_of(name))
+        judges = judge_final(name, op, sets, (), context, f"{name}.shared")
         chain, gaps = (*chain, shared, *judges), gaps | find_open((shared,))
         verdicts = (*verdicts, *find_verdicts(judges))
     write = _lower_apply(name, op, sets, context, gaps)
@@ -67,8 +65,8 @@ def _lower_gradients(
         (value, models), *_ = sets.items()
         chain.append(_clip(name, op.clip, value, models, context, value in find_open(chain) | context.gaps))
         sets = {f"{name}.clipped": models}
-    verdict = window_verdict_of(name) if op.window > 1 else verdict_of(name)
-    return (*chain, *judge_final(name, op, sets, chain, context, verdict)), sets
+    subject = window_of(name) if op.window > 1 else name
+    return (*chain, *judge_final(name, op, sets, chain, context, subject)), sets
 
 
 def _is_sharing(name: str, context: Lowering) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
-from compiler.ir.cell import window_of
 from compiler.ir.instructions import (
     TOGETHER,
     Collect,
@@ -18,7 +17,7 @@ from compiler.ir.instructions import (
     Overflow,
     Transform,
 )
-from compiler.ir.program import Mode
+from compiler.ir.program import Mode, window_of
 from compiler.ir.value import Use
 from compiler.lower.context import Lowering
 from graphspec.analysis.modes import Reach
@@ -79,7 +78,7 @@ def judge(
     taken = (name,) if op.loss is not None else _find_raw(op.gradients or (), {}, context)
     spans = {each: op.update if each == name else context.sets.get(each, ()) for each in taken}
     found = [(each, *pair) for each in taken for pair in (shared or {}).get(each, {each: False}).items()]
-    node = _judge(name, op, verdict_of(name), {value: spans[each] for each, value, _ in found}, context)
+    node = _judge(name, op, name, {value: spans[each] for each, value, _ in found}, context)
     uses = tuple(replace(use, optional=is_lazy) for use, (_, _, is_lazy) in zip(node.uses, found, strict=True))
     return (replace(node, uses=uses, gate=window_of(name)),)
 
@@ -90,7 +89,7 @@ def judge_final(
     sets: Mapping[str, tuple[str, ...]],
     chain: Sequence[Instruction],
     context: Lowering,
-    verdict: str,
+    subject: str,
 ) -> tuple[Instruction, ...]:
     """Return the node that checks what an optimizer is given, if there is to be a verdict.
 
@@ -103,24 +102,24 @@ def judge_final(
     spans = {value: each.models for value, each in made.items()} | dict(sets)
     looked = dict.fromkeys(each for value in sets for each in _find_looked(value, made, context))
     covered = {each: spans.get(each) or context.sets.get(each, ()) for each in looked}
-    return (_judge(name, op, verdict, covered, context, *find_filled(chain)),)
+    return (_judge(name, op, subject, covered, context, *find_filled(chain)),)
 
 
 def _judge(
-    name: str, op: UpdateOp, verdict: str, spans: Mapping[str, tuple[str, ...]], context: Lowering, filled: str = ""
+    name: str, op: UpdateOp, subject: str, spans: Mapping[str, tuple[str, ...]], context: Lowering, filled: str = ""
 ) -> Instruction:
     """Return the node that gives the verdict over some sets; ``spans``: the models of each."""
     return Judge(
-        id=verdict,
+        id=verdict_of(subject),
         op=name,
-        label=f"verdict {verdict.removesuffix('.finite')}",
+        label=f"verdict {subject}",
         place=context.place(name),
         uses=tuple(Use(value=value, differentiable=False) for value in (*spans, *((filled,) if filled else ()))),
         differentiable=False,
         overflow=find_overflow(op, context.spec),
+        subject=subject,
         gradients=tuple(spans),
         spans=tuple(spans.values()),
-        output=verdict,
         filled=filled,
     )
 
@@ -168,19 +167,9 @@ def _step_of(value: str, made: Made, context: Lowering) -> tuple[str, tuple[str,
             return None
 
 
-def verdict_of(update: str) -> str:
-    """Return the value that says whether the gradients of an update are finite."""
-    return f"{update}.finite"
-
-
-def window_verdict_of(update: str) -> str:
-    """Return the value that says whether what an update makes of its windows is finite."""
-    return f"{window_of(update)}.finite"
-
-
-def shared_verdict_of(update: str) -> str:
-    """Return the value that says whether the sum of what updates share is finite."""
-    return f"{update}.shared.finite"
+def verdict_of(subject: str) -> str:
+    """Return the value that says whether the gradients of an update are finite, or what it makes of them."""
+    return f"{subject}.finite"
 
 
 def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> Guard:

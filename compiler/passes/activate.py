@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.ir.cell import drop_of, window_of
+from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Instruction
-from compiler.ir.program import Gate, Mode
+from compiler.ir.program import Gate, Mode, drop_of, window_of
 from compiler.passes.order import find_producers, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
@@ -237,7 +237,7 @@ def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
 
 
 def _goes_with(
-    node: Instruction, held: set[str], nodes: Mapping[str, Instruction], writers: Mapping[str, tuple[str, ...]]
+    node: Instruction, held: set[str], nodes: Mapping[str, Instruction], writers: Mapping[Cell, tuple[str, ...]]
 ) -> bool:
     """Return whether a write is paced by a write that may be skipped, or by what such a write writes."""
     sources = (nodes[name] for cell in node.follows for name in writers.get(cell, ()) if name != node.id)

@@ -30,14 +30,14 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     last: dict[str, str] = {}
     for name in graph.sequence:
         node = graph.nodes[name]
-        last.update((value, name) for value in node.provides)
+        last.update((value, name) for value in node.defines)
         last.update((use.value, name) for use in node.uses if use.value in last)
     judges = (node for node in graph.nodes.values() if isinstance(node, Judge))
     verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
     verdicts |= {value for node in judges for value in node.defines}
     released: dict[str, list[str]] = {}
     for value, name in last.items():
-        if value not in graph.outputs and value not in graph.writers and value not in verdicts:  # a cell is no value
+        if value not in graph.outputs and value not in verdicts:
             released.setdefault(name, []).append(value)
     return {name: tuple(values) for name, values in released.items()}
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.ir.cell import window_of
 from compiler.ir.instructions import TOGETHER, Commit, Instruction, Judge, Transform
+from compiler.ir.program import window_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.order import find_producers
 from compiler.passes.schedule import is_update
@@ -107,7 +107,7 @@ class _Finder:
 
     def _find_sources(self, node: Instruction) -> tuple[str, ...]:
         """Return the writers of what an average or copy reads, except the statistics of forwards."""
-        writers = (writer for cell in sorted(node.follows) for writer in self.graph.writers.get(cell, ()))
+        writers = (writer for cell in sorted(node.follows, key=str) for writer in self.graph.writers.get(cell, ()))
         return tuple(dict.fromkeys(each for each in writers if each != node.id and self.graph.nodes[each].eager))
 
 

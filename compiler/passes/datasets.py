@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.ir.cell import drop_of
 from compiler.ir.instructions import Instruction
 from compiler.ir.mode_graph import Scene
-from compiler.ir.program import Function, Gate, Mode, Program
+from compiler.ir.program import Function, Gate, Mode, Program, drop_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.activate import Outputs, find_holdable, find_live_gates, find_outputs, find_undecided
 from compiler.timing.gates import sort_gates

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from compiler.ir.cell import Cell
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import GraphFlags, StepGraph
 from compiler.passes.order import find_producers
@@ -84,7 +85,7 @@ def find_created(graph: StepGraph) -> Mapping[str, str]:
     return created
 
 
-def _targets(graph: StepGraph, gradient: str) -> frozenset[str]:
+def _targets(graph: StepGraph, gradient: str) -> frozenset[Cell]:
     """Return the cells a gradient differentiates."""
     derivative = graph.nodes[gradient].derivative
     return frozenset() if derivative is None else derivative.cells
@@ -96,6 +97,6 @@ def _values(graph: StepGraph, gradient: str) -> tuple[str, ...]:
     return () if derivative is None else derivative.values
 
 
-def _reads_any(graph: StepGraph, name: str, cells: frozenset[str]) -> bool:
+def _reads_any(graph: StepGraph, name: str, cells: frozenset[Cell]) -> bool:
     """Return whether a node reads one of the cells."""
     return any(read.cell in cells and not read.constant for read in graph.nodes[name].reads)

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from compiler.facts.optimizers import find_optimizers, find_tempo
 from compiler.facts.parameters import Names
-from compiler.ir.cell import find_tied, group_of, parameters_of
+from compiler.ir.cell import find_tied, parameters_of
 from compiler.ir.instructions import Apply, Collect, Gather, Gradient, Instruction, Resting, Transform
-from compiler.ir.program import Gate, Mode
+from compiler.ir.program import Gate, Mode, group_of
 from compiler.passes.presence import CLOSING
 from compiler.timing.period import find_rhythm, refuse_held
 from compiler.timing.units import Pace, PaceProblem, Tempo

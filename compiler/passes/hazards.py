@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.ir.cell import is_buffers
+from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import cycle_problem
 from compiler.ir.digraph import find_cycles
 from compiler.ir.hazard_table import HazardTable
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
-from compiler.ir.value import CellVersion, Read
+from compiler.ir.value import Read
 from compiler.passes.order import find_producers
 from graphspec.declare.graph import GraphSpec
 
@@ -92,7 +92,7 @@ def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
     The statistics such a forward writes belong to the version that the other writer ends, under any buffers policy.
     """
     for cell, names in graph.writers.items():
-        statistics = [name for name in names if not graph.nodes[name].eager] if is_buffers(cell) else []
+        statistics = [name for name in names if not graph.nodes[name].eager] if cell.kind == "buffers" else []
         for name in names:
             for forward in statistics if graph.nodes[name].eager else ():
                 why = f"{graph.nodes[name].label} writes {cell} after all train-mode forwards of the step"
@@ -150,7 +150,7 @@ def _backward_edge(
     return Edge(
         before=gradient,
         after=writer,
-        hazard=Hazard.BUFFER_WAR if is_buffers(at.cell) and not again else Hazard.BACKWARD_WAR,
+        hazard=Hazard.BUFFER_WAR if at.cell.kind == "buffers" and not again else Hazard.BACKWARD_WAR,
         cell=at,
         why=f"{graph.nodes[gradient].label} still {reads} {at} through {places}",
         through=forwards,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from compiler.ir.cell import Cell
 from compiler.ir.diagnose import cycle_problem
 from compiler.ir.digraph import Causality, close, find_cycles
 from compiler.ir.instructions import Instruction
@@ -44,9 +45,9 @@ def find_producers(nodes: Iterable[Instruction]) -> dict[str, str]:
     return {value: node.id for node in nodes for value in node.provides}
 
 
-def find_writers(nodes: Iterable[Instruction]) -> dict[str, tuple[str, ...]]:
+def find_writers(nodes: Iterable[Instruction]) -> dict[Cell, tuple[str, ...]]:
     """Return the nodes that write each cell, in listed order."""
-    writers: dict[str, tuple[str, ...]] = {}
+    writers: dict[Cell, tuple[str, ...]] = {}
     for node in nodes:
         for write in node.writes:
             writers[write.cell] = (*writers.get(write.cell, ()), node.id)
@@ -136,9 +137,9 @@ def _declared_edges(spec: GraphSpec, node: Instruction, nodes: Mapping[str, Inst
         yield Edge(before=op.every, after=node.id, hazard=Hazard.DECLARED, why=why)
 
 
-def _implied_edges(node: Instruction, writers: Mapping[str, tuple[str, ...]]) -> Iterator[Edge]:
+def _implied_edges(node: Instruction, writers: Mapping[Cell, tuple[str, ...]]) -> Iterator[Edge]:
     """Yield an edge from every writer of what an average or copy reads."""
-    for cell in sorted(node.follows):
+    for cell in sorted(node.follows, key=str):
         for writer in writers.get(cell, ()):
             if writer != node.id:
                 why = f"{node.label} comes after every writer of its source's {cell}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.ir.cell import is_optimizer
 from compiler.ir.digraph import Causality, close
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import StepGraph
@@ -33,7 +32,7 @@ def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
 
 def is_update(node: Instruction) -> bool:
     """Return whether a node applies gradients: it steps an optimizer."""
-    return any(is_optimizer(write.cell) for write in node.writes)
+    return any(write.cell.kind == "optimizer" for write in node.writes)
 
 
 def _find_chain(graph: StepGraph, update: str, producers: Mapping[str, str]) -> Chain:

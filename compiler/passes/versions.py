@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
+from compiler.ir.cell import Cell
 from compiler.ir.digraph import Causality
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import StepGraph
@@ -62,7 +63,7 @@ def order_writers(names: tuple[str, ...], graph: StepGraph, statistics: tuple[st
     return (*forwards, *sorted(others, key=lambda name: len(graph.causality.past(name, others))))
 
 
-def find_unordered(graph: StepGraph) -> Iterator[tuple[str, str, str]]:
+def find_unordered(graph: StepGraph) -> Iterator[tuple[Cell, str, str]]:
     """Yield (cell, writer, writer) for writers of one cell of which neither happens before the other."""
     for cell, names in graph.writers.items():
         writing = [name for name in names if graph.nodes[name].eager]
@@ -73,8 +74,8 @@ def find_unordered(graph: StepGraph) -> Iterator[tuple[str, str, str]]:
 
 def _with_versions(
     node: Instruction,
-    writers: Mapping[str, tuple[str, ...]],
-    positions: Mapping[str, Mapping[str, int]],
+    writers: Mapping[Cell, tuple[str, ...]],
+    positions: Mapping[Cell, Mapping[str, int]],
     causality: Causality,
 ) -> Instruction:
     """Return a node with the version of everything it reads and writes."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from compiler.ir.cell import is_optimizer
+from compiler.ir.cell import Cell, CellVersion
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
-from compiler.ir.value import CellVersion, Json, Object
+from compiler.ir.value import Json, Object
 from compiler.plan.explain import explain_version, find_instructions
 from compiler.plan.plan import Plan
 from compiler.plan.text import cells_of, flags_of
@@ -192,8 +192,8 @@ def _find_versions(
             yield _alter(node, "reads", _spell(old.get(cell)), _spell(new.get(cell)), why.lstrip(":, "))
 
 
-def _find_reads(instruction: Instruction) -> dict[str, CellVersion]:
-    return {read.cell: read.at for read in instruction.reads if not is_optimizer(read.cell)}
+def _find_reads(instruction: Instruction) -> dict[Cell, CellVersion]:
+    return {read.cell: read.at for read in instruction.reads if read.cell.kind != "optimizer"}
 
 
 def _spell(at: CellVersion | None) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
-from compiler.ir.value import CellVersion
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.text import cells_of

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from compiler.facts.parameters import find_known_names, find_matching
-from compiler.ir.cell import group_of, is_optimizer
 from compiler.ir.instructions import Apply, Commit, Emit, Instruction, Release
-from compiler.ir.program import Function, GroupDecl, Program
+from compiler.ir.program import Function, GroupDecl, Program, group_of
 from compiler.ir.value import Read, Ref, ScheduleDecl, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
@@ -90,7 +89,7 @@ def cells_of(instruction: Instruction) -> str:
 
 def _models(versions: Iterable[Read | Write]) -> list[Read | Write]:
     """Return the accesses to models."""
-    return [at for at in versions if not is_optimizer(at.cell)]
+    return [at for at in versions if at.cell.kind != "optimizer"]
 
 
 SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "FREEZE", "NO_GRAD", "MERGE")

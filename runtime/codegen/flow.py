@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.ir.cell import is_buffers
+from compiler.ir.cell import Cell
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
 from compiler.ir.value import Argument, Ref
@@ -160,9 +160,9 @@ def find_through(function: Function, gradient: Gradient, program: Program) -> Ma
     return {op: reads for op, reads in kept.items() if reads}
 
 
-def _is_kept(forward: Forward, cell: str) -> bool:
+def _is_kept(forward: Forward, cell: Cell) -> bool:
     """Return whether a gradient through a forward reads a cell itself, not a clone."""
-    if is_buffers(cell):
+    if cell.kind == "buffers":
         return not forward.train and forward.snapshot == "none"
     return forward.snapshot != "all"
 

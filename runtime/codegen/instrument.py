@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from compiler.ir.cell import is_optimizer, is_state
 from compiler.ir.instructions import (
     Apply,
     Assign,
@@ -95,7 +94,7 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
 
 def _shown(cells: tuple[Read, ...]) -> tuple[str, ...]:
     """Return the versions of models that are read; an optimizer reads its own slots, a state is an operand."""
-    return tuple(str(each) for each in cells if not is_optimizer(each.cell) and not is_state(each.cell))
+    return tuple(str(each) for each in cells if each.cell.kind != "optimizer" and each.cell.kind != "state")
 
 
 def _perform(scope: Scope, check: str, *arguments: ast.expr, **keywords: ast.expr) -> ast.stmt:

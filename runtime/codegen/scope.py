@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
+from compiler.ir.cell import parameters_of
 from compiler.ir.instructions import InstructionBase, Settle
 from compiler.ir.value import Argument, Operand, Ref, Scheduled, Setting
 from runtime.codegen import syntax
@@ -119,4 +120,4 @@ def write_comment(instruction: InstructionBase, models: tuple[str, ...]) -> str:
 def _find(instruction: InstructionBase, model: str, field: str) -> int | None:
     """Return the version of a model's parameters that is read or written."""
     cells = instruction.reads if field == "reads" else instruction.writes
-    return next((cell.version for cell in cells if cell.cell == f"{model}.params"), None)
+    return next((cell.version for cell in cells if cell.cell == parameters_of(model)), None)

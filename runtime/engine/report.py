@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler import Plan
-from compiler.ir.cell import window_of
 from compiler.ir.instructions import Apply, Judge
-from compiler.ir.program import Function, Gate, ModeProgram
+from compiler.ir.program import Function, Gate, ModeProgram, window_of
 from graphspec.declare.ops import UpdateOp
 from runtime.codegen.resources import find_functions
 from runtime.engine.optimizer import Optimizer

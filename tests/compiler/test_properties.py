@@ -57,7 +57,7 @@ def test_versions_are_the_writes_of_the_causal_past(seed):
     plan, meaning = plan_of(document), Naive(document)
     nodes = graph_of(plan).nodes if plan else {}
     for name, cells in meaning.versions().items() if plan else ():
-        found = {read.cell: read.version for read in nodes[name].reads}
+        found = {str(read.cell): read.version for read in nodes[name].reads}
         assert {cell: found[cell] for cell in cells} == cells
 
 

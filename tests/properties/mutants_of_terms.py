@@ -111,7 +111,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="counts-by-rows",
         says="What a loss leaves out counts all the same, over steps and over micro-batches.",
-        place="compile:find_counted",
+        place="passes.document:find_counted",
         change=to.give({}),
         killer="numbers",
         case="left-out",
@@ -119,7 +119,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="elements-by-rows",
         says="A mean over sequences counts by the rows of a batch, however long they are.",
-        place="compile:find_uneven",
+        place="passes.pipeline:find_uneven",
         change=to.give(frozenset()),
         killer="numbers",
         case="sequences",
@@ -159,7 +159,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="products-by-rows",
         says="A loss that a parameter multiplies counts by rows over micro-batches, whatever it counts itself.",
-        place="compile:find_whole",
+        place="passes.document:find_whole",
         change=to.give(frozenset()),
         killer="numbers",
         case="absent-terms",
@@ -199,7 +199,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="clip-uncounted",
         says="A clip that counts updates need not wait for those before its own.",
-        place="lower.transform:_find_counted",
+        place="lower.transform:find_scheduled",
         change=to.give(()),
         killer="numbers",
         case="counted",

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from compiler.ir.cell import is_buffers
 from compiler.ir.step_graph import Edge, GradientPath, Hazard, StepGraph
 from compiler.passes.activate import Outputs
 from compiler.passes.order import close_ordering
@@ -105,12 +104,12 @@ def read_too_old(found: int, node: Any, read: Any, *arguments: object) -> int:
 
 def read_newest_buffers(found: int, node: Any, read: Any, writers: tuple[str, ...], *arguments: object) -> int:
     """Let evaluations read the statistics that the step ends with."""
-    return len(writers) if is_buffers(read.cell) and not read.streaming and node.called else found
+    return len(writers) if read.cell.kind == "buffers" and not read.streaming and node.called else found
 
 
 def read_oldest_buffers(found: int, node: Any, read: Any, *arguments: object) -> int:
     """Let evaluations read the statistics that the step starts with."""
-    return 0 if is_buffers(read.cell) and not read.streaming and node.called else found
+    return 0 if read.cell.kind == "buffers" and not read.streaming and node.called else found
 
 
 def turn_listing(nodes: dict, causality: object) -> tuple:

@@ -34,6 +34,8 @@ class Gather(Effect):
     gradients: str | None
     reduce: Literal["mean", "sum", "steps"]
     count: str = ""
+    counted: str = ""
+    """The loss whose elements ``count`` counts."""
     guard: Guard = "none"
     gaps: bool = False
     """Some gradients may be absent; those add nothing."""
@@ -67,7 +69,7 @@ class Gather(Effect):
     def _format_counted(self) -> str:
         """Return what the set counts for, where it is not the step."""
         if self.count and self.gradients:
-            return f" for every element that {self.count.rpartition('.')[0]} keeps"
+            return f" for every element that {self.counted} keeps"
         return " for every row" if self.count or self.reduce == "mean" else ""
 
     def export(self) -> Object:
@@ -183,9 +185,10 @@ class Judge(InstructionBase):
     what comes out, over what it shares with others.
     """
 
+    subject: str
+    """What the verdict is about: the update, or ``step.window``."""
     gradients: tuple[str, ...]
     spans: tuple[tuple[str, ...], ...]
-    output: str
     filled: str = ""
     """The value that says whether the window holds anything: an empty window is no overflow."""
 
@@ -193,8 +196,13 @@ class Judge(InstructionBase):
 
     @property
     def key(self) -> str:
-        """Return what identifies the verdict: the update, or ``step.window``."""
-        return self.output.removesuffix(".finite")
+        """Return what the verdict is about."""
+        return self.subject
+
+    @property
+    def output(self) -> str:
+        """Return the verdict."""
+        return f"{self.subject}.finite"
 
     @property
     def defines(self) -> tuple[str, ...]:

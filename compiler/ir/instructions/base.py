@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+from compiler.ir.cell import Cell
 from compiler.ir.value import (
     NAMES,
     Argument,
@@ -65,7 +66,7 @@ class InstructionBase(ABC):
     """Those of its results from which the others may be made: a gradient by one of them runs back into it."""
     reads: tuple[Read, ...] = ()
     writes: tuple[Write, ...] = ()
-    follows: frozenset[str] = frozenset()
+    follows: frozenset[Cell] = frozenset()
     """Cells after all of whose writers it comes, whether it reads them or not (an average and its source)."""
     differentiable: bool = True
     """False where the results are constants for every gradient (``stop``, argmax, a draw)."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from compiler.ir.cell import Cell
 from compiler.ir.instructions.base import (
     Commit,
     InstructionBase,
@@ -44,7 +45,7 @@ class Gradient(InstructionBase):
     loss: str
     models: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
-    cells: frozenset[str] = frozenset()
+    cells: frozenset[Cell] = frozenset()
     """Where the parameters of ``models`` live, frozen ones left out."""
     output: str | None = None
     value_outputs: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from compiler.ir.cell import parameters_of
 from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.ir.value import Scheduled
 from compiler.ir.weight_terms import Projection
@@ -143,6 +144,6 @@ def _buffers(instruction: Blend | Assign, scope: Scope) -> list[ast.expr]:
 
 def _follow_comment(instruction: Blend | Assign, source: str, target: str) -> str:
     """Return ``sampler@0 -> @1, reads generator@1``."""
-    read = next((cell for cell in instruction.reads if cell.cell == f"{source}.params"), None)
+    read = next((cell for cell in instruction.reads if cell.cell == parameters_of(source)), None)
     reads = "" if read is None else f"reads {source}@{read.version}"
     return ", ".join(text for text in (write_comment(instruction, (target,)), reads) if text)

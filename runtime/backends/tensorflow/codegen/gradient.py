@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from compiler.ir.cell import is_buffers
 from compiler.ir.instructions import Forward, Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
@@ -29,7 +28,7 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     line = line_of(instruction, statement)
     # A note on why the graph is kept is left out: where the tape is opened, it shows that several gradients use it.
     (line,) = with_notes(instruction, [line]) if instruction.create_graph else (line,)
-    kept = (each.model for each in again for at in each.writes if is_buffers(at.cell))
+    kept = (each.model for each in again for at in each.writes if at.cell.kind == "buffers")
     return Lowered(code=recomputing(instruction, line, kept, scope))
 
 

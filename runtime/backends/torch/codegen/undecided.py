@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from compiler.ir.cell import window_of
 from compiler.ir.instructions import Apply, Collect, Instruction, Transform
+from compiler.ir.program import window_of
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Scope
 from runtime.codegen.lower.overflow import VERDICTS

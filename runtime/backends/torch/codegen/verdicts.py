@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from compiler.ir.cell import window_of
 from compiler.ir.instructions import Apply, Assign, Blend, Collect, Gather, Instruction, Judge, Restore, Settle, Store
+from compiler.ir.program import window_of
 from compiler.timing.curves import find_scheduled
 from runtime.backends.torch.codegen.undecided import (
     NOTHING,
