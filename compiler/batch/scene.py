@@ -9,7 +9,7 @@ from compiler.batch.expansion import Expansion
 from compiler.batch.reading import Reading
 from compiler.batch.roles import find_roles
 from compiler.ir.instructions import Forward, Instruction
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Decision, Edge, Hazard
 from compiler.passes.activate import reach
 from compiler.passes.order import find_data_ordering, find_producers
@@ -21,7 +21,7 @@ from compiler.types.dimension import TensorType
 class Parted:
     """A scene with one copy of each batched node per micro-batch, and what to report about it."""
 
-    scene: Scene
+    scene: ModeGraph
     copies: Mapping[str, tuple[str, ...]]
     """Node of the original scene -> what it became."""
     results: Mapping[str, tuple[str, ...]]
@@ -68,7 +68,7 @@ def _find_idle(nodes: Mapping[str, Instruction]) -> frozenset[str]:
 
 
 def part_scene(
-    scene: Scene, types: Mapping[str, TensorType], returned: Iterable[str], runs: Callable[[Instruction], bool]
+    scene: ModeGraph, types: Mapping[str, TensorType], returned: Iterable[str], runs: Callable[[Instruction], bool]
 ) -> Parted:
     """Return a scene as its spec's micro-batches make it.
 
@@ -103,7 +103,7 @@ def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Ite
                 yield from (replace(edge, before=before, after=after) for after in copies[edge.after])
 
 
-def _find_coupled_forwards(scene: Scene, split: Collection[str]) -> Iterator[tuple[str, str]]:
+def _find_coupled_forwards(scene: ModeGraph, split: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the train-mode forwards of models that couple the samples of a batch."""
     for name in (name for name in scene.everything if name in split):  # in an order that does not depend on hashes
         call = scene.everything[name]

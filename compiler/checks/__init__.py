@@ -17,14 +17,14 @@ from compiler.checks.ownership import (
 )
 from compiler.checks.recomputed import check_recomputed
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import StepGraph
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 
-__all__ = ["GRAPH_CHECKS", "OWNERSHIP_CHECKS", "SCENE_CHECKS", "check_recomputed"]
+__all__ = ["GRAPH_CHECKS", "MODE_CHECKS", "OWNERSHIP_CHECKS", "check_recomputed"]
 
-OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
+OWNERSHIP_CHECKS: tuple[Callable[[ModeGraph], Iterable[Diagnostic]], ...] = (
     check_overlap,
     check_average_targets,
     check_buffer_policy,
@@ -35,7 +35,7 @@ OWNERSHIP_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
 )
 """Checks that do not depend on the order of ops, so they can run where there is none."""
 
-SCENE_CHECKS: tuple[Callable[[Scene], Iterable[Diagnostic]], ...] = (
+MODE_CHECKS: tuple[Callable[[ModeGraph], Iterable[Diagnostic]], ...] = (
     check_terms,
     check_targets,
     check_bootstrap,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.diagnose import span_of
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Decision, Hazard, StepGraph
 from compiler.lower.average import find_interval
 from compiler.lower.verdict import find_judged
@@ -26,7 +26,7 @@ from graphspec.diagnostics import Diagnostic, Span
 from graphspec.read.source import Path
 
 
-def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:
+def check_no_effect(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-NO-EFFECT for an `after` without which every op would read the same versions."""
     consumers = _find_consumers(scene)
     for name, node in scene.nodes.items():
@@ -44,13 +44,13 @@ def check_no_effect(scene: Scene) -> Iterator[Diagnostic]:
                 )
 
 
-def _reads_downstream(scene: Scene, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
+def _reads_downstream(scene: ModeGraph, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether an op, or something computed from it, reads what another writes: the common, cheap case."""
     written = {write.cell for write in scene.nodes[other].writes}
     return any(read.cell in written for reached in _reach(name, consumers) for read in scene.nodes[reached].reads)
 
 
-def _changes_versions(scene: Scene, name: str, other: str) -> bool:
+def _changes_versions(scene: ModeGraph, name: str, other: str) -> bool:
     """Return whether dropping one `after` changes which writers of a cell lie in the past of a node that touches it."""
     kept = [edge for edge in scene.ordering if (edge.before, edge.after, edge.hazard) != (other, name, Hazard.DECLARED)]
     without = close_ordering(scene.everything, kept)
@@ -63,7 +63,7 @@ def _changes_versions(scene: Scene, name: str, other: str) -> bool:
     return False
 
 
-def check_interval(scene: Scene) -> Iterator[Diagnostic]:
+def check_interval(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-INTERVAL for an average whose half-life cannot be compounded, because its interval is not constant."""
     for name, op in scene.spec.ops.items():
         if isinstance(op, EmaOp) and op.correction == "compound" and find_interval(scene.spec, op) is None:
@@ -77,7 +77,7 @@ def check_interval(scene: Scene) -> Iterator[Diagnostic]:
             )
 
 
-def check_clip_scope(scene: Scene) -> Iterator[Diagnostic]:
+def check_clip_scope(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-CLIP for a clip over given gradients that also cover models the update does not step."""
     for name, op in scene.spec.ops.items():
         if isinstance(op, UpdateOp) and op.clip is not None and op.gradients is not None:
@@ -132,7 +132,7 @@ def check_defer_never(spec: GraphSpec, graph: StepGraph, decisions: tuple[Decisi
             )
 
 
-def _find_consumers(scene: Scene) -> Mapping[str, tuple[str, ...]]:
+def _find_consumers(scene: ModeGraph) -> Mapping[str, tuple[str, ...]]:
     """Return, by node, the nodes that use its values."""
     producers, consumers = scene.producers, dict[str, tuple[str, ...]]()
     for node in scene.nodes.values():

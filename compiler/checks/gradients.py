@@ -9,7 +9,7 @@ from compiler.batch.losses import find_terms as find_terms_of
 from compiler.ir.cell import Cell, find_parameter_cells
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Evaluate, Gradient, Instruction
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import GradientPath, StepGraph
 from compiler.ir.value import Derivative, Ref
 from graphspec.declare.graph import GraphSpec
@@ -20,7 +20,7 @@ REGRESSIONS = frozenset({"mse", "l1", "huber"})
 """Losses whose second operand is a target."""
 
 
-def check_terms(scene: Scene) -> Iterator[Diagnostic]:
+def check_terms(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for an additive term of a loss that reaches no target of any gradient of that loss."""
     paths = scene.paths
     users: dict[str, list[str]] = {}
@@ -42,7 +42,7 @@ def _is_weighted(node: Instruction) -> bool:
     return isinstance(node, Gradient) and bool(node.grad_outputs)
 
 
-def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: list[str]) -> Diagnostic:
+def _no_gradient(scene: ModeGraph, gradient: str, loss: str, term: str, targets: list[str]) -> Diagnostic:
     """Return the diagnostic of a term without gradient."""
     op = scene.nodes[gradient].op
     loss, term = _written(scene, loss), _written(scene, term)
@@ -56,7 +56,7 @@ def _no_gradient(scene: Scene, gradient: str, loss: str, term: str, targets: lis
     )
 
 
-def check_targets(scene: Scene) -> Iterator[Diagnostic]:
+def check_targets(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for a target that a gradient's loss does not depend on, unless `unconnected` allows it."""
     paths = scene.paths
     for node, derivative, shares in _group_shares(scene):
@@ -104,7 +104,7 @@ def _left(spec: GraphSpec, node: Instruction, model: str) -> Diagnostic:
     )
 
 
-def _group_shares(scene: Scene) -> Iterator[tuple[Instruction, Derivative, tuple[str, ...]]]:
+def _group_shares(scene: ModeGraph) -> Iterator[tuple[Instruction, Derivative, tuple[str, ...]]]:
     """Yield every gradient with itself, and the first of those of a loss whose terms count differently with all."""
     together: dict[tuple[str, ...], list[str]] = {}
     found: list[tuple[Instruction, Derivative, tuple[str, ...]]] = []
@@ -117,13 +117,13 @@ def _group_shares(scene: Scene) -> Iterator[tuple[Instruction, Derivative, tuple
     yield from ((node, derivative, tuple(together[key])) for node, derivative, key in found)
 
 
-def _find_reached(scene: Scene, paths: Sequence[GradientPath]) -> tuple[frozenset[Cell], frozenset[str]]:
+def _find_reached(scene: ModeGraph, paths: Sequence[GradientPath]) -> tuple[frozenset[Cell], frozenset[str]]:
     """Return the cells that nodes on some paths read, and the values that run along them."""
     cells = frozenset(read.cell for path in paths for name in path.nodes for read in scene.nodes[name].reads)
     return cells, frozenset(value for path in paths for value, _ in path.uses)
 
 
-def _unreached(scene: Scene, node: Instruction, derivative: Derivative, target: str) -> Diagnostic:
+def _unreached(scene: ModeGraph, node: Instruction, derivative: Derivative, target: str) -> Diagnostic:
     """Return the diagnostic of a target that no term reaches."""
     field = "update" if isinstance(scene.spec.ops[node.op], UpdateOp) else "wrt"
     loss = _written(scene, derivative.loss)
@@ -136,14 +136,14 @@ def _unreached(scene: Scene, node: Instruction, derivative: Derivative, target: 
     )
 
 
-def _written(scene: Scene, value: str) -> str:
+def _written(scene: ModeGraph, value: str) -> str:
     """Return the name of a value in the spec: of what lowering makes of a loss, such as its sum, the loss."""
     producer = scene.producers.get(value)
     op = "" if producer is None else scene.nodes[producer].op
     return value if producer is None or value in scene.spec.ops[op].defines(op) else op
 
 
-def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
+def find_terms(scene: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
     """Return the terms that a loss sums; `add`, `sub`, and constant factors keep terms separate.
 
     A term that is a target itself is left out: the loss depends on it regardless of how it is computed.
@@ -161,7 +161,7 @@ def find_terms(scene: Scene, loss: str, targets: frozenset[str]) -> tuple[str, .
     return tuple(terms)
 
 
-def _find_parts(scene: Scene, value: str) -> tuple[str, ...]:
+def _find_parts(scene: ModeGraph, value: str) -> tuple[str, ...]:
     """Return the operands of `add`, `sub` or a constant multiple; none for other values."""
     producer = scene.producers.get(value)
     instruction = None if producer is None else scene.nodes[producer]
@@ -173,7 +173,7 @@ def _find_parts(scene: Scene, value: str) -> tuple[str, ...]:
     return values if name in ADDITIVE or (name in SCALING and len(values) == 1) else ()
 
 
-def check_bootstrap(scene: Scene) -> Iterator[Diagnostic]:
+def check_bootstrap(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-TARGET where a model is called twice in one regression loss, once for the target, without `stop`."""
     paths, producers = scene.paths, scene.producers
     for node, derivative in scene.gradients():
@@ -188,7 +188,7 @@ def check_bootstrap(scene: Scene) -> Iterator[Diagnostic]:
 
 
 def _find_called(
-    scene: Scene, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
+    scene: ModeGraph, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
 ) -> Mapping[str, frozenset[str]]:
     """Return, by target model, the forwards that one operand of a loss is computed from."""
     instruction = scene.nodes[loss]
@@ -208,7 +208,7 @@ def _find_called(
     return called
 
 
-def _bootstrap(scene: Scene, loss: str, model: str) -> Diagnostic:
+def _bootstrap(scene: ModeGraph, loss: str, model: str) -> Diagnostic:
     """Return the warning about a target that moves with the prediction."""
     return Diagnostic(
         code="W-TARGET",

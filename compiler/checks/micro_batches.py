@@ -19,13 +19,13 @@ from compiler.batch.losses import (
 )
 from compiler.facts.models import Observations
 from compiler.ir.diagnose import span_of
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import RandomOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
-def check_batch(scene: Scene) -> Iterator[Diagnostic]:
+def check_batch(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-MICRO where there is nothing to split, and for what cannot be split: an order of the whole batch."""
     spec = scene.spec
     if all(declared.shape is not None and BATCH not in declared.shape for declared in spec.inputs.values()):
@@ -52,7 +52,7 @@ def _is_batched(op: RandomOp) -> bool:
     return op.like is not None or BATCH in (op.shape or ())
 
 
-def check_coupled(scene: Scene, coupled: Mapping[str, str]) -> Iterator[Diagnostic]:
+def check_coupled(scene: ModeGraph, coupled: Mapping[str, str]) -> Iterator[Diagnostic]:
     """Yield W-COUPLED for every op whose micro-batches do not combine to its result on the whole batch."""
     for name, why in coupled.items():
         op = scene.everything[name].op
@@ -67,7 +67,7 @@ def check_coupled(scene: Scene, coupled: Mapping[str, str]) -> Iterator[Diagnost
             )
 
 
-def check_counts(scene: Scene) -> Iterator[Diagnostic]:
+def check_counts(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-COUNTS for an update that gathers sums and means, which are combined over steps in different ways."""
     spec = scene.spec
     sums, rows, whole = find_batch_sums(spec, scene.types), find_rows(spec, scene.types), find_whole(spec)
@@ -86,7 +86,7 @@ def check_counts(scene: Scene) -> Iterator[Diagnostic]:
             )
 
 
-def check_summed(scene: Scene) -> Iterator[Diagnostic]:
+def check_summed(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-COUNTS for a term made of a sum over the batch by an op that is not linear in it."""
     spec = scene.spec
     sums, rows = find_batch_sums(spec, scene.types), find_rows(spec, scene.types)

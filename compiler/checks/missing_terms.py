@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from compiler.batch.losses import find_set_losses, find_terms
 from compiler.ir.diagnose import span_of
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from graphspec.analysis.datasets import find_datasets, find_places
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, LossOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
-def check_lazy(scene: Scene) -> Iterator[Diagnostic]:
+def check_lazy(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-LAZY for a lazy term of an update that runs neither in every step nor only in the steps of the term."""
     for update, op, term in _find_terms(scene.spec):
         loss = scene.spec.ops.get(term)
@@ -31,7 +31,7 @@ def check_lazy(scene: Scene) -> Iterator[Diagnostic]:
             )
 
 
-def check_datasets(scene: Scene) -> Iterator[Diagnostic]:
+def check_datasets(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-DATASET for an update that does not run on a data set on which some of its terms run."""
     datasets = find_datasets(scene.spec)
     places = find_places(scene.spec.ops, datasets)

@@ -8,13 +8,13 @@ from compiler.facts.optimizers import find_held, find_kept, find_owners, find_st
 from compiler.ir.cell import Cell, optimizer_cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Forward
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from compiler.passes.eval_averages import Swap, find_all_swaps
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
-def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
+def check_overlap(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-OVERLAP for every parameter storage that two optimizers step and none is declared to step for all."""
     covered: set[str] = set()
     for cell, holders in _find_holders(scene).items():
@@ -31,7 +31,7 @@ def check_overlap(scene: Scene) -> Iterator[Diagnostic]:
             yield Diagnostic(code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="remove it")
 
 
-def _overlap(scene: Scene, cell: Cell, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
+def _overlap(scene: ModeGraph, cell: Cell, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
     """Return the diagnostic of a storage that two optimizers step."""
     (first, holder), (optimizer, op), *_ = holders.items()
     if sharing:
@@ -55,7 +55,7 @@ def _overlap(scene: Scene, cell: Cell, holders: Mapping[str, str], sharing: list
     )
 
 
-def _check_owner(scene: Scene, cell: Cell, owner: str) -> Iterator[Diagnostic]:
+def _check_owner(scene: ModeGraph, cell: Cell, owner: str) -> Iterator[Diagnostic]:
     """Yield E-OVERLAP for an update that cannot leave a storage to another."""
     spec = scene.spec
     pairs = find_steppers(spec)[cell]
@@ -83,7 +83,7 @@ def _check_owner(scene: Scene, cell: Cell, owner: str) -> Iterator[Diagnostic]:
         )
 
 
-def _find_holders(scene: Scene) -> dict[Cell, dict[str, str]]:
+def _find_holders(scene: ModeGraph) -> dict[Cell, dict[str, str]]:
     """Return, by parameter cell, the optimizers that step it, each with one of its updates (`shared: sum` first)."""
     holders: dict[Cell, dict[str, str]] = {}
     for cell, pairs in find_steppers(scene.spec).items():
@@ -96,7 +96,7 @@ def _find_holders(scene: Scene) -> dict[Cell, dict[str, str]]:
     return holders
 
 
-def check_average_targets(scene: Scene) -> Iterator[Diagnostic]:
+def check_average_targets(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-EMA-TARGET for an ema or copy into a model that an update writes, or into its own source."""
     updates = {model: name for name, op in scene.spec.ops.items() if isinstance(op, UpdateOp) for model in op.update}
     for name, op in scene.spec.ops.items():
@@ -115,7 +115,7 @@ def check_average_targets(scene: Scene) -> Iterator[Diagnostic]:
         yield Diagnostic(code="E-EMA-TARGET", message=message, span=span, label="the target", help=help)
 
 
-def check_buffer_policy(scene: Scene) -> Iterator[Diagnostic]:
+def check_buffer_policy(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-BUFFERS where an average does not say what happens to buffers, or says what cannot be.
 
     It is a warning as long as a class is only assumed to have buffers: `build` inspects the class and decides.
@@ -146,7 +146,7 @@ def check_buffer_policy(scene: Scene) -> Iterator[Diagnostic]:
             )
 
 
-def _unsaid(scene: Scene, name: str, source: str) -> Diagnostic:
+def _unsaid(scene: ModeGraph, name: str, source: str) -> Diagnostic:
     """Return the diagnostic of an average without a policy: an error where the model is known to have buffers."""
     span, help = span_of(scene.spec, name, "ema"), "write `buffers: copy`, `average` or `ignore`"
     if "buffers" not in scene.models[source].assumed:
@@ -163,7 +163,7 @@ def _unsaid(scene: Scene, name: str, source: str) -> Diagnostic:
     )
 
 
-def _trained_forward(scene: Scene, model: str) -> str | None:
+def _trained_forward(scene: ModeGraph, model: str) -> str | None:
     """Return a forward that runs a model in train mode, if there is one."""
     for node in scene.nodes.values():
         if isinstance(node, Forward) and node.model == model and node.train:
@@ -171,7 +171,7 @@ def _trained_forward(scene: Scene, model: str) -> str | None:
     return None
 
 
-def check_frozen_train(scene: Scene) -> Iterator[Diagnostic]:
+def check_frozen_train(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-FROZEN-TRAIN for a model that no update writes and that has buffers, run in train mode."""
     ignored = {
         op.target(name) for name, op in scene.spec.ops.items() if isinstance(op, EmaOp) and op.buffers == "ignore"
@@ -191,7 +191,7 @@ def check_frozen_train(scene: Scene) -> Iterator[Diagnostic]:
             )
 
 
-def check_swaps(scene: Scene) -> Iterator[Diagnostic]:
+def check_swaps(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-SWAP where two averages stand in for one model, or a model is written while one stands in for it."""
     owners: dict[str, str] = {}
     for swap in find_all_swaps(scene.spec):
@@ -207,7 +207,7 @@ def check_swaps(scene: Scene) -> Iterator[Diagnostic]:
         yield from _find_updates(scene, swap)
 
 
-def _find_updates(scene: Scene, swap: Swap) -> Iterator[Diagnostic]:
+def _find_updates(scene: ModeGraph, swap: Swap) -> Iterator[Diagnostic]:
     """Yield a problem for every update of a model in a mode in which an average stands in for it."""
     for name, op in scene.spec.ops.items():
         runs = isinstance(op, UpdateOp) and any(op.runs_in(mode) for mode in MODES if mode != "train")

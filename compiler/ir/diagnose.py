@@ -106,7 +106,11 @@ class Findings:
     def stop_on_errors(self) -> None:
         """Raise SpecError with every problem if one of them is an error."""
         if self.has_errors:
-            raise SpecError(self.in_order(), self.spec.texts())
+            raise self.error()
+
+    def error(self) -> SpecError:
+        """Return the error with every problem."""
+        return SpecError(self.in_order(), self.spec.texts())
 
     def in_order(self) -> tuple[Diagnostic, ...]:
         """Return the problems, sorted by place, then code and message."""

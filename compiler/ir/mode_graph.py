@@ -18,7 +18,7 @@ from graphspec.declare.graph import GraphSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class ModeGraph:
     """One mode of a spec before it is known which ops fire together."""
 
     spec: GraphSpec

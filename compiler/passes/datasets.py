@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from compiler.ir.instructions import Instruction
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Function, Gate, Mode, Program, drop_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.activate import Outputs, find_holdable, find_live_gates, find_outputs, find_undecided
@@ -68,7 +68,7 @@ def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             )
 
 
-def check_numbers(scene: Scene, graph: StepGraph, dataset: str) -> Iterator[Diagnostic]:
+def check_numbers(scene: ModeGraph, graph: StepGraph, dataset: str) -> Iterator[Diagnostic]:
     """Yield E-ABSENT for what ends a window and uses a value that is not there on batches of the step's data set.
 
     The end of an epoch may be a step on a data set that the update does not run on: gradients are not taken there, and
@@ -165,7 +165,7 @@ class Turns:
         """Return the ops that fire in all steps on batches of some data set."""
         return frozenset[str]().union(*self.always.values())
 
-    def look(self, scene: Scene, dataset: str) -> Scene:
+    def look(self, scene: ModeGraph, dataset: str) -> ModeGraph:
         """Return the part of a scene that can run on a batch of a data set."""
         if not self.are_named:
             return scene

@@ -1,64 +1,179 @@
-"""The pass pipeline, as data."""
+"""Passes as data: what each is called, what it makes of a document or of the graph of a step, what is checked then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Generic, TypeAlias, TypeVar
 
-from compiler.ir.hazard_table import HazardTable
+from compiler.batch.losses import find_batch_sums, find_totals, find_uneven
+from compiler.checks import GRAPH_CHECKS, MODE_CHECKS, OWNERSHIP_CHECKS, check_recomputed
+from compiler.checks.effects import check_defer_never, check_skip_scope
+from compiler.checks.micro_batches import check_split_counts
+from compiler.checks.versions import find_unordered_problems
+from compiler.facts.models import describe_models
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.commits import find_commits
 from compiler.passes.decisions import explain_decisions
+from compiler.passes.document import Context, Document, lower_mode
 from compiler.passes.flags import infer_flags
 from compiler.passes.hazards import find_hazards, resolve_cycles
+from compiler.passes.order import find_order_problems
 from compiler.passes.paths import find_paths
-from compiler.passes.policies import Policy
 from compiler.passes.schedule import schedule
 from compiler.passes.versions import assign_versions
-from graphspec.declare.graph import GraphSpec
+from compiler.types.infer_types import find_structure
+from graphspec.diagnostics import Diagnostic
+
+State = TypeVar("State")
+Hook: TypeAlias = Callable[[str, StepGraph], None]
+"""Called after every pass over the graph of a step, with its name and result: to dump, time or verify."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """What passes may depend on in addition to the graph."""
-
-    spec: GraphSpec
-    table: HazardTable
-    policy: Policy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
-    """A named function from graph to graph."""
+class Pass(Generic[State]):
+    """A named function from state to state, and the checks of its result."""
 
     name: str
-    run: Callable[[StepGraph, Context], StepGraph]
+    run: Callable[[State, Context], State]
+    checks: tuple[Callable[[State, Context], Iterable[Diagnostic]], ...] = ()
+    stops: bool = False
+    """What its checks find leaves nothing to work on for the passes after it."""
 
 
-ANALYSES: tuple[Pass, ...] = (
+def run_passes(
+    state: State, passes: Iterable[Pass[State]], context: Context, hook: Callable[[str, State], None] | None = None
+) -> State | None:
+    """Return what the passes make of a state, in order; None where one of them stops. Checks report to the sink."""
+    for each in passes:
+        state = each.run(state, context)
+        if hook is not None:
+            hook(each.name, state)
+        found = [problem for check in each.checks for problem in check(state, context)]
+        context.sink.report(found)
+        if found and each.stops:
+            return None
+    return state
+
+
+# ---------------------------------------------------------------- the document
+
+
+def _lower(document: Document, context: Context) -> Document:
+    """Lower every op, as it is in train mode."""
+    whole = lower_mode(document, "train", context)
+    return replace(document, whole=replace(whole, nodes=whole.everything))
+
+
+def _check_order(document: Document, context: Context) -> Iterable[Diagnostic]:
+    """Return what leaves no order of the ops."""
+    return find_order_problems(context.spec, document.whole.nodes, document.whole.ordering)
+
+
+def _infer_types(document: Document, context: Context) -> Document:
+    """Infer shapes and types of values, and the layers of models."""
+    structure = find_structure(context.spec, document.whole.nodes, document.models, context.observed)
+    whole = replace(document.whole, types=structure.types)
+    return replace(document, whole=whole, structure=structure, types=structure.types)
+
+
+def _find_counts(document: Document, context: Context) -> Document:
+    """Find how losses count, now that shapes are known.
+
+    Shapes that were seen in a few batches do not check the operands of a loss: declarations do.
+    """
+    spec, structure = context.spec, document.structure
+    if context.observed is not None:
+        structure = find_structure(spec, document.whole.nodes, describe_models(spec, None), None)
+    return replace(
+        document,
+        uneven=find_uneven(spec, {} if document.structure.problems else document.structure.elements),
+        totals=find_totals(spec, document.types),
+        open=structure.open,
+    )
+
+
+def _lower_again(document: Document, context: Context) -> Document:
+    """Lower once more where the counts of losses change what ops become."""
+    spec = context.spec
+    has_sums = find_batch_sums(spec, document.types) != find_batch_sums(spec, {})
+    if not (document.uneven or document.totals or has_sums):
+        return document
+    again = _lower(document, context)
+    structure = find_structure(spec, again.whole.nodes, document.models, context.observed)
+    return replace(again, structure=structure)
+
+
+DOCUMENT: tuple[Pass[Document], ...] = (
+    Pass(
+        name="lower",
+        run=_lower,
+        checks=tuple(lambda document, context, check=check: check(document.whole) for check in OWNERSHIP_CHECKS),
+    ),
+    Pass(
+        name="order",
+        run=lambda document, context: document,
+        checks=(_check_order,),
+        stops=True,
+    ),
+    Pass(
+        name="types",
+        run=_infer_types,
+        checks=tuple(lambda document, context, check=check: check(document.whole) for check in MODE_CHECKS),
+    ),
+    Pass(
+        name="counts",
+        run=_find_counts,
+        checks=(lambda document, context: check_split_counts(context.spec, context.known),),
+    ),
+    Pass(name="lower again", run=_lower_again),
+)
+"""What is known of a spec before it is known which of its ops fire together."""
+
+
+# ---------------------------------------------------------------- the graph of a step
+
+
+def _check_writes(graph: StepGraph, context: Context) -> Iterator[Diagnostic]:
+    """Yield what leaves no order of writes."""
+    yield from find_unordered_problems(context.spec, graph)
+    yield from check_skip_scope(context.spec, graph)
+
+
+def _check_graph(graph: StepGraph, context: Context) -> Iterator[Diagnostic]:
+    """Yield what is wrong with the versions that meet in a step."""
+    for check in GRAPH_CHECKS:
+        yield from check(context.spec, graph)
+    yield from check_recomputed(context.spec, graph, context.table)
+
+
+ANALYSES: tuple[Pass[StepGraph], ...] = (
     Pass(name="versions", run=lambda graph, context: assign_versions(graph)),
     Pass(name="paths", run=lambda graph, context: find_paths(graph)),
+)
+"""Which versions everything reads, and where gradients run: what the meaning of a step is."""
+
+CHECKS: tuple[Pass[StepGraph], ...] = (
+    Pass(name="check writes", run=lambda graph, context: graph, checks=(_check_writes,), stops=True),
+    Pass(name="check versions", run=lambda graph, context: graph, checks=(_check_graph,)),
+)
+"""The checks of a step's meaning; a batch that is split later does not change it."""
+
+SCHEDULING: tuple[Pass[StepGraph], ...] = (
     Pass(name="commits", run=lambda graph, context: find_commits(graph)),
     Pass(name="hazards", run=lambda graph, context: find_hazards(graph, context.table)),
-    Pass(name="cycles", run=lambda graph, context: resolve_cycles(graph, context.spec)),
-)
-"""Analysis: what the graph means. Needed before the checks."""
-
-DECISIONS: tuple[Pass, ...] = (
+    Pass(
+        name="cycles",
+        run=lambda graph, context: resolve_cycles(graph, context.spec),
+        checks=(lambda graph, context: graph.problems,),
+        stops=True,
+    ),
     Pass(name="schedule", run=lambda graph, context: schedule(graph, context.policy)),
     Pass(name="flags", run=lambda graph, context: infer_flags(graph)),
-    Pass(name="decisions", run=lambda graph, context: explain_decisions(graph)),
+    Pass(
+        name="decisions",
+        run=lambda graph, context: explain_decisions(graph),
+        checks=(lambda graph, context: check_defer_never(context.spec, graph, graph.decisions),),
+    ),
 )
-"""Scheduling: only for graphs without problems."""
-
-Hook = Callable[[str, StepGraph], None]
-"""Called after every pass with its name and result: to dump, time or verify."""
-
-
-def run_passes(graph: StepGraph, passes: tuple[Pass, ...], context: Context, hook: Hook | None = None) -> StepGraph:
-    """Return the graph after the passes, in order."""
-    for step in passes:
-        graph = step.run(graph, context)
-        if hook is not None:
-            hook(step.name, graph)
-    return graph
+"""From the meaning of a step, split into micro-batches or not, to its sequence."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from compiler.ir.instructions import Commit, Instruction, Restore
-from compiler.ir.mode_graph import Scene
+from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Gate, Mode
 from compiler.ir.step_graph import StepGraph
 from compiler.lower.regularization import penalize_once
@@ -23,7 +23,12 @@ def runs_in(mode: Mode, node: Instruction, reaches: Mapping[str, Reach]) -> bool
 
 
 def select_graph(
-    scene: Scene, mode: Mode, firing: frozenset[str], fired: frozenset[str], gates: tuple[Gate, ...], outputs: Outputs
+    scene: ModeGraph,
+    mode: Mode,
+    firing: frozenset[str],
+    fired: frozenset[str],
+    gates: tuple[Gate, ...],
+    outputs: Outputs,
 ) -> StepGraph:
     """Return the graph of the nodes that fire; what stands between them stays in the closure."""
     present = {value for name in firing for value in scene.nodes[name].provides}

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from compiler.facts.optimizers import find_optimizers
 from compiler.ir.instructions import Apply
-from compiler.ir.program import Program
+from compiler.ir.program import Program, window_of
 from compiler.ir.value import Scheduled, ScheduleDecl
 from compiler.passes.datasets import WORDS
 from compiler.passes.freeze import find_last, find_thaws
@@ -83,17 +84,19 @@ def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
         last = find_last(plan.spec, thaw, plan.pace)
         if last is not None:
             yield f"'{thaw.match}' of {thaw.model} is frozen up to step {last} (until: {thaw.until})"
+    windows = {window_of(name): name for name in plan.spec.ops}
+    phases = {cell.name: cell.owner for cell in find_optimizers(plan.spec) if cell.epoch > 1}
     for gate in plan.program.mode(mode).gates:
-        op = plan.spec.ops.get(gate.op.removesuffix(".window"))
-        if op is None and gate.start is None:
-            continue
+        name = windows.get(gate.op, gate.op)
+        op = plan.spec.ops.get(name)
         if op is None:
-            yield f"{gate.op} steps from step {gate.start} on: it takes the place of {gate.op.partition('@')[0]}"
+            if gate.op in phases:
+                yield f"{gate.op} steps from step {gate.start} on: it takes the place of {phases[gate.op]}"
             continue
         if gate.start is not None and op.start is not None and op.start.unit != "steps":
-            yield f"{gate.op.removesuffix('.window')} starts at step {gate.start} (start: {op.start})"
+            yield f"{name} starts at step {gate.start} (start: {op.start})"
         if gate.until is not None and op.until is not None and op.until.unit != "steps":
-            yield f"{gate.op.removesuffix('.window')} ends with step {gate.until} (until: {op.until})"
+            yield f"{name} ends with step {gate.until} (until: {op.until})"
 
 
 def _has_end(op: Op) -> bool:

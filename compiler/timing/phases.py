@@ -28,9 +28,9 @@ def find_phase_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instructio
     )
 
 
-def map_cells(fired: Collection[str]) -> Mapping[str, str]:
+def map_cells(spec: GraphSpec, fired: Collection[str]) -> Mapping[str, str]:
     """Return, for every optimizer of the first epoch, the one in its place, given the gates that are open."""
-    return {name.partition("@")[0]: name for name in sorted(fired) if "@" in name}
+    return {cell.owner: cell.name for cell in find_optimizers(spec) if cell.epoch > 1 and cell.name in fired}
 
 
 def has_phases(spec: GraphSpec) -> bool:

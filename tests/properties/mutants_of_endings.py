@@ -71,7 +71,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="never-frozen",
         says="What is frozen until a moment is trained before it.",
-        place="compile:find_resting",
+        place="passes.functions:find_resting",
         change=to.give(()),
         killer="numbers",
         case="frozen-first",

@@ -217,7 +217,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="no-stand-in",
         says="An average never stands in for its model.",
-        place="compile:find_swaps",
+        place="passes.functions:find_swaps",
         change=to.give(()),
         killer="numbers",
         case=8,
@@ -233,7 +233,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="pattern-missing",
         says="One set of ops that fire together has no function.",
-        place="compile:enumerate_patterns",
+        place="passes.functions:enumerate_patterns",
         change=to.change(to.lose_last),
         killer="numbers",
         case=0,
@@ -241,7 +241,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="dead-too-eager",
         says="Forwards that nobody uses are left out, statistics and all.",
-        place="compile:find_firing",
+        place="passes.functions:find_firing",
         change=to.change(to.drop_unused),
         killer="numbers",
         case=22,

@@ -90,7 +90,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="absent-forgets",
         says="What stood before an op that does not fire stands before nothing.",
-        place="compile:select_graph",
+        place="passes.functions:select_graph",
         change=to.change(to.forget_absent),
         killer="order",
         case=14,

@@ -121,7 +121,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="held-pace-followed",
         says="An op with `every: step` takes place where the step is held.",
-        place="compile:lower_op",
+        place="passes.document:lower_op",
         change=to.change(forget_pace),
         killer="numbers",
         case="at-its-pace",

@@ -1,0 +1,141 @@
+"""A document: what is known of a spec before it is known which of its ops fire together, and its modes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from compiler.batch.losses import find_batch_sums, find_counted, find_gathering, find_whole, is_parted
+from compiler.declare import declare_models
+from compiler.facts.models import ModelFacts, Observations
+from compiler.facts.parameters import find_known_names
+from compiler.ir.diagnose import Findings
+from compiler.ir.hazard_table import HazardTable
+from compiler.ir.instructions import Resting
+from compiler.ir.mode_graph import ModeGraph
+from compiler.ir.program import Mode
+from compiler.lower.context import Lowering
+from compiler.lower.table import lower_op
+from compiler.lower.verdict import find_judged, is_scaled
+from compiler.passes.freeze import find_asleep, rest
+from compiler.passes.order import find_ordering
+from compiler.passes.policies import Policy
+from compiler.passes.presence import find_gaps, find_lazy
+from compiler.passes.select import runs_in
+from compiler.timing.curves import declare_scheduled
+from compiler.timing.units import Pace
+from compiler.types.dimension import TensorType
+from compiler.types.infer_types import Structure
+from graphspec.analysis.gradient_sets import find_gradient_sets
+from graphspec.analysis.modes import find_reaches
+from graphspec.declare.graph import GraphSpec
+
+NO_AVERAGES: Mapping[str, str] = {}
+"""No average stands in for its model."""
+FIRST_PHASES: Mapping[str, str] = {}
+"""Every optimizer is that of the first epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What passes may depend on in addition to what they are given."""
+
+    spec: GraphSpec
+    table: HazardTable
+    policy: Policy
+    pace: Pace
+    observed: Observations | None
+    """What a backend saw of users' classes; None before it looked."""
+    sink: Findings
+    """Collects every problem."""
+
+    @property
+    def known(self) -> Observations:
+        """Return what was observed, which may be nothing."""
+        return self.observed or Observations()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What the passes found out about a spec, all of its modes together."""
+
+    spec: GraphSpec
+    backend: str
+    models: Mapping[str, ModelFacts]
+    whole: ModeGraph
+    """Every op, as it is in train mode."""
+    structure: Structure
+    """Types and layers, and the shapes that are certainly wrong."""
+    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
+    """The types of values by which losses are counted."""
+    uneven: frozenset[str] = frozenset()
+    """The built-in means in windows that rows do not count."""
+    totals: frozenset[str] = frozenset()
+    """The gradients that are sums over a batch, being those of values with rows."""
+    open: frozenset[str] = frozenset()
+    """The losses whose operands have shapes that no declaration gives."""
+
+    @cached_property
+    def names(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the names of the parameters of the models whose structure is known."""
+        return find_known_names(declare_models(self.spec, self.models, self.structure, self.backend))
+
+
+def begin_document(context: Context, models: Mapping[str, ModelFacts]) -> Document:
+    """Return a document of which nothing but its models is known."""
+    whole = ModeGraph(spec=context.spec, models=models, nodes={}, sets={}, everything={}, ordering=())
+    nothing = Structure(types={}, elements={}, open=frozenset(), layers={}, problems=())
+    return Document(spec=context.spec, backend=context.table.backend, models=models, whole=whole, structure=nothing)
+
+
+def lower_mode(
+    document: Document,
+    mode: Mode,
+    context: Context,
+    averages: Mapping[str, str] = NO_AVERAGES,
+    phases: Mapping[str, str] = FIRST_PHASES,
+    resting: Resting = (),
+) -> ModeGraph:
+    """Return the graph of a mode, and the nodes of the whole document as they are in that mode.
+
+    ``averages``: model -> the average that is evaluated in its place; ``phases``: optimizer -> the one that steps in
+    its place, at a later epoch; ``resting``: parameters that are frozen for now.
+    """
+    spec = context.spec
+    reaches = find_reaches(spec.ops)
+    sets = find_gradient_sets(spec.ops, spec.models)
+    lowering = Lowering(
+        spec=spec,
+        mode=mode,
+        backend=document.backend,
+        models=document.models,
+        reaches=reaches,
+        sets=sets,
+        gaps=find_gaps(spec, sets),
+        lazy=find_lazy(spec),
+        gathering=find_gathering(spec),
+        counted=find_counted(spec, mode, context.observed, document.uneven),
+        open=document.open,
+        parted=is_parted(spec, mode),
+        sums=find_batch_sums(spec, document.types),
+        totals=document.totals,
+        whole=find_whole(spec),
+        judged=find_judged(spec),
+        scaled=is_scaled(spec, mode, reaches),
+        averages=averages,
+        phases=phases,
+        pace=context.pace,
+        scheduled=declare_scheduled(spec, context.pace),
+    )
+    lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
+    asleep = find_asleep(spec, resting, document.names) if resting else frozenset[str]()
+    everything = rest(lowered, resting, asleep, spec, lowering.gaps)
+    return ModeGraph(
+        spec=spec,
+        models=document.models,
+        nodes={name: node for name, node in everything.items() if runs_in(mode, node, reaches)},
+        sets=sets,
+        everything=everything,
+        ordering=find_ordering(spec, everything),
+    )
