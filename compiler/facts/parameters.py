@@ -14,7 +14,7 @@ from graphspec.declare.parameters import ConstraintSpec, GroupSpec, RegularizerS
 from graphspec.diagnostics import Diagnostic
 from graphspec.matching import read_pattern
 from graphspec.read.source import Path
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 Names = Sequence[str]
 """The names of a model's parameters, each parameter's first."""

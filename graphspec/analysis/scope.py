@@ -11,7 +11,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, Op, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.read.source import Path
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 Facet: TypeAlias = Literal["input", "state", "model", "average", "op", "update", "value"]
 """What a name can be; the name of an op is often its value's too, and that of an update an op's."""

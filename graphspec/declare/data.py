@@ -10,8 +10,7 @@ from pydantic import AfterValidator, Discriminator, PlainValidator, Tag, WithJso
 from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.fields import Count, Keyword, NumberFromZero, Value, at_least_one
 from graphspec.declare.names import is_path
-from graphspec.suggestions import closest
-from graphspec.words import describe
+from graphspec.words import closest, describe
 
 SOURCES = ("digits", "npz", "csv")
 FILES = ("npz", "csv")

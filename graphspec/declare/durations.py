@@ -12,8 +12,7 @@ from pydantic import GetPydanticSchema, PlainSerializer, PlainValidator, WithJso
 from pydantic_core import PydanticCustomError, core_schema
 
 from graphspec.declare.base import problem
-from graphspec.suggestions import closest
-from graphspec.words import describe
+from graphspec.words import closest, describe
 
 Unit: TypeAlias = Literal["steps", "updates", "samples", "epochs", "run"]
 

@@ -17,8 +17,7 @@ from graphspec.declare.models import ModelSpec
 from graphspec.declare.ops import KINDS, EmaOp, Op, OpBase
 from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.declare.run import RunSpec
-from graphspec.suggestions import closest
-from graphspec.words import enumerate_names
+from graphspec.words import closest, enumerate_names
 
 NOT_BUILT = ("adapt", "repeat", "choose", "sometimes")
 """Kinds that the language has and this version does not execute."""

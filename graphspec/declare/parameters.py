@@ -15,8 +15,7 @@ from graphspec.declare.names import is_path
 from graphspec.declare.scheduled import OwnFromZero, OwnNumber, OwnPositive
 from graphspec.declare.schedules import ScheduleSpec
 from graphspec.matching import UnmatchableError, read_pattern
-from graphspec.suggestions import closest
-from graphspec.words import quote
+from graphspec.words import closest, quote
 
 
 def _check(pattern: str) -> str:

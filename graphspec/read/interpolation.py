@@ -13,8 +13,7 @@ from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import MOST_PROBLEMS, Limits
 from graphspec.read.builder import Path, Plain, SourceText
 from graphspec.read.source import Document
-from graphspec.suggestions import closest
-from graphspec.words import quote
+from graphspec.words import closest, quote
 
 _MARK = "${"
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}|\$\{")

@@ -13,8 +13,7 @@ from graphspec.read.builder import Path, Plain, Reading, SourceText
 from graphspec.read.scalars import OutOfRangeError, resolve
 from graphspec.read.source import Document, Place, Places, decode
 from graphspec.read.yaml_reader import read_yaml
-from graphspec.suggestions import closest
-from graphspec.words import describe, quote, spell_path
+from graphspec.words import closest, describe, quote, spell_path
 
 _DEFAULT_LIMITS = Limits()
 _READ_AS_YAML = ("[", "{", '"', "'")

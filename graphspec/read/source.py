@@ -14,7 +14,7 @@ from graphspec.limits import Limits
 from graphspec.read.builder import Path, Plain, Region, SourceText
 from graphspec.read.json_reader import read_json
 from graphspec.read.yaml_reader import read_yaml
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 _BYTE_ORDER_MARK = "\ufeff"
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

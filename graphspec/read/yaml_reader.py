@@ -25,7 +25,7 @@ from yaml.events import Event
 from graphspec.limits import Limits
 from graphspec.read.builder import Builder, Reading, SourceText
 from graphspec.read.scalars import OutOfRangeError, Scalar, resolve
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 _TAG = re.compile(r"![^\s,\[\]{}\"']*")
 _INDENT = re.compile(r"[ \t]*")

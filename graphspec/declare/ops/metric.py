@@ -13,7 +13,7 @@ from graphspec.declare.fields import Args
 from graphspec.declare.functions import FunctionName
 from graphspec.declare.inputs import Inputs
 from graphspec.declare.ops.base import OpBase, Reference
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 Moment: TypeAlias = Literal["epoch", "never", "step"]
 WORDS: tuple[Moment, ...] = get_args(Moment)
