@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from graphspec.analysis.scope import Scope
 from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
+from graphspec.declare.fields import is_path
 from graphspec.declare.inputs import Inputs
 from graphspec.declare.library import FUNCTIONS, NOT_BUILT, Family, Signature
-from graphspec.declare.names import is_path
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, Op, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path

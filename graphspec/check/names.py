@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from graphspec.analysis.scope import Facet, Scope
-from graphspec.declare.names import KEYWORDS, is_name
+from graphspec.declare.fields import KEYWORDS, is_name
 from graphspec.declare.ops import ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path

@@ -12,8 +12,7 @@ from graphspec.declare.layers import LAYERS, Layer
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import OPTIMIZERS, OptimizerSpec
 from graphspec.declare.options import Option, accepts, describe_option, find_option
-from graphspec.declare.scheduled import find_values
-from graphspec.declare.schedules import ScheduleSpec
+from graphspec.declare.schedules import ScheduleSpec, find_values
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
 from graphspec.words import closest, describe, did_you_mean, enumerate_names

@@ -14,10 +14,10 @@ from typing import TypeAlias, assert_never, cast
 
 from pydantic import JsonValue
 
+from graphspec.declare.fields import NAME_PATTERN, PATH_PATTERN
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.layers import LAYERS
 from graphspec.declare.library import FUNCTIONS, Family, Signature, find_other_names
-from graphspec.declare.names import NAME_PATTERN, PATH_PATTERN
 from graphspec.declare.optimizers import OPTIMIZERS
 from graphspec.declare.options import BATCH, Option
 from graphspec.declare.parameters import KINDS
