@@ -73,6 +73,7 @@ def _unscheduled(help: str) -> BeforeValidator:
     """Return a validator that refuses schedules where a plain value is read once."""
 
     def refuse(value: object) -> object:
+        """Raise a validation error for a schedule."""
         if is_schedule(value):
             raise problem(
                 "GS044", "a schedule stands where a plain value is read once, before the first step", help=help
@@ -134,6 +135,7 @@ def at_least_one(noun: str, *, help: str = "add one, or leave the key out") -> A
     """Return a validator that refuses an empty list, or mapping, of what the noun says."""
 
     def check(value: T) -> T:
+        """Raise a validation error where there is none."""
         if not value:
             raise problem("GS044", f"expected at least one {noun}, found none", help=help)
         return value

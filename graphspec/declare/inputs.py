@@ -87,7 +87,7 @@ Beginning: TypeAlias = Literal["zeros", "ones", "normal", "uniform", "unit_norma
 FLOATS = frozenset({"float32", "float64", "float16", "bfloat16"})
 
 
-def _fixed(value: object) -> object:
+def _read_fixed_size(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     if isinstance(value, str):
@@ -96,7 +96,7 @@ def _fixed(value: object) -> object:
     raise problem("GS044", f"expected a size, found {value!r}", help="a whole number from 1 up")
 
 
-FixedSize = Annotated[int, PlainValidator(_fixed), WithJsonSchema({"type": "integer", "minimum": 1})]
+FixedSize = Annotated[int, PlainValidator(_read_fixed_size), WithJsonSchema({"type": "integer", "minimum": 1})]
 
 
 class StateSpec(Declaration):

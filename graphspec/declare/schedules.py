@@ -370,6 +370,7 @@ def _scheduled(plain: TypeAdapter[float], form: object, read: Read = read_schedu
     bounds = {"gt": "is greater than", "ge": "is at least", "lt": "is less than", "le": "is at most"}
 
     def validate(value: object) -> float | ScheduleSpec:
+        """Return the number or the schedule."""
         schedule = value if isinstance(value, ScheduleSpec) else read(value)
         if schedule is None:
             return plain.validate_python(value)
