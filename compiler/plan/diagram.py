@@ -31,8 +31,13 @@ def draw_mermaid(plan: CompiledStep, mode: str) -> str:
     for name, graph in plan.graphs_of(mode).items():
         lines.append(f"  subgraph {name}")
         ids = _name_nodes(name, graph)
-        lines += [f"    {ids[node]}{_shape(graph, node)}" for node in graph.sequence]
-        lines += [f"    {_mermaid_arrow(ids, arrow)}" for arrow in find_arrows(graph)]
+        for node in graph.sequence:
+            text = _text(graph, node).translate(_MERMAID)
+            box = f'(["{text}"])' if graph.nodes[node].eager else f'["{text}"]'  # writes are rounded
+            lines.append(f"    {ids[node]}{box}")
+        for arrow in find_arrows(graph):
+            line, label = "-.->" if arrow.dashed else "-->", f"|{arrow.label}|" if arrow.label else ""
+            lines.append(f"    {ids[arrow.before]} {line}{label} {ids[arrow.after]}")
         lines.append("  end")
     return "\n".join(lines) + "\n"
 
@@ -46,7 +51,10 @@ def draw_dot(plan: CompiledStep, mode: str) -> str:
         for node in graph.sequence:
             style = ", style=bold" if graph.nodes[node].eager else ""
             lines.append(f"    {ids[node]} [label={_quote(_text(graph, node))}{style}];")
-        lines += [f"    {_dot_arrow(ids, arrow)}" for arrow in find_arrows(graph)]
+        for arrow in find_arrows(graph):
+            style = ", style=dashed" if arrow.dashed else ""
+            label = _quote(arrow.label)
+            lines.append(f"    {ids[arrow.before]} -> {ids[arrow.after]} [label={label}{style}];")
         lines.append("  }")
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -60,25 +68,6 @@ def find_arrows(graph: StepGraph) -> Iterator[Arrow]:
         kinds = dict.fromkeys(edge.hazard.value for edge in edges if edge.hazard is not Hazard.DATA)
         dashed = not any(edge.hazard in SOLID for edge in edges)
         yield Arrow(before=before, after=after, label=", ".join(kinds), dashed=dashed)
-
-
-def _mermaid_arrow(ids: Mapping[str, str], arrow: Arrow) -> str:
-    """Return one arrow in Mermaid's syntax."""
-    line = "-.->" if arrow.dashed else "-->"
-    label = f"|{arrow.label}|" if arrow.label else ""
-    return f"{ids[arrow.before]} {line}{label} {ids[arrow.after]}"
-
-
-def _dot_arrow(ids: Mapping[str, str], arrow: Arrow) -> str:
-    """Return one arrow in Graphviz's syntax."""
-    style = ", style=dashed" if arrow.dashed else ""
-    return f"{ids[arrow.before]} -> {ids[arrow.after]} [label={_quote(arrow.label)}{style}];"
-
-
-def _shape(graph: StepGraph, node: str) -> str:
-    """Return a node's text in Mermaid's box, rounded for writes."""
-    text = _text(graph, node).translate(_MERMAID)
-    return f'(["{text}"])' if graph.nodes[node].eager else f'["{text}"]'
 
 
 def _text(graph: StepGraph, node: str) -> str:
