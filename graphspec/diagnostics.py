@@ -187,7 +187,9 @@ def render(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, color
     more = len(ordered) - len(shown)
     rest, prefix = ([f"and {more:,} or more of the kind"], "at least ") if more else ([], "")
     found = {kind: sum(each.severity == kind for each in ordered) for kind in ("error", "warning", "note")}
-    counts = [_count(number, kind) for kind, number in found.items() if number or kind != "note"]
+    counts = [
+        f"{number:,} {kind}{'' if number == 1 else 's'}" for kind, number in found.items() if number or kind != "note"
+    ]
     return "\n\n".join([*blocks, *rest, prefix + ", ".join(counts)])
 
 
@@ -216,10 +218,6 @@ def _remark(kind: str, text: str, gutter: str, style: Style) -> str:
     indent = "\n" + " " * (len(gutter) + len(kind) + 5)
     body = indent.join(escape(line) for line in text.split("\n"))
     return style.paint("frame", f"{gutter} = ") + style.paint("strong", f"{kind}: ") + body
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def require_kind(value: object, kind: type | tuple[type, ...], what: str, remedy: str) -> None:

@@ -90,27 +90,25 @@ class _Visit:
             self.seen.add(pair)
             number, index = pair
             place = self.places[number]
-            if place.kind == "end":
-                return True
-            if self._holds(place, index, number):
+            match place.kind:
+                case "end":
+                    return True
+                case "take" | "stand":
+                    is_inside = place.kind == "stand" or index < len(self.name)
+                    holds = is_inside and place.test is not None and bool(place.test.match(self.name, index))
+                case "look":
+                    if pair not in self.looked:
+                        begin = index - place.back
+                        inner = _Visit(self.places, self.name, looked=self.looked)
+                        found = begin >= 0 and inner.leads_on([(place.inner, begin)])
+                        self.looked[pair] = found != place.is_not
+                    holds = self.looked[pair]
+                case _:
+                    holds = True
+            if holds:
                 ahead = index + (place.kind == "take")
                 pending.extend((after, ahead) for after in place.after)
         return False
-
-    def _holds(self, place: _Place, index: int, number: int) -> bool:
-        if place.kind == "take":
-            return index < len(self.name) and place.test is not None and bool(place.test.match(self.name, index))
-        if place.kind == "stand":
-            return place.test is not None and bool(place.test.match(self.name, index))
-        if place.kind == "look":
-            if (number, index) not in self.looked:
-                begin = index - place.back
-                found = begin >= 0 and _Visit(self.places, self.name, looked=self.looked).leads_on(
-                    [(place.inner, begin)]
-                )
-                self.looked[number, index] = found != place.is_not
-            return self.looked[number, index]
-        return True
 
 
 @functools.lru_cache(maxsize=1_000)

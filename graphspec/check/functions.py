@@ -9,8 +9,8 @@ from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
 from graphspec.declare.inputs import Inputs
-from graphspec.declare.library import FUNCTIONS, NOT_BUILT, Family, Signature
-from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, Op, RandomOp, TransformOp
+from graphspec.declare.library import FUNCTIONS, NOT_BUILT, Family
+from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
 from graphspec.words import closest, count, did_you_mean, enumerate_names
@@ -23,44 +23,50 @@ def check_functions(scope: Scope) -> Iterator[Diagnostic]:
     """Check every use of a function of the library; a user's functions are not known here."""
     for name, op in scope.sound_ops():
         match op:
-            case (
-                LossOp(loss=function)
-                | CallOp(call=function)
-                | MetricOp(metric=function)
-                | TransformOp(transform=function)
-            ):
-                called = function.given[0] if function.is_builtin else None
             case RandomOp():
-                called = op.random
+                called, inputs = op.random, Inputs()
+            case LossOp(loss=function) | CallOp(call=function) | MetricOp(metric=function):
+                called, inputs = function.given[0] if function.is_builtin else None, op.inputs
+            case TransformOp(transform=function):
+                called, inputs = function.given[0] if function.is_builtin else None, Inputs(positional=op.inputs)
             case _:
                 continue
         signature = FUNCTIONS[op.kind].get(called) if called is not None else None
-        if called is None:
-            yield from _check_twice(scope, name, op)
-        elif signature is None:
-            yield _report_unknown(scope, ("ops", name, op.kind), op.kind, called)
-        else:
-            title = f"{'random distribution' if op.kind == 'random' else op.kind} `{called}`"
-            if not isinstance(op, RandomOp):
-                inputs = Inputs(positional=op.inputs) if isinstance(op, TransformOp) else op.inputs
-                yield from _check_inputs(scope, title, signature, inputs, ("ops", name, "inputs"))
-            options = adapt_options(signature.options, find_defaults(scope.spec.compat, op.kind, called))
-            yield from check_options(scope, title, options, op.args, ("ops", name, "args"))
+        if called is None or signature is None:
+            if called is not None:
+                yield _report_unknown(scope, ("ops", name, op.kind), op.kind, called)
+            continue
+        title = f"{'random distribution' if op.kind == 'random' else op.kind} `{called}`"
+        path: Path = ("ops", name, "inputs")
+        if inputs.keyword:
+            help = f"write a list: its inputs are {enumerate_names(signature.operands)}, in this order"
+            yield scope.report("GS111", f"{title} takes its inputs by position", path, help=help)
+        elif not signature.fewest <= len(inputs) <= (signature.most or len(inputs)) and op.kind != "random":
+            more = " or more" if signature.repeats else ""
+            expected = f"{count(signature.fewest, 'input')}{more} ({', '.join(signature.operands)})"
+            message = f"{title} takes {expected}, found {len(inputs)}"
+            yield scope.report("GS111", message, path, key=not inputs, help=f"it is: {signature.meaning}")
+        options = adapt_options(signature.options, find_defaults(scope.spec.compat, op.kind, called))
+        yield from check_options(scope, title, options, op.args, ("ops", name, "args"))
 
 
-def _check_twice(scope: Scope, name: str, op: Op) -> Iterator[Diagnostic]:
+def check_arguments(scope: Scope) -> Iterator[Diagnostic]:
     """Refuse what a user's function is passed twice by one name; a metric may be a class, which is made with `args`."""
-    if not isinstance(op, CallOp | LossOp):
-        return
-    is_reduced = isinstance(op, LossOp) and op.reduction is not None
-    fields = {**dict.fromkeys(op.inputs.keyword, "inputs"), **({"reduction": "reduction"} if is_reduced else {})}
-    for key in op.args:
-        if key in fields:
-            message = f"the argument {key!r} is passed twice: by `{fields[key]}` and by `args`"
-            yield scope.report("GS059", message, ("ops", name, "args", key), key=True, help="remove one of them")
-    if is_reduced and "reduction" in op.inputs.keyword:
-        message = "the argument 'reduction' is passed twice: by `inputs` and by `reduction`"
-        yield scope.report("GS059", message, ("ops", name, "inputs", "reduction"), key=True, help="remove one of them")
+    for name, op in scope.sound_ops():
+        match op:
+            case LossOp(loss=function) | CallOp(call=function) if not function.is_builtin:
+                is_reduced = isinstance(op, LossOp) and op.reduction is not None
+            case _:
+                continue
+        fields = dict.fromkeys(op.inputs.keyword, "inputs") | ({"reduction": "reduction"} if is_reduced else {})
+        for key in op.args:
+            if key in fields:
+                message = f"the argument {key!r} is passed twice: by `{fields[key]}` and by `args`"
+                yield scope.report("GS059", message, ("ops", name, "args", key), key=True, help="remove one of them")
+        if is_reduced and "reduction" in op.inputs.keyword:
+            message = "the argument 'reduction' is passed twice: by `inputs` and by `reduction`"
+            path: Path = ("ops", name, "inputs", "reduction")
+            yield scope.report("GS059", message, path, key=True, help="remove one of them")
 
 
 def _report_unknown(scope: Scope, path: Path, family: Family, name: str) -> Diagnostic:
@@ -80,17 +86,6 @@ def _report_unknown(scope: Scope, path: Path, family: Family, name: str) -> Diag
     elif dot and is_path(f"{module}:{function}"):
         label = f"did you mean '{module}:{function}'?"
     return scope.report("GS110", f"no {family} is named '{name}'", path, label=label, help=help)
-
-
-def _check_inputs(scope: Scope, title: str, signature: Signature, inputs: Inputs, path: Path) -> Iterator[Diagnostic]:
-    if inputs.keyword:
-        help = f"write a list: its inputs are {enumerate_names(signature.operands)}, in this order"
-        yield scope.report("GS111", f"{title} takes its inputs by position", path, help=help)
-    elif not signature.fewest <= len(inputs) <= (signature.most or len(inputs)):
-        more = " or more" if signature.repeats else ""
-        expected = f"{count(signature.fewest, 'input')}{more} ({', '.join(signature.operands)})"
-        message = f"{title} takes {expected}, found {len(inputs)}"
-        yield scope.report("GS111", message, path, key=not inputs, help=f"it is: {signature.meaning}")
 
 
 def check_outputs(scope: Scope) -> Iterator[Diagnostic]:

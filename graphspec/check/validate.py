@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from graphspec.analysis.scope import Scope, build_scope
-from graphspec.check.functions import check_dimensions, check_functions, check_models, check_outputs
+from graphspec.check.functions import check_arguments, check_dimensions, check_functions, check_models, check_outputs
 from graphspec.check.gradients import check_coverage, check_losses, check_sets
 from graphspec.check.names import (
     check_clashes,
@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     check_layers,
     check_optimizer_options,
     check_functions,
+    check_arguments,
     check_outputs,
     check_models,
     check_losses,

@@ -192,7 +192,14 @@ class _YamlReader:
                     case AliasEvent():
                         self._take_alias(event.anchor, start, end)
                     case DocumentStartEvent():
-                        self._take_document(event, start, end)
+                        self._documents += 1
+                        if self._documents > 1:
+                            help = "one file holds one spec: move what follows into a file of its own"
+                            self._builder.fail("GS011", "a second document starts here", start, end, help=help)
+                        if event.version not in (None, _VERSION):
+                            message = "this document asks for an older YAML than 1.2"
+                            help = "remove the directive, or write `%YAML 1.2`"
+                            self._builder.report("GS004", message, start, end, help=help)
                     case _:
                         pass
         finally:
@@ -251,12 +258,3 @@ class _YamlReader:
     def _refuse_tag(self, start: int, end: int) -> None:
         problem = explain_tag(self._content, start, end)
         self._builder.report(problem.code, problem.message, problem.start, problem.end, help=problem.help)
-
-    def _take_document(self, event: DocumentStartEvent, start: int, end: int) -> None:
-        self._documents += 1
-        if self._documents > 1:
-            help = "one file holds one spec: move what follows into a file of its own"
-            self._builder.fail("GS011", "a second document starts here", start, end, help=help)
-        if event.version not in (None, _VERSION):
-            help = "remove the directive, or write `%YAML 1.2`"
-            self._builder.report("GS004", "this document asks for an older YAML than 1.2", start, end, help=help)
