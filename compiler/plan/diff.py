@@ -419,7 +419,19 @@ def _describe_instructions(change: FunctionChange) -> Iterator[str]:
     yield from (_format_row("-", row) for row in change.rows.vanished)
     yield from (_format_row("+", row) for row in change.rows.appeared)
     for each in change.altered:
-        yield f"  ~ {each.label} {_describe_alteration(each)}"
+        match each.aspect:
+            case "reads" if each.before and each.after:
+                what = f"reads {each.after} instead of {each.before}"
+            case "reads":
+                what = f"reads {each.after}" if each.after else f"no longer reads {each.before}"
+            case "call":
+                what = f"is {each.after}, was {each.before}"
+            case "flags":
+                old, new = (flags.split(", ") if flags else [] for flags in (each.before, each.after))
+                gained = [f"+ {flag}" for flag in new if flag not in old]
+                lost = [f"- {flag}" for flag in old if flag not in new]
+                what = f"runs otherwise: {', '.join([*gained, *lost])}"
+        yield f"  ~ {each.label} {what}"
         if each.why:
             yield f"      {each.why}"
     bound = [move for move in change.moved if move.reasons or move.former]
@@ -444,21 +456,6 @@ def _format_name(change: FunctionChange) -> str:
 def _format_row(sign: str, row: Row) -> str:
     parts = (row.text, row.cells, f"[{', '.join(row.flags)}]" if row.flags else "")
     return f"  {sign} {row.kind:<10}{'  '.join(part for part in parts if part)}"
-
-
-def _describe_alteration(each: Alteration) -> str:
-    match each.aspect:
-        case "reads" if each.before and each.after:
-            return f"reads {each.after} instead of {each.before}"
-        case "reads":
-            return f"reads {each.after}" if each.after else f"no longer reads {each.before}"
-        case "call":
-            return f"is {each.after}, was {each.before}"
-        case "flags":
-            old, new = (flags.split(", ") if flags else [] for flags in (each.before, each.after))
-            gained = [f"+ {flag}" for flag in new if flag not in old]
-            lost = [f"- {flag}" for flag in old if flag not in new]
-            return f"runs otherwise: {', '.join([*gained, *lost])}"
 
 
 def _format_reasons(reasons: Both[Reason]) -> list[str]:

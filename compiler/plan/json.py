@@ -9,7 +9,6 @@ from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.text import find_groups, format_change
 from compiler.plan.timetable import find_schedules, format_entry
-from graphspec.diagnostics import Diagnostic
 
 
 def export_plan(plan: CompiledStep, mode: str) -> Object:
@@ -43,6 +42,16 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         owner: Object = {entry.owner: entry.name, **({"option": entry.option} if entry.option else {})}
         kind: Object = {"kind": entry.schedule.kind, "clock": entry.schedule.clock, "text": format_entry(entry)}
         schedules.append({**owner, **kind})
+    keys = {name: plan.spec.span("ops", name, key=True) for name in plan.spec.ops}
+    warnings: list[Json] = []
+    for problem in (*plan.warnings, *plan.pending):
+        # A warning is about the last op that is declared at or before its place.
+        line, column = (0, 0) if problem.span is None else (problem.span.line, problem.span.column)
+        before = [(key.line, key.column, name) for name, key in keys.items() if key is not None]
+        ops = [each for each in before if each[:2] <= (line, column)]
+        op = max(ops)[2] if ops else ""
+        place = place_in(problem.span)
+        warnings.append({"code": problem.code, "op": op, "text": problem.message, "place": place})
     return {
         "plan": 1,
         "name": program.name,
@@ -53,7 +62,7 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         "groups": groups,
         "schedules": schedules,
         "decisions": [*decisions.values()],
-        "warnings": [_export_warning(plan, problem) for problem in (*plan.warnings, *plan.pending)],
+        "warnings": warnings,
     }
 
 
@@ -69,14 +78,3 @@ def export_instruction(instruction: Instruction) -> Object:
     if isinstance(instruction, Transform | Restore) and instruction.unless:
         common["unless"] = export_commit(instruction.unless)
     return {**common, **instruction.export()}
-
-
-def _export_warning(plan: CompiledStep, problem: Diagnostic) -> Object:
-    """Return a warning, with the op that it points into: the last one declared at or before its place."""
-    ops: list[tuple[int, int, str]] = []
-    for name in plan.spec.ops:
-        key, span = plan.spec.span("ops", name, key=True), problem.span
-        if key is not None and span is not None and (key.line, key.column) <= (span.line, span.column):
-            ops.append((key.line, key.column, name))
-    op = max(ops)[2] if ops else ""
-    return {"code": problem.code, "op": op, "text": problem.message, "place": place_in(problem.span)}
