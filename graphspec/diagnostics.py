@@ -38,33 +38,24 @@ def draw_excerpt(
 ) -> tuple[str, ...]:
     """Return three lines: a frame, the source line, and carets below its columns (from 0, end exclusive)."""
     gutter = " " * len(str(number))
-    shown, start, width = _clip(line, columns)
-    marks = style.paint(severity, "^" * width + (f" {escape(label)}" if label else ""))
+    first = min(max(columns[0], 0), len(line))
+    last = min(max(columns[1], first), len(line))
+    # Of a long line what fits around the marked characters is shown.
+    start, end = 0, len(line)
+    if len(line) > _WIDEST or _width(line) > _WIDEST:
+        marked = min(_width(line[first : min(last, first + _WIDEST)]), _WIDEST // 2)
+        start = first - _fitting(line[max(0, first - _WIDEST) : first][::-1], (_WIDEST - marked) // 2)
+        end = start + _fitting(line[start : start + _WIDEST], _WIDEST)
+    before, after = (_ELLIPSIS if start > 0 else ""), (_ELLIPSIS if end < len(line) else "")
+    shown = before + escape(line[start:end]) + after
+    indent = " " * (len(before) + _width(line[start:first]))
+    carets = "^" * max(1, _width(line[first : min(last, end)]))
+    marks = style.paint(severity, carets + (f" {escape(label)}" if label else ""))
     return (
         style.paint("frame", f"{gutter} |"),
         style.paint("frame", f"{number} |") + (f" {shown}" if shown else ""),
-        style.paint("frame", f"{gutter} | ") + " " * start + marks,
+        style.paint("frame", f"{gutter} | ") + indent + marks,
     )
-
-
-def _clip(line: str, columns: tuple[int, int]) -> tuple[str, int, int]:
-    """Return what is shown of a line, and where on the screen the carets start and how many there are."""
-    first = min(max(columns[0], 0), len(line))
-    last = min(max(columns[1], first), len(line))
-    start, end = _window(line, first, last)
-    before, after = (_ELLIPSIS if start > 0 else ""), (_ELLIPSIS if end < len(line) else "")
-    shown = before + escape(line[start:end]) + after
-    left = len(before) + _width(line[start:first])
-    return shown, left, max(1, _width(line[first : min(last, end)]))
-
-
-def _window(line: str, first: int, last: int) -> tuple[int, int]:
-    """Return the part of a line that is shown: all of it, or what fits around the marked characters."""
-    if len(line) <= _WIDEST and _width(line) <= _WIDEST:
-        return 0, len(line)
-    marked = min(_width(line[first : min(last, first + _WIDEST)]), _WIDEST // 2)
-    start = first - _fitting(line[max(0, first - _WIDEST) : first][::-1], (_WIDEST - marked) // 2)
-    return start, start + _fitting(line[start : start + _WIDEST], _WIDEST)
 
 
 def _fitting(text: str, width: int) -> int:
@@ -161,7 +152,14 @@ class SpecError(Exception):
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Return diagnostics in the order of their places, those without a place first."""
-    return tuple(sorted(diagnostics, key=_order))
+
+    def find_place(diagnostic: Diagnostic) -> tuple[str, int, int, str, str]:
+        """Return where a diagnostic is, and for those of one place what they say."""
+        span = diagnostic.span
+        file, line, column = ("", 0, 0) if span is None else (span.file, span.line, span.column)
+        return file, line, column, diagnostic.code, diagnostic.message
+
+    return tuple(sorted(diagnostics, key=find_place))
 
 
 def render(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, color: bool = False) -> str:
@@ -178,32 +176,21 @@ def render(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, color
     ...     print(render(error.diagnostics, error.texts).splitlines()[0])
     error[GS040]: unknown key 'opps' in the document
     """
-    ordered = sort_diagnostics(diagnostics)
+    ordered = shown = sort_diagnostics(diagnostics)
+    if len(ordered) > MOST_PROBLEMS:
+        chosen = sorted(ordered, key=lambda diagnostic: diagnostic.severity != "error")[:MOST_PROBLEMS]
+        shown = sort_diagnostics(chosen)
     style = Style(color=color)
-    lines = {file: _split_lines(text) for file, text in texts.items()}
-    blocks = [_render_one(diagnostic, lines, style) for diagnostic in _choose(ordered)]
-    more = len(ordered) - len(blocks)
+    # Editors know these line breaks; str.splitlines knows more and would shift the numbers.
+    lines = {file: text.replace("\r\n", "\n").replace("\r", "\n").split("\n") for file, text in texts.items()}
+    blocks = [_render_one(diagnostic, lines, style) for diagnostic in shown]
+    more = len(ordered) - len(shown)
     rest, prefix = ([f"and {more:,} or more of the kind"], "at least ") if more else ([], "")
-    return "\n\n".join([*blocks, *rest, prefix + _summary(ordered)])
-
-
-def _choose(ordered: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
-    """Return the diagnostics that are shown: all, or the first of too many, errors before warnings."""
-    if len(ordered) <= MOST_PROBLEMS:
-        return ordered
-    chosen = sorted(ordered, key=lambda diagnostic: diagnostic.severity != "error")[:MOST_PROBLEMS]
-    return sort_diagnostics(chosen)
-
-
-def _order(diagnostic: Diagnostic) -> tuple[str, int, int, str, str]:
-    span = diagnostic.span
-    file, line, column = ("", 0, 0) if span is None else (span.file, span.line, span.column)
-    return file, line, column, diagnostic.code, diagnostic.message
-
-
-def _split_lines(text: str) -> list[str]:
-    """Split at the breaks editors know; str.splitlines knows more and would shift the numbers."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    found = {kind: sum(each.severity == kind for each in ordered) for kind in ("error", "warning", "note")}
+    counts = [
+        f"{number:,} {kind}{'' if number == 1 else 's'}" for kind, number in found.items() if number or kind != "note"
+    ]
+    return "\n\n".join([*blocks, *rest, prefix + ", ".join(counts)])
 
 
 def _render_one(diagnostic: Diagnostic, lines: Mapping[str, list[str]], style: Style) -> str:
@@ -213,22 +200,17 @@ def _render_one(diagnostic: Diagnostic, lines: Mapping[str, list[str]], style: S
     parts = [head + style.paint("strong", f": {escape(diagnostic.message)}")]
     if span is not None:
         parts.append(style.paint("frame", f"{gutter}--> ") + escape(span.place))
-        parts.extend(_draw_span(diagnostic, span, lines, style))
+        source = lines.get(span.file, [])
+        if 1 <= span.line <= len(source):
+            line = source[span.line - 1]
+            # A span of several lines is cut at the end of the first.
+            end = span.end_column if span.end_line == span.line else len(line) + 1
+            columns, severity, label = (span.column - 1, end - 1), diagnostic.severity, diagnostic.label
+            parts.extend(draw_excerpt(line, span.line, columns, style=style, severity=severity, label=label))
     parts.extend(_remark("note", note, gutter, style) for note in diagnostic.notes)
-    parts.append(_remark("help", _help(diagnostic), gutter, style))
+    page = f"see docs/errors/{diagnostic.code}.md"
+    parts.append(_remark("help", f"{diagnostic.help}; {page}" if diagnostic.help else page, gutter, style))
     return "\n".join(parts)
-
-
-def _draw_span(diagnostic: Diagnostic, span: Span, lines: Mapping[str, list[str]], style: Style) -> tuple[str, ...]:
-    """Draw the first line of a span; one of several lines is cut at the end of the first."""
-    source = lines.get(span.file, [])
-    if not 1 <= span.line <= len(source):
-        return ()
-    line = source[span.line - 1]
-    end = span.end_column if span.end_line == span.line else len(line) + 1
-    return draw_excerpt(
-        line, span.line, (span.column - 1, end - 1), style=style, severity=diagnostic.severity, label=diagnostic.label
-    )
 
 
 def _remark(kind: str, text: str, gutter: str, style: Style) -> str:
@@ -236,21 +218,6 @@ def _remark(kind: str, text: str, gutter: str, style: Style) -> str:
     indent = "\n" + " " * (len(gutter) + len(kind) + 5)
     body = indent.join(escape(line) for line in text.split("\n"))
     return style.paint("frame", f"{gutter} = ") + style.paint("strong", f"{kind}: ") + body
-
-
-def _help(diagnostic: Diagnostic) -> str:
-    page = f"see docs/errors/{diagnostic.code}.md"
-    return f"{diagnostic.help}; {page}" if diagnostic.help else page
-
-
-def _summary(diagnostics: tuple[Diagnostic, ...]) -> str:
-    found = {kind: sum(each.severity == kind for each in diagnostics) for kind in ("error", "warning", "note")}
-    notes = f", {_count(found['note'], 'note')}" if found["note"] else ""
-    return f"{_count(found['error'], 'error')}, {_count(found['warning'], 'warning')}{notes}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def require_kind(value: object, kind: type | tuple[type, ...], what: str, remedy: str) -> None:

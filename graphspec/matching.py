@@ -90,27 +90,25 @@ class _Visit:
             self.seen.add(pair)
             number, index = pair
             place = self.places[number]
-            if place.kind == "end":
-                return True
-            if self._holds(place, index, number):
+            match place.kind:
+                case "end":
+                    return True
+                case "take" | "stand":
+                    is_inside = place.kind == "stand" or index < len(self.name)
+                    holds = is_inside and place.test is not None and bool(place.test.match(self.name, index))
+                case "look":
+                    if pair not in self.looked:
+                        begin = index - place.back
+                        inner = _Visit(self.places, self.name, looked=self.looked)
+                        found = begin >= 0 and inner.leads_on([(place.inner, begin)])
+                        self.looked[pair] = found != place.is_not
+                    holds = self.looked[pair]
+                case _:
+                    holds = True
+            if holds:
                 ahead = index + (place.kind == "take")
                 pending.extend((after, ahead) for after in place.after)
         return False
-
-    def _holds(self, place: _Place, index: int, number: int) -> bool:
-        if place.kind == "take":
-            return index < len(self.name) and place.test is not None and bool(place.test.match(self.name, index))
-        if place.kind == "stand":
-            return place.test is not None and bool(place.test.match(self.name, index))
-        if place.kind == "look":
-            if (number, index) not in self.looked:
-                begin = index - place.back
-                found = begin >= 0 and _Visit(self.places, self.name, looked=self.looked).leads_on(
-                    [(place.inner, begin)]
-                )
-                self.looked[number, index] = found != place.is_not
-            return self.looked[number, index]
-        return True
 
 
 @functools.lru_cache(maxsize=1_000)
@@ -143,29 +141,29 @@ class _Builder:
 
     def build(self, nodes: Nodes, after: int, flags: int) -> int:
         """Add the places of a sequence and return the first of them; ``after`` is what follows it."""
-        for kind, content in reversed(list(nodes)):
-            after = self._build_one(str(kind), content, after, flags)
+        for each, content in reversed(list(nodes)):
+            kind = str(each)
+            match kind, _parts(content):
+                case (("LITERAL" | "NOT_LITERAL" | "IN" | "ANY"), _):
+                    after = self.add(_Place("take", (after,), re.compile(_spell(kind, content), flags)))
+                case "AT", _:
+                    after = self.add(_Place("stand", (after,), re.compile(_MARKS[str(content)], flags)))
+                case "BRANCH", (_, ways):
+                    starts = [self.build(way, after, flags) for way in cast("list[Nodes]", ways)]
+                    after = self.add(_Place("pass", tuple(starts)))
+                case "SUBPATTERN", (_, more, fewer, inner):
+                    own = (flags | cast("int", more)) & ~cast("int", fewer)
+                    after = self.build(cast("Nodes", inner), after, own)
+                case (("MAX_REPEAT" | "MIN_REPEAT"), (least, most, inner)):
+                    after = self._repeat(cast("int", least), cast("int", most), cast("Nodes", inner), after, flags)
+                case (("ASSERT" | "ASSERT_NOT"), (direction, inner)):
+                    begun = self.build(cast("Nodes", inner), self.add(_Place("end")), flags)
+                    back = _width(cast("Nodes", inner)) if direction == -1 else 0
+                    after = self.add(_Place("look", (after,), None, begun, back, kind == "ASSERT_NOT"))
+                case _:
+                    what = _NAMES.get(kind, "a part")
+                    raise UnmatchableError(f"it has {what} that cannot be matched in a bounded time")
         return after
-
-    def _build_one(self, kind: str, content: object, after: int, flags: int) -> int:
-        match kind, _parts(content):
-            case (("LITERAL" | "NOT_LITERAL" | "IN" | "ANY"), _):
-                return self.add(_Place("take", (after,), re.compile(_spell(kind, content), flags)))
-            case "AT", _:
-                return self.add(_Place("stand", (after,), re.compile(_MARKS[str(content)], flags)))
-            case "BRANCH", (_, ways):
-                starts = [self.build(way, after, flags) for way in cast("list[Nodes]", ways)]
-                return self.add(_Place("pass", tuple(starts)))
-            case "SUBPATTERN", (_, more, fewer, inner):
-                return self.build(cast("Nodes", inner), after, (flags | cast("int", more)) & ~cast("int", fewer))
-            case (("MAX_REPEAT" | "MIN_REPEAT"), (least, most, inner)):
-                return self._repeat(cast("int", least), cast("int", most), cast("Nodes", inner), after, flags)
-            case (("ASSERT" | "ASSERT_NOT"), (direction, inner)):
-                begun = self.build(cast("Nodes", inner), self.add(_Place("end")), flags)
-                back = _width(cast("Nodes", inner)) if direction == -1 else 0
-                return self.add(_Place("look", (after,), None, begun, back, kind == "ASSERT_NOT"))
-            case _:
-                raise UnmatchableError(f"it has {_NAMES.get(kind, 'a part')} that cannot be matched in a bounded time")
 
     def _repeat(self, least: int, most: int, inner: Nodes, after: int, flags: int) -> int:
         nodes = list(inner)
@@ -221,20 +219,19 @@ def _spell(kind: str, content: object) -> str:
         case "NOT_LITERAL", int():
             return f"[^{re.escape(chr(content))}]"
         case _:
-            return f"[{''.join(_spell_member(str(each), what) for each, what in cast('Nodes', content))}]"
-
-
-def _spell_member(kind: str, content: object) -> str:
-    """Return a member of a class of characters."""
-    match kind, _parts(content):
-        case "NEGATE", _:
-            return "^"
-        case "RANGE", (int(first), int(last)):
-            return f"{re.escape(chr(first))}-{re.escape(chr(last))}"
-        case "CATEGORY", _:
-            return _CATEGORIES[str(content)]
-        case _:
-            return re.escape(chr(cast("int", content)))
+            pass
+    members: list[str] = []
+    for each, what in cast("Nodes", content):
+        match str(each), _parts(what):
+            case "NEGATE", _:
+                members.append("^")
+            case "RANGE", (int(first), int(last)):
+                members.append(f"{re.escape(chr(first))}-{re.escape(chr(last))}")
+            case "CATEGORY", _:
+                members.append(_CATEGORIES[str(what)])
+            case _:
+                members.append(re.escape(chr(cast("int", what))))
+    return f"[{''.join(members)}]"
 
 
 def _width(nodes: Nodes) -> int:
@@ -269,21 +266,14 @@ def _count_ways(nodes: Nodes) -> float:
             case (("ASSERT" | "ASSERT_NOT"), (_, inner)):
                 ways *= 1 + _count_ways(cast("Nodes", inner))
             case (("MAX_REPEAT" | "MIN_REPEAT"), (least, most, inner)):
-                each, most = _count_ways(cast("Nodes", inner)), min(cast("int", most), LONGEST_NAME)
-                is_single = each == 1 and _is_single(cast("Nodes", inner))
-                ways *= (
-                    most - cast("int", least) + 1 if is_single and most >= cast("int", least) else _raise(each, most)
-                )
+                repeated, most = cast("Nodes", inner), min(cast("int", most), LONGEST_NAME)
+                each = _count_ways(repeated)
+                # One character, repeated, fits once for each number of times.
+                is_single = each == 1 and [str(kind) in _ONE for kind, _ in repeated] == [True]
+                if is_single and most >= cast("int", least):
+                    ways *= most - cast("int", least) + 1
+                else:
+                    ways *= sum(each**times for times in range(most + 1)) if most <= 1 else float("inf")
             case _:
                 return float("inf")
     return ways
-
-
-def _is_single(nodes: Nodes) -> bool:
-    """Return whether a sequence takes exactly one character."""
-    return [str(kind) in _ONE for kind, _ in nodes] == [True]
-
-
-def _raise(each: float, most: int) -> float:
-    """Return in how many ways something may fit that is repeated."""
-    return sum(each**times for times in range(most + 1)) if most <= 1 else float("inf")

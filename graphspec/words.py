@@ -1,10 +1,30 @@
-"""Words for what documents hold: how messages name values and paths."""
+"""The words of messages: how they name values and paths, and the names that a user may have meant."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from itertools import islice
 
-_LONGEST = 40
+_LONGEST_QUOTE = 40
+_CUTOFF = 0.6
+_PREFIX_SCORE = 0.8
+_SYNONYM_SCORE = 2.0
+_PREFIX_LENGTH = 3
+_LONGEST_NAME = 64
+_MOST = 400
+_SYNONYMS = {
+    "learningrate": "lr",
+    "beta1": "betas",
+    "beta2": "betas",
+    "epsilon": "eps",
+    "maxnorm": "norm",
+    "clipnorm": "norm",
+    "clipvalue": "value",
+    "gradientaccumulationsteps": "accumulate",
+}
+"""What other libraries call what has another name here."""
 
 
 def describe(value: object) -> str:
@@ -28,7 +48,7 @@ def describe(value: object) -> str:
 
 def quote(text: str) -> str:
     """Return a text between quotes, cut where it is long."""
-    return repr(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
+    return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[: _LONGEST_QUOTE - 1]}…")
 
 
 def spell_path(path: Sequence[str | int]) -> str:
@@ -52,3 +72,47 @@ def enumerate_names(names: Iterable[str], *, last: str = "and") -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, which takes an s unless there is one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def closest(name: str, candidates: Iterable[str], count: int = 3) -> tuple[str, ...]:
+    """Return the candidates most like a name, the best first, those equally good in the order given.
+
+    Case, ``_`` and ``-`` do not count, a beginning of a name is like the whole, and what other libraries call a thing
+    is like its name here. Names of more than 64 characters are like none, and of many candidates the first 400 count.
+    """
+    if len(name) > _LONGEST_NAME:
+        return ()
+    short = (each for each in candidates if len(each) <= _LONGEST_NAME)
+    return _rank(name, tuple(islice(short, _MOST)))[:count]
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return the label that suggests the candidate most like a name, or nothing where none is like it."""
+    near = closest(name, candidates, 1)
+    return f"did you mean '{near[0]}'?" if near else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _rank(name: str, candidates: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the candidates that are enough like a name, the best first."""
+    folded = _fold(name)
+    matcher = SequenceMatcher(b=folded, autojunk=False)
+    scores: dict[str, float] = {}
+    for candidate in candidates:
+        other = _fold(candidate)
+        shorter = min(len(folded), len(other))
+        is_beginning = shorter >= _PREFIX_LENGTH and folded[:shorter] == other[:shorter]
+        score = _PREFIX_SCORE if is_beginning else 0.0
+        matcher.set_seq1(other)
+        # The quick ratios are upper bounds of the ratio.
+        if matcher.real_quick_ratio() >= _CUTOFF and matcher.quick_ratio() >= _CUTOFF:
+            score = max(score, matcher.ratio())
+        if _SYNONYMS.get(folded) == candidate:
+            score = _SYNONYM_SCORE
+        if score >= _CUTOFF and candidate != name:
+            scores[candidate] = score
+    return tuple(sorted(scores, key=lambda candidate: -scores[candidate]))
+
+
+def _fold(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.engine.backend import Backend
 from runtime.problems import problem
 

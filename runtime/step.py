@@ -15,7 +15,7 @@ from compiler.ir.program import Function
 from graphspec.analysis.datasets import find_declared
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
 from runtime.engine.backend import Built
 from runtime.engine.optimizer import (

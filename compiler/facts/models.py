@@ -150,7 +150,7 @@ def _describe(
 def _find_traits(
     model: ModelSpec, root: str, observed: Observations | None
 ) -> tuple[tuple[bool, bool, bool], tuple[str, ...]]:
-    """Return (buffers, rng, batch_coupled) and which of them are assumed."""
+    """Return (buffers, rng, batch_coupled), and which are assumed: the worst of what a class does not declare."""
     if model.parameter is not None:
         return (False, False, False), ()
     if model.layers:
@@ -159,19 +159,10 @@ def _find_traits(
     if observed is not None and root in observed.models:
         seen = observed.models[root]
         return (seen.buffers, seen.rng, seen.batch_coupled), ()
-    return _declared_traits(model)
-
-
-def _declared_traits(model: ModelSpec) -> tuple[tuple[bool, bool, bool], tuple[str, ...]]:
-    """Return the declared traits of a class, the worst case for what is not declared, and the names assumed."""
-    traits = model.traits
-    named = (
-        ("buffers", traits.buffers if traits is not None else None),
-        ("rng", traits.rng if traits is not None else None),
-        ("batch_coupled", traits.batch_coupled if traits is not None else None),
-    )
-    buffers, rng, coupled = (True if value is None else value for _, value in named)
-    return (buffers, rng, coupled), tuple(name for name, value in named if value is None)
+    traits = model.traits or Traits()
+    named = {"buffers": traits.buffers, "rng": traits.rng, "batch_coupled": traits.batch_coupled}
+    buffers, rng, coupled = (True if value is None else value for value in named.values())
+    return (buffers, rng, coupled), tuple(name for name, value in named.items() if value is None)
 
 
 def layer_kinds(model: ModelSpec) -> list[str]:

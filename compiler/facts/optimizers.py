@@ -150,26 +150,22 @@ def _find_phases(
 
 
 def find_tempo(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> Tempo:
-    """Return the tempo of an optimizer: the pace, and the steps between two of its updates where that is constant."""
-    reason = _describe_rhythm(cell.updates)
+    """Return the tempo of an optimizer: the pace, and the steps between two of its updates where that is constant.
+
+    It is constant for one update with a rhythm, and for several that all fire in every step.
+    """
+    rhythms = [find_rhythm(spec, name, epoch=pace.epoch) for name in cell.updates]
+    names = " and ".join(f"'{name}'" for name in cell.updates)
+    if len(rhythms) == 1:
+        reason = f"{names} does not fire at a steady pace"
+        interval = None if rhythms[0] is None else Fraction(rhythms[0].every)
+    else:
+        reason = f"{names} do not all fire in every step"
+        is_constant = all(rhythm is not None and rhythm.is_plain for rhythm in rhythms)
+        interval = Fraction(1, len(rhythms)) if is_constant else None
     return Tempo(
         pace=pace,
-        interval=_find_interval(spec, cell.updates, pace.epoch),
+        interval=interval,
         missing=f"how many steps lie between two updates of the optimizer of '{cell.name}': {reason}",
         help="count updates, as in `500 updates`, or give the schedule `clock: steps`",
     )
-
-
-def _find_interval(spec: GraphSpec, updates: tuple[str, ...], epoch: int | None) -> Fraction | None:
-    """Return the steps from one update of several to the next: constant for one, and where all fire in every step."""
-    rhythms = [find_rhythm(spec, name, epoch=epoch) for name in updates]
-    if len(rhythms) == 1:
-        return None if rhythms[0] is None else Fraction(rhythms[0].every)
-    is_constant = all(rhythm is not None and rhythm.is_plain for rhythm in rhythms)
-    return Fraction(1, len(rhythms)) if is_constant else None
-
-
-def _describe_rhythm(updates: tuple[str, ...]) -> str:
-    """Return why the steps between two updates are not constant."""
-    names = " and ".join(f"'{name}'" for name in updates)
-    return f"{names} does not fire at a steady pace" if len(updates) == 1 else f"{names} do not all fire in every step"

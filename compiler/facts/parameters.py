@@ -14,7 +14,7 @@ from graphspec.declare.parameters import ConstraintSpec, GroupSpec, RegularizerS
 from graphspec.diagnostics import Diagnostic
 from graphspec.matching import read_pattern
 from graphspec.read.source import Path
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 Names = Sequence[str]
 """The names of a model's parameters, each parameter's first."""
@@ -35,12 +35,8 @@ def _find_matching(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def find_known_names(models: Iterable[ModelDecl]) -> Mapping[str, tuple[str, ...]]:
     """Return the names of the parameters of every model whose structure is known: not those of classes."""
-    return {model.name: tuple(each.name for each in model.parameters) for model in models if _is_known(model)}
-
-
-def _is_known(model: ModelDecl) -> bool:
-    """Return whether the parameters of a model are declared."""
-    return model.kind == "parameter" or bool(model.layers)
+    known = (model for model in models if model.kind == "parameter" or model.layers)
+    return {model.name: tuple(each.name for each in model.parameters) for model in known}
 
 
 def find_stepped(spec: GraphSpec, model: str, names: Names) -> tuple[str, ...]:
@@ -55,8 +51,18 @@ def check_patterns(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[Diag
     ``known``: model -> names of its parameters, for the models that were inspected.
     """
     for use in _find_uses(spec, known):
-        if not find_matching(use.pattern, use.names):
-            yield _unused(spec, use)
+        if find_matching(use.pattern, use.names):
+            continue
+        near = closest(re.sub(r"[^\w.]|\\.", "", use.pattern), use.names)
+        listed = ", ".join((*use.names[:MOST], *(["..."] if len(use.names) > MOST else [])))
+        kind = "stepped parameters" if use.kept else "parameters"
+        yield Diagnostic(
+            code="E-MATCH",
+            message=f"no parameter of {use.owner} fits '{use.pattern}': its {kind} are {listed or 'none'}",
+            span=spec.span(*use.path),
+            label=f"did you mean {' or '.join(repr(name) for name in near)}?" if near else "fits nothing",
+            help="write a regular expression that is found in a name, as in `bias$`",
+        )
     for model, names in known.items():
         yield from _check_overlap(spec, model, names)
     for name, op in spec.ops.items():
@@ -104,20 +110,6 @@ def _find_several(
     for index, each in enumerate(declared):
         if each.match is not None:
             yield _Use(owner=owner, path=(*path, index, "match"), pattern=each.match, names=names, kept=True)
-
-
-def _unused(spec: GraphSpec, use: _Use) -> Diagnostic:
-    """Return the problem of a pattern that fits nothing."""
-    near = closest(re.sub(r"[^\w.]|\\.", "", use.pattern), use.names)
-    listed = ", ".join((*use.names[:MOST], *(["..."] if len(use.names) > MOST else [])))
-    kind = "stepped parameters" if use.kept else "parameters"
-    return Diagnostic(
-        code="E-MATCH",
-        message=f"no parameter of {use.owner} fits '{use.pattern}': its {kind} are {listed or 'none'}",
-        span=spec.span(*use.path),
-        label=f"did you mean {' or '.join(repr(name) for name in near)}?" if near else "fits nothing",
-        help="write a regular expression that is found in a name, as in `bias$`",
-    )
 
 
 def _check_overlap(spec: GraphSpec, model: str, names: Names) -> Iterator[Diagnostic]:

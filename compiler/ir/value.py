@@ -36,15 +36,21 @@ class Scheduled:
     On the clock ``updates`` of its schedule n counts those that ``optimizer`` has applied when the number is read.
     """
 
-    name: str
-    """Where it stands in the spec: ``penalty.weight``."""
+    op: str
+    option: str
+    """The field of the op that it is in: ``weight``; empty where the op is the schedule."""
     schedule: ScheduleDecl
     optimizer: str | None = None
     complement: bool = False
     """One minus the schedule is meant."""
 
+    @property
+    def name(self) -> str:
+        """Return where it stands in the spec, by which the plan lists the schedule: ``penalty.weight``."""
+        return f"{self.op}.{self.option}" if self.option else self.op
+
     def __str__(self) -> str:
-        """Return its name, by which the plan lists the schedule."""
+        """Return its name."""
         return self.name
 
 

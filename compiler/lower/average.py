@@ -46,7 +46,7 @@ def _find_decay(name: str, op: EmaOp, context: Lowering) -> float | Scheduled:
         if isinstance(written, ScheduleSpec):
             return context.number(written, name, field)
     if op.half_life is not None and op.half_life.unit != "updates":  # it cannot be counted
-        return Scheduled(name=f"{name}.half_life", schedule=UNKNOWN, complement=True)
+        return Scheduled(op=name, option="half_life", schedule=UNKNOWN, complement=True)
     return find_decay(context.spec, op)
 
 

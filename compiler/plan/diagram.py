@@ -1,13 +1,17 @@
-"""The plan as a picture: Mermaid and Graphviz text, instructions in sequence, hazards as dashed arrows."""
+"""The plan as a picture, Mermaid and Graphviz text with hazards as dashed arrows, and as a networkx graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.plan.compiled_step import CompiledStep
 from graphspec.diagnostics import escape
+
+if TYPE_CHECKING:
+    import networkx
 
 _MERMAID = str.maketrans({'"': "'", "`": "'", "<": "#lt;", ">": "#gt;"})
 """Mermaid has no escapes in labels, and reads HTML and Markdown in them."""
@@ -31,8 +35,13 @@ def draw_mermaid(plan: CompiledStep, mode: str) -> str:
     for name, graph in plan.graphs_of(mode).items():
         lines.append(f"  subgraph {name}")
         ids = _name_nodes(name, graph)
-        lines += [f"    {ids[node]}{_shape(graph, node)}" for node in graph.sequence]
-        lines += [f"    {_mermaid_arrow(ids, arrow)}" for arrow in find_arrows(graph)]
+        for node in graph.sequence:
+            text = _text(graph, node).translate(_MERMAID)
+            box = f'(["{text}"])' if graph.nodes[node].eager else f'["{text}"]'  # writes are rounded
+            lines.append(f"    {ids[node]}{box}")
+        for arrow in find_arrows(graph):
+            line, label = "-.->" if arrow.dashed else "-->", f"|{arrow.label}|" if arrow.label else ""
+            lines.append(f"    {ids[arrow.before]} {line}{label} {ids[arrow.after]}")
         lines.append("  end")
     return "\n".join(lines) + "\n"
 
@@ -46,7 +55,10 @@ def draw_dot(plan: CompiledStep, mode: str) -> str:
         for node in graph.sequence:
             style = ", style=bold" if graph.nodes[node].eager else ""
             lines.append(f"    {ids[node]} [label={_quote(_text(graph, node))}{style}];")
-        lines += [f"    {_dot_arrow(ids, arrow)}" for arrow in find_arrows(graph)]
+        for arrow in find_arrows(graph):
+            style = ", style=dashed" if arrow.dashed else ""
+            label = _quote(arrow.label)
+            lines.append(f"    {ids[arrow.before]} -> {ids[arrow.after]} [label={label}{style}];")
         lines.append("  }")
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -60,25 +72,6 @@ def find_arrows(graph: StepGraph) -> Iterator[Arrow]:
         kinds = dict.fromkeys(edge.hazard.value for edge in edges if edge.hazard is not Hazard.DATA)
         dashed = not any(edge.hazard in SOLID for edge in edges)
         yield Arrow(before=before, after=after, label=", ".join(kinds), dashed=dashed)
-
-
-def _mermaid_arrow(ids: Mapping[str, str], arrow: Arrow) -> str:
-    """Return one arrow in Mermaid's syntax."""
-    line = "-.->" if arrow.dashed else "-->"
-    label = f"|{arrow.label}|" if arrow.label else ""
-    return f"{ids[arrow.before]} {line}{label} {ids[arrow.after]}"
-
-
-def _dot_arrow(ids: Mapping[str, str], arrow: Arrow) -> str:
-    """Return one arrow in Graphviz's syntax."""
-    style = ", style=dashed" if arrow.dashed else ""
-    return f"{ids[arrow.before]} -> {ids[arrow.after]} [label={_quote(arrow.label)}{style}];"
-
-
-def _shape(graph: StepGraph, node: str) -> str:
-    """Return a node's text in Mermaid's box, rounded for writes."""
-    text = _text(graph, node).translate(_MERMAID)
-    return f'(["{text}"])' if graph.nodes[node].eager else f'["{text}"]'
 
 
 def _text(graph: StepGraph, node: str) -> str:
@@ -95,3 +88,30 @@ def _quote(text: str) -> str:
     """Return a string in double quotes."""
     escaped = escape(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def export_network(graph: StepGraph) -> networkx.MultiDiGraph[str]:
+    """Return the nodes of a step in the order in which they run, and every constraint between two of them."""
+    import networkx  # imported late: it costs 0.1 s
+
+    found: networkx.MultiDiGraph[str] = networkx.MultiDiGraph(mode=graph.mode, active=graph.active)
+    for position, name in enumerate(graph.sequence):
+        node = graph.nodes[name]
+        found.add_node(
+            name,
+            position=position,
+            kind=node.kind(),
+            op=node.op,
+            label=node.label,
+            model=node.called,
+            reads=tuple(map(str, node.reads)),
+            writes=tuple(map(str, node.writes)),
+            place=node.place,
+        )
+    for edge in graph.edges:
+        if edge.before in found and edge.after in found:
+            cell = None if edge.cell is None else str(edge.cell)
+            found.add_edge(
+                edge.before, edge.after, hazard=edge.hazard.value, why=edge.why, cell=cell, through=edge.through
+            )
+    return found

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from compiler.ir.cell import Cell, CellVersion
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.ir.value import Json, Object
@@ -59,7 +58,7 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """An instruction that stands elsewhere among the others, and why."""
+    """An instruction that has another place among the others, and why."""
 
     label: str
     op: str
@@ -153,55 +152,34 @@ def _find_missing(here: Sheet, there: Sheet) -> Iterator[Row]:
     """Yield what is here and not there."""
     for name in here.order:
         if name not in there.instructions:
-            yield _show(here.graph.nodes[name], here.instructions[name])
-
-
-def _show(node: Instruction, instruction: Instruction) -> Row:
-    return Row(
-        kind=instruction.kind(),
-        op=node.op,
-        label=node.label,
-        text=instruction.phrase,
-        cells=cells_of(instruction),
-        flags=flags_of(instruction),
-    )
+            node, instruction = here.graph.nodes[name], here.instructions[name]
+            kind, text = instruction.kind(), instruction.phrase
+            cells, flags = cells_of(instruction), flags_of(instruction)
+            yield Row(kind=kind, op=node.op, label=node.label, text=text, cells=cells, flags=flags)
 
 
 def find_alterations(old: Sheet, new: Sheet) -> Iterator[Alteration]:
     """Yield what is different about the instructions that both functions have."""
     for name in new.order:
-        if name in old.instructions:
-            node, before, after = new.graph.nodes[name], old.instructions[name], new.instructions[name]
-            if before.phrase != after.phrase:
-                yield _alter(node, "call", before.phrase, after.phrase)
-            yield from _find_versions(node, before, after, new.graph)
-            if set(flags_of(before)) != set(flags_of(after)):
-                yield _alter(node, "flags", ", ".join(flags_of(before)), ", ".join(flags_of(after)))
-
-
-def _find_versions(
-    node: Instruction, before: Instruction, after: Instruction, graph: StepGraph
-) -> Iterator[Alteration]:
-    """Yield the cells that an instruction reads at another version; what a gradient reads follows from the forwards."""
-    if node.derivative is not None:
-        return
-    old, new = _find_reads(before), _find_reads(after)
-    for cell in dict.fromkeys((*old, *new)):
-        if old.get(cell) != new.get(cell):
-            why = explain_version(graph, new[cell]) if cell in new else ""
-            yield _alter(node, "reads", _spell(old.get(cell)), _spell(new.get(cell)), why.lstrip(":, "))
-
-
-def _find_reads(instruction: Instruction) -> dict[Cell, CellVersion]:
-    return {read.cell: read.at for read in instruction.reads if read.cell.kind != "optimizer"}
-
-
-def _spell(at: CellVersion | None) -> str:
-    return "" if at is None else str(at)
-
-
-def _alter(node: Instruction, aspect: Aspect, before: str, after: str, why: str = "") -> Alteration:
-    return Alteration(label=node.label, op=node.op, aspect=aspect, before=before, after=after, why=why)
+        if name not in old.instructions:
+            continue
+        node, before, after = new.graph.nodes[name], old.instructions[name], new.instructions[name]
+        found: list[tuple[Aspect, str, str, str]] = []
+        if before.phrase != after.phrase:
+            found.append(("call", before.phrase, after.phrase, ""))
+        # What a gradient reads follows from the forwards.
+        if node.derivative is None:
+            was, now = (
+                {read.cell: read.at for read in each.reads if read.cell.kind != "optimizer"} for each in (before, after)
+            )
+            for cell in dict.fromkeys((*was, *now)):
+                if was.get(cell) != now.get(cell):
+                    why = explain_version(new.graph, now[cell]).lstrip(":, ") if cell in now else ""
+                    found.append(("reads", str(was.get(cell, "")), str(now.get(cell, "")), why))
+        if set(flags_of(before)) != set(flags_of(after)):
+            found.append(("flags", ", ".join(flags_of(before)), ", ".join(flags_of(after)), ""))
+        for aspect, one, other, why in found:
+            yield Alteration(label=node.label, op=node.op, aspect=aspect, before=one, after=other, why=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,16 +200,11 @@ def match_functions(old: Plan, new: Plan, mode: str) -> tuple[Pair, ...]:
         return (Pair(mode=mode, old=next(iter(rest)), new=next(iter(fresh))),)
     pairs: list[Pair] = []
     for name, graph in fresh.items():
-        found = _find_same(graph, rest, known)
+        wanted = known.intersection(graph.active)
+        found = next((each for each, other in rest.items() if known.intersection(other.active) == wanted), "")
         rest.pop(found, None)
         pairs.append(Pair(mode=mode, old=found, new=name))
     return (*pairs, *(Pair(mode=mode, old=name, new="") for name in rest))
-
-
-def _find_same(graph: StepGraph, candidates: Mapping[str, StepGraph], known: frozenset[str]) -> str:
-    """Return the first of the candidates in which the same known ops write, or nothing."""
-    wanted = known.intersection(graph.active)
-    return next((name for name, each in candidates.items() if known.intersection(each.active) == wanted), "")
 
 
 def drop_places(text: str, graph: StepGraph) -> str:
@@ -246,32 +219,30 @@ MOST = 2
 
 
 def find_moves(old: StepGraph, new: StepGraph) -> Iterator[Move]:
-    """Yield the instructions of both functions that changed places with others, in the new order."""
+    """Yield the instructions of both functions that changed places with others, in the new order.
+
+    Each has what asks for its move: constraints with those that it passed, new and old.
+    """
     before = {name: index for index, name in enumerate(old.sequence)}
     common = [name for name in new.sequence if name in before]
     kept = _find_longest([before[name] for name in common])
     after = {name: index for index, name in enumerate(common)}
     for name in common:
-        if before[name] not in kept:
-            passed = [other for other in common if (before[name] < before[other]) != (after[name] < after[other])]
-            yield _explain(old, new, name, passed)
-
-
-def _explain(old: StepGraph, new: StepGraph, name: str, passed: Sequence[str]) -> Move:
-    """Return a move with what asks for it: the constraints with those that the instruction passed, new and old."""
-    others = frozenset(passed)
-    now = [edge for edge in new.edges if _joins(edge, name, others)]
-    then = [edge for edge in old.edges if _joins(edge, name, others)]
-    partners = dict.fromkeys(other for edge in (*now, *then) for other in (edge.before, edge.after) if other != name)
-    ahead = new.sequence.index(name)
-    return Move(
-        label=new.nodes[name].label,
-        op=new.nodes[name].op,
-        before=tuple(new.nodes[other].label for other in partners if new.sequence.index(other) > ahead),
-        after=tuple(new.nodes[other].label for other in partners if new.sequence.index(other) < ahead),
-        reasons=_explain_edges(new, now),
-        former=_explain_edges(old, then),
-    )
+        if before[name] in kept:
+            continue
+        passed = {other for other in common if (before[name] < before[other]) != (after[name] < after[other])}
+        now, then = _find_bounds(new, name, passed), _find_bounds(old, name, passed)
+        partners = dict.fromkeys(
+            other for edge in (*now, *then) for other in (edge.before, edge.after) if other != name
+        )
+        yield Move(
+            label=new.nodes[name].label,
+            op=new.nodes[name].op,
+            before=tuple(new.nodes[other].label for other in partners if after[other] > after[name]),
+            after=tuple(new.nodes[other].label for other in partners if after[other] < after[name]),
+            reasons=_explain_edges(new, now),
+            former=_explain_edges(old, then),
+        )
 
 
 def _find_longest(numbers: Sequence[int]) -> frozenset[int]:
@@ -290,11 +261,14 @@ def _find_longest(numbers: Sequence[int]) -> frozenset[int]:
     return frozenset(kept)
 
 
-def _joins(edge: Edge, name: str, others: frozenset[str]) -> bool:
-    """Return whether an edge other than one of data is between an instruction and one of the others."""
-    if edge.hazard is Hazard.DATA:
-        return False
-    return (edge.before == name and edge.after in others) or (edge.after == name and edge.before in others)
+def _find_bounds(graph: StepGraph, name: str, others: Container[str]) -> list[Edge]:
+    """Return the edges, other than those of data, between an instruction and some others."""
+    return [
+        edge
+        for edge in graph.edges
+        if edge.hazard is not Hazard.DATA
+        and ((edge.before == name and edge.after in others) or (edge.after == name and edge.before in others))
+    ]
 
 
 def _explain_edges(graph: StepGraph, edges: Sequence[Edge]) -> tuple[str, ...]:
@@ -307,33 +281,31 @@ K = TypeVar("K")
 
 def compare_plans(old: Plan, new: Plan) -> Difference:
     """Return every difference between two plans; the names and paths of their specs do not count."""
-    pairs = [pair for mode in _find_modes(old, new) for pair in match_functions(old, new, mode)]
+    modes = dict.fromkeys(program.mode for plan in (old, new) for program in plan.program.modes)
+    pairs = [pair for mode in modes for pair in match_functions(old, new, mode)]
+    functions: list[FunctionChange] = []
+    for pair in pairs:
+        if pair.old and pair.new:
+            before, after = open_sheet(old, pair.old), open_sheet(new, pair.new)
+            change = FunctionChange(
+                mode=pair.mode,
+                name=pair.new,
+                was=pair.old,
+                sizes=(len(before.order), len(after.order)),
+                rows=compare_rows(before, after),
+                altered=tuple(find_alterations(before, after)),
+                moved=tuple(find_moves(before.graph, after.graph)),
+                decisions=_separate(_find_decisions(before), _find_decisions(after)),
+            )
+            functions.append(change)
     return Difference(
-        functions=tuple(_compare_functions(old, new, pair) for pair in pairs if pair.old and pair.new),
+        functions=tuple(functions),
         whole=Both(
             appeared=tuple(_summarize_whole(pair.mode, pair.new, new) for pair in pairs if not pair.old),
             vanished=tuple(_summarize_whole(pair.mode, pair.old, old) for pair in pairs if not pair.new),
         ),
         warnings=_separate(_find_warnings(old), _find_warnings(new)),
         notes=_separate({note: note for note in old.notes}, {note: note for note in new.notes}),
-    )
-
-
-def _find_modes(old: Plan, new: Plan) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(program.mode for plan in (old, new) for program in plan.program.modes))
-
-
-def _compare_functions(old: Plan, new: Plan, pair: Pair) -> FunctionChange:
-    before, after = open_sheet(old, pair.old), open_sheet(new, pair.new)
-    return FunctionChange(
-        mode=pair.mode,
-        name=pair.new,
-        was=pair.old,
-        sizes=(len(before.order), len(after.order)),
-        rows=compare_rows(before, after),
-        altered=tuple(find_alterations(before, after)),
-        moved=tuple(find_moves(before.graph, after.graph)),
-        decisions=_separate(_find_decisions(before), _find_decisions(after)),
     )
 
 
@@ -357,39 +329,46 @@ def _find_decisions(sheet: Sheet) -> Mapping[Reason, Reason]:
 
 
 def _find_warnings(plan: Plan) -> Mapping[Reason, Reason]:
-    found = (Reason(code=each.code, subject="", text=_drop(each.message, plan)) for each in plan.warnings)
-    return {reason: reason for reason in found}
-
-
-def _drop(text: str, plan: Plan) -> str:
-    for graph in plan.graphs.values():
-        text = drop_places(text, graph)
-    return text
+    """Return the warnings of a plan without places."""
+    found: dict[Reason, Reason] = {}
+    for each in plan.warnings:
+        text = each.message
+        for graph in plan.graphs.values():
+            text = drop_places(text, graph)
+        reason = Reason(code=each.code, subject="", text=text)
+        found[reason] = reason
+    return found
 
 
 def export_difference(difference: Difference) -> Object:
     """Return a difference as an object; functions that are the same are left out."""
+    functions: list[Json] = []
+    for change in difference.functions:
+        if not change:
+            continue
+        altered: list[Json] = []
+        for each in change.altered:
+            values: Object = {"before": each.before, "after": each.after, "why": each.why}
+            altered.append({"instruction": each.label, "op": each.op, "aspect": each.aspect, **values})
+        moved: list[Json] = []
+        for move in change.moved:
+            sides: Object = {"before": [*move.before], "after": [*move.after]}
+            reasons: Object = {"why": [*move.reasons], "former": [*move.former]}
+            moved.append({"instruction": move.label, "op": move.op, **sides, **reasons})
+        instructions: Object = {
+            "appeared": [_export_row(row) for row in change.rows.appeared],
+            "vanished": [_export_row(row) for row in change.rows.vanished],
+            "altered": altered,
+            "moved": moved,
+        }
+        names: Object = {"mode": change.mode, "name": change.name, "was": change.was}
+        functions.append({**names, "instructions": instructions, "decisions": _export_reasons(change.decisions)})
     return {
-        "functions": [_export_function(change) for change in difference.functions if change],
+        "functions": functions,
         "appeared": [_export_whole(each) for each in difference.whole.appeared],
         "vanished": [_export_whole(each) for each in difference.whole.vanished],
-        "warnings": _export_reasons(difference.warnings.appeared, difference.warnings.vanished),
+        "warnings": _export_reasons(difference.warnings),
         "notes": {"appeared": [*difference.notes.appeared], "vanished": [*difference.notes.vanished]},
-    }
-
-
-def _export_function(change: FunctionChange) -> Object:
-    instructions: Object = {
-        "appeared": [_export_row(row) for row in change.rows.appeared],
-        "vanished": [_export_row(row) for row in change.rows.vanished],
-        "altered": [_export_alteration(each) for each in change.altered],
-        "moved": [_export_move(move) for move in change.moved],
-    }
-    names: Object = {"mode": change.mode, "name": change.name, "was": change.was}
-    return {
-        **names,
-        "instructions": instructions,
-        "decisions": _export_reasons(change.decisions.appeared, change.decisions.vanished),
     }
 
 
@@ -397,19 +376,9 @@ def _export_row(row: Row) -> Object:
     return {"kind": row.kind, "op": row.op, "text": row.text, "cells": row.cells, "flags": [*row.flags]}
 
 
-def _export_alteration(each: Alteration) -> Object:
-    values: Object = {"before": each.before, "after": each.after, "why": each.why}
-    return {"instruction": each.label, "op": each.op, "aspect": each.aspect, **values}
-
-
-def _export_move(move: Move) -> Object:
-    values: Object = {"before": [*move.before], "after": [*move.after]}
-    return {"instruction": move.label, "op": move.op, **values, "why": [*move.reasons], "former": [*move.former]}
-
-
-def _export_reasons(appeared: tuple[Reason, ...], vanished: tuple[Reason, ...]) -> Object:
-    found: Object = {"appeared": [_export_reason(each) for each in appeared]}
-    return {**found, "vanished": [_export_reason(each) for each in vanished]}
+def _export_reasons(reasons: Both[Reason]) -> Object:
+    found: Object = {"appeared": [_export_reason(each) for each in reasons.appeared]}
+    return {**found, "vanished": [_export_reason(each) for each in reasons.vanished]}
 
 
 def _export_reason(reason: Reason) -> Json:
@@ -427,67 +396,47 @@ def format_difference(difference: Difference) -> str:
     """Return a difference as text; one line where there is none."""
     if not difference:
         return f"{SAME}\n"
-    blocks = [list(_describe_function(change)) for change in difference.functions if change]
+    blocks: list[list[str]] = []
+    for change in difference.functions:
+        if change:
+            old, new = change.sizes
+            size = f"{old} before" if old != new else "as before"
+            head = f"{change.name}{_format_name(change)}  ({new} instructions, {size})"
+            blocks.append([head, *_describe_instructions(change), *_format_reasons(change.decisions)])
     blocks.extend([_format_new_function("+", each)] for each in difference.whole.appeared)
     blocks.extend([_format_new_function("-", each)] for each in difference.whole.vanished)
     same = [f"{change.name}{_format_name(change)}" for change in difference.functions if not change]
     blocks.extend([[f"{', '.join(same)}: the same"]] if same else [])
-    blocks.append(list(_describe_warnings(difference)))
+    last = ["warnings", *_format_reasons(difference.warnings)] if difference.warnings else []
+    if difference.notes:
+        last += ["notes", *(f"  - {note}" for note in difference.notes.vanished)]
+        last += [f"  + {note}" for note in difference.notes.appeared]
+    blocks.append(last)
     return "\n".join("\n".join(block) + "\n" for block in blocks if block)
 
 
-def _describe_function(change: FunctionChange) -> Iterator[str]:
-    """Yield the lines of one function."""
-    old, new = change.sizes
-    size = f"{old} before" if old != new else "as before"
-    yield f"{change.name}{_format_name(change)}  ({new} instructions, {size})"
+def _describe_instructions(change: FunctionChange) -> Iterator[str]:
+    """Yield the lines of what is different in one function: rows, alterations, and moves with their reasons."""
     yield from (_format_row("-", row) for row in change.rows.vanished)
     yield from (_format_row("+", row) for row in change.rows.appeared)
-    yield from (line for each in change.altered for line in _describe_alteration(each))
-    yield from _describe_moves(change.moved)
-    yield from (_format_reason("-", each) for each in change.decisions.vanished)
-    yield from (_format_reason("+", each) for each in change.decisions.appeared)
-
-
-def _format_name(change: FunctionChange) -> str:
-    return f" (was {change.was})" if change.was != change.name else ""
-
-
-def _format_row(sign: str, row: Row) -> str:
-    parts = (row.text, row.cells, f"[{', '.join(row.flags)}]" if row.flags else "")
-    return f"  {sign} {row.kind:<10}{'  '.join(part for part in parts if part)}"
-
-
-def _describe_alteration(each: Alteration) -> Iterator[str]:
-    match each.aspect:
-        case "reads" if each.before and each.after:
-            yield f"  ~ {each.label} reads {each.after} instead of {each.before}"
-        case "reads":
-            yield (
-                f"  ~ {each.label} reads {each.after}"
-                if each.after
-                else f"  ~ {each.label} no longer reads {each.before}"
-            )
-        case "call":
-            yield f"  ~ {each.label} is {each.after}, was {each.before}"
-        case "flags":
-            old, new = _split(each.before), _split(each.after)
-            changes = [f"+ {flag}" for flag in new if flag not in old] + [
-                f"- {flag}" for flag in old if flag not in new
-            ]
-            yield f"  ~ {each.label} runs otherwise: {', '.join(changes)}"
-    if each.why:
-        yield f"      {each.why}"
-
-
-def _split(flags: str) -> list[str]:
-    return flags.split(", ") if flags else []
-
-
-def _describe_moves(moves: tuple[Move, ...]) -> Iterator[str]:
-    """Yield a line for every move with a reason, and one line for the others."""
-    bound = [move for move in moves if move.reasons or move.former]
-    free = [move.label for move in moves if not (move.reasons or move.former)]
+    for each in change.altered:
+        match each.aspect:
+            case "reads" if each.before and each.after:
+                what = f"reads {each.after} instead of {each.before}"
+            case "reads":
+                what = f"reads {each.after}" if each.after else f"no longer reads {each.before}"
+            case "call":
+                what = f"is {each.after}, was {each.before}"
+            case "flags":
+                old, new = (flags.split(", ") if flags else [] for flags in (each.before, each.after))
+                gained = [f"+ {flag}" for flag in new if flag not in old]
+                lost = [f"- {flag}" for flag in old if flag not in new]
+                what = f"runs otherwise: {', '.join([*gained, *lost])}"
+        yield f"  ~ {each.label} {what}"
+        if each.why:
+            yield f"      {each.why}"
+    bound = [move for move in change.moved if move.reasons or move.former]
+    free = [move.label for move in change.moved if not (move.reasons or move.former)]
     for move in bound:
         sides = {"before": move.before, "after": move.after}
         where = [f"{side} {', '.join(labels)}" for side, labels in sides.items() if labels]
@@ -501,24 +450,24 @@ def _describe_moves(moves: tuple[Move, ...]) -> Iterator[str]:
         yield "      no rule asks for it: what is needed at another time runs at another time"
 
 
-def _format_reason(sign: str, each: Reason) -> str:
-    return f"  {sign} {each.code:<13}{each.text}"
+def _format_name(change: FunctionChange) -> str:
+    return f" (was {change.was})" if change.was != change.name else ""
+
+
+def _format_row(sign: str, row: Row) -> str:
+    parts = (row.text, row.cells, f"[{', '.join(row.flags)}]" if row.flags else "")
+    return f"  {sign} {row.kind:<10}{'  '.join(part for part in parts if part)}"
+
+
+def _format_reasons(reasons: Both[Reason]) -> list[str]:
+    """Return the lines of reasons: those that are gone, then those that are new."""
+    signed = [*(("-", each) for each in reasons.vanished), *(("+", each) for each in reasons.appeared)]
+    return [f"  {sign} {each.code:<13}{each.text}" for sign, each in signed]
 
 
 def _format_new_function(sign: str, each: WholeFunction) -> str:
     end = "is new" if sign == "+" else "is gone"
     return f"{sign} {each.name} {end}: a {each.mode} step that writes {', '.join(each.writes) or 'nothing'}"
-
-
-def _describe_warnings(difference: Difference) -> Iterator[str]:
-    if difference.warnings:
-        yield "warnings"
-        yield from (_format_reason("-", each) for each in difference.warnings.vanished)
-        yield from (_format_reason("+", each) for each in difference.warnings.appeared)
-    if difference.notes:
-        yield "notes"
-        yield from (f"  - {note}" for note in difference.notes.vanished)
-        yield from (f"  + {note}" for note in difference.notes.appeared)
 
 
 __all__ = ["Difference", "FunctionChange", "compare_plans", "export_difference", "format_difference"]

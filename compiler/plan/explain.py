@@ -1,4 +1,4 @@
-"""Explanations of one op: where it stands, what it sees, and why."""
+"""Explanations of one op: where it runs in a step, what it sees, and why."""
 
 from __future__ import annotations
 
@@ -19,46 +19,40 @@ def explain_op(plan: CompiledStep, op: str) -> str:
     place = place_in(plan.spec.span("ops", op, key=True))
     lines = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
-    for name, graph in plan.graphs.items():
-        explained.setdefault(tuple(_explain_in(plan, graph, name, op)), []).append(name)
-    for sentences, functions in explained.items():
-        lines += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in sentences)]
+    for function, graph in plan.graphs.items():
+        sentences: list[str] = []
+        instructions = find_instructions(plan, graph, function)
+        for number, name in enumerate(graph.sequence, start=1):
+            node, instruction = graph.nodes[name], instructions[name]
+            if node.op == op:
+                cells = f"  [{cells_of(instruction)}]" if cells_of(instruction) else ""
+                what = f"{instruction.kind()} {instruction.phrase}{cells}"
+                sentences.append(f"{number} of {len(graph.sequence)}: {what}")
+                sentences += [f"  {sentence}" for sentence in _explain_node(graph, node)]
+        explained.setdefault(tuple(sentences) or ("does not run",), []).append(function)
+    for said, functions in explained.items():
+        lines += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, lines)) + "\n"
 
 
-def _explain_in(plan: CompiledStep, graph: StepGraph, function: str, op: str) -> Iterator[str]:
-    """Yield sentences about an op in one function."""
-    nodes = [graph.nodes[name] for name in graph.sequence if graph.nodes[name].op == op]
-    if not nodes:
-        yield "does not run"
-        return
-    instructions = find_instructions(plan, graph, function)
-    total = len(graph.sequence)
-    for node in nodes:
-        number = graph.sequence.index(node.id) + 1
-        instruction = instructions[node.id]
-        cells = cells_of(instruction)
-        yield f"{number} of {total}: {instruction.kind()} {instruction.phrase}" + (f"  [{cells}]" if cells else "")
-        yield from (f"  {sentence}" for sentence in _explain_node(graph, node))
-
-
 def _explain_node(graph: StepGraph, node: Instruction) -> Iterator[str]:
-    """Yield the decisions about a node, then why it stands where it stands."""
-    for decision in graph.decisions:
-        if decision.node == node.id:
-            yield f"{decision.code}: {decision.text}"
-    if is_update(node) and not any(d.node == node.id and d.code == "DEFER" for d in graph.decisions):
+    """Yield the decisions about a node, the versions that it sees, and why it runs where it does."""
+    decisions = [decision for decision in graph.decisions if decision.node == node.id]
+    yield from (f"{decision.code}: {decision.text}" for decision in decisions)
+    if is_update(node) and not any(decision.code == "DEFER" for decision in decisions):
         yield f"{node.label} follows its gradient at once: no later instruction reads what it overwrites"
-    yield from _explain_versions(graph, node)
-    yield from _explain_position(graph, node)
-
-
-def _explain_versions(graph: StepGraph, node: Instruction) -> Iterator[str]:
-    """Yield which versions a forward sees, and which writes it does not see."""
     for read in node.reads if node.called is not None else ():
         why = explain_version(graph, read.at)
         if why:
             yield f"reads {read}{why}"
+    if not node.eager:
+        return
+    # What must come before a write, and what must wait for it.
+    edges = [edge for edge in graph.edges if edge.hazard is not Hazard.DATA and node.id in (edge.before, edge.after)]
+    for edge in _distinct(edge for edge in edges if edge.after == node.id):
+        yield f"after {graph.nodes[edge.before].label} ({edge.hazard.value}): {edge.why}"
+    for edge in _distinct(edge for edge in edges if edge.before == node.id):
+        yield f"before {graph.nodes[edge.after].label} ({edge.hazard.value}): {edge.why}"
 
 
 def explain_version(graph: StepGraph, at: CellVersion) -> str:
@@ -68,16 +62,6 @@ def explain_version(graph: StepGraph, at: CellVersion) -> str:
     if seen:
         return f": it comes after {_ops(graph, seen)}"
     return f", as at the start of the step: no `after` puts it behind {_ops(graph, unseen)}" if unseen else ""
-
-
-def _explain_position(graph: StepGraph, node: Instruction) -> Iterator[str]:
-    """Yield what must come before a write, and what must wait for it."""
-    if not node.eager:
-        return
-    for edge in _distinct(edge for edge in graph.edges if edge.after == node.id and edge.hazard is not Hazard.DATA):
-        yield f"after {graph.nodes[edge.before].label} ({edge.hazard.value}): {edge.why}"
-    for edge in _distinct(edge for edge in graph.edges if edge.before == node.id and edge.hazard is not Hazard.DATA):
-        yield f"before {graph.nodes[edge.after].label} ({edge.hazard.value}): {edge.why}"
 
 
 def _distinct(edges: Iterator[Edge]) -> tuple[Edge, ...]:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from compiler.ir.value import Object
-from compiler.plan import diagram, explain, json, network
+from compiler.plan import diagram, explain, json
 from compiler.plan import text as printer
 from compiler.plan.compiled_step import CompiledStep
 
@@ -87,7 +87,7 @@ class Plan(CompiledStep):
         if function is not None and function not in graphs:
             raise KeyError(f"no function '{function}' in mode '{mode}' of {self.spec.name}: it has {', '.join(graphs)}")
         chosen = function or max(graphs, key=lambda name: len(graphs[name].sequence))
-        return network.export_network(graphs[chosen])
+        return diagram.export_network(graphs[chosen])
 
     def explain(self, op: str) -> str:
         """Return what happens to an op, where and why; raise KeyError with suggestions for an unknown one.

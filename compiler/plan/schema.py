@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from compiler.ir.instructions import KINDS, InstructionBase, Restore, Transform
+from compiler.ir.instructions import KINDS, Restore, Transform
 from compiler.ir.step_graph import Hazard
 from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, UNLESS, VERSIONS, Json, Object, listing, record
 from compiler.passes.policies import POLICIES
@@ -23,7 +23,17 @@ def plan_schema() -> Object:
     edges = sorted({hazard.value for hazard in Hazard} | {"graph"})
     reason = record({"edge": {"enum": [*edges]}, "op": TEXT, "cell": TEXT, "through": NAMES, "place": TEXT})
     decision = record({"code": TEXT, "subject": TEXT, "text": TEXT, "because": listing(reason)})
-    function = _function()
+    kinds: list[Json] = []
+    for kind in KINDS:
+        # Accesses are left out where there are none.
+        instruction = record({"kind": {"const": kind.kind()}, "op": TEXT, **kind.FIELDS})
+        conditions: Object = {"unless": UNLESS} if kind in (Transform, Restore) else {}
+        kinds.append(_allow(instruction, {"reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS, **conditions}))
+    # A function lists data sets where the spec names some, null for a batch of none.
+    function = _allow(
+        record({"name": TEXT, "active": NAMES, "instructions": listing({"oneOf": kinds})}),
+        {"datasets": {"type": "array", "items": {"type": ["string", "null"]}, "minItems": 1}},
+    )
     schedule: Object = {"oneOf": [_schedule("optimizer", "option"), _schedule("op", "option"), _schedule("op")]}
     group = record(
         {
@@ -61,33 +71,16 @@ def plan_schema() -> Object:
     return {**title, **document}
 
 
-def _function() -> Object:
-    """Return the schema of a function; it lists data sets where the spec names some, null for a batch of none."""
-    found = record({"name": TEXT, "active": NAMES, "instructions": listing({"oneOf": _instructions()})})
+def _allow(found: Object, more: Object) -> Object:
+    """Return the schema of a record that may have more fields."""
     properties = found["properties"]
     assert isinstance(properties, dict)
-    datasets: Object = {"type": "array", "items": {"type": ["string", "null"]}, "minItems": 1}
-    return {**found, "properties": {**properties, "datasets": datasets}}
+    return {**found, "properties": {**properties, **more}}
 
 
 def _schedule(*names: str) -> Object:
     """Return the schema of a schedule that belongs to an option of an optimizer, a field of an op, or an op."""
     return record({**dict.fromkeys(names, TEXT), "kind": KIND, "clock": CLOCK, "text": TEXT})
-
-
-def _instructions() -> list[Json]:
-    """Return the schema of every kind of instruction."""
-    return [_instruction(kind) for kind in KINDS]
-
-
-def _instruction(kind: type[InstructionBase]) -> Object:
-    """Return the schema of one kind: accesses are left out where there are none."""
-    found = record({"kind": {"const": kind.kind()}, "op": TEXT, **kind.FIELDS})
-    properties = found["properties"]
-    assert isinstance(properties, dict)
-    accesses: Object = {"reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS}
-    conditions: Object = {"unless": UNLESS} if kind in (Transform, Restore) else {}
-    return {**found, "properties": {**properties, **accesses, **conditions}}
 
 
 def main(folder: str) -> None:

@@ -103,27 +103,22 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
     lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
     for function in program.mode(mode).functions:
         lines += ["", *_print_function(plan, function)]
-    lines += _print_timetable(plan, mode)
-    if plan.pending:
-        messages = (f"  {each.message}" for each in plan.pending)
-        lines += ["", "not counted yet (the steps above are those without it)", *messages]
-    if plan.warnings:
-        lines += ["", "warnings", *(f"  {problem.code} {problem.message}" for problem in plan.warnings)]
-    if plan.notes:
-        lines += ["", "notes", *(f"  {note}" for note in plan.notes)]
-    return "\n".join(map(escape, lines)) + "\n"
-
-
-def _print_timetable(plan: CompiledStep, mode: str) -> Iterator[str]:
-    """Yield the schedules with their clocks, and the moments that the pace of the run gives, where there are any."""
     schedules = [
-        f"  {'.'.join(part for part in (entry.name, entry.option) if part)}: {format_entry(entry)}"
-        for entry in find_schedules(plan.program, mode)
+        f"{'.'.join(part for part in (entry.name, entry.option) if part)}: {format_entry(entry)}"
+        for entry in find_schedules(program, mode)
     ]
-    moments = [f"  {sentence}" for sentence in describe_moments(plan, mode)]
-    groups = [f"  {format_group(row)}" for row in find_groups(plan.program, mode)]
-    for title, entries in (("groups", groups), ("schedules", schedules), ("moments", moments)):
-        yield from ("", title, *entries) if entries else ()
+    sections: dict[str, Iterable[str]] = {
+        "groups": map(format_group, find_groups(program, mode)),
+        "schedules": schedules,
+        "moments": describe_moments(plan, mode),
+        "not counted yet (the steps above are those without it)": (each.message for each in plan.pending),
+        "warnings": (f"{problem.code} {problem.message}" for problem in plan.warnings),
+        "notes": plan.notes,
+    }
+    for title, sentences in sections.items():
+        entries = [f"  {sentence}" for sentence in sentences]
+        lines += ["", title, *entries] if entries else []
+    return "\n".join(map(escape, lines)) + "\n"
 
 
 def _print_function(plan: CompiledStep, function: Function) -> Iterator[str]:
@@ -133,8 +128,15 @@ def _print_function(plan: CompiledStep, function: Function) -> Iterator[str]:
     when = f"; once there is {used}" if used else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
-    rows = [_row(instruction) for instruction in function.instructions if not isinstance(instruction, Release)]
-    width = min(max((len(row[1]) for row in rows), default=0), WIDEST)
+    rows: list[tuple[str, str, str]] = []
+    for instruction in function.instructions:
+        if isinstance(instruction, Emit):
+            rows.append(("return", instruction.phrase, ""))
+        elif not isinstance(instruction, Release):
+            flags = flags_of(instruction)
+            parts = (cells_of(instruction), f"[{', '.join(flags)}]" if flags else "")
+            rows.append((instruction.kind(), instruction.phrase, "  ".join(filter(None, parts))))
+    width = min(max((len(text) for _, text, _ in rows), default=0), WIDEST)
     for number, (kind, text, cells) in enumerate(rows, start=1):
         yield f"  {number:3d}  {kind:<10}{text:<{width}}  {cells}".rstrip()
     decisions = [decision for decision in plan.graphs[function.name].decisions if decision.code in SHOWN]
@@ -142,16 +144,3 @@ def _print_function(plan: CompiledStep, function: Function) -> Iterator[str]:
         yield "  no update is deferred"
     for decision in decisions:
         yield f"  {decision.code:<13}{decision.text}"
-
-
-def _row(instruction: Instruction) -> tuple[str, str, str]:
-    """Return kind, phrase, and cells with flags of an instruction."""
-    if isinstance(instruction, Emit):
-        return "return", instruction.phrase, ""
-    flags = flags_of(instruction)
-    shown = f"[{', '.join(flags)}]" if flags else ""
-    return (
-        instruction.kind(),
-        instruction.phrase,
-        "  ".join(part for part in (cells_of(instruction), shown) if part),
-    )

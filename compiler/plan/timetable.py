@@ -9,12 +9,12 @@ from typing import Literal
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.instructions import Apply
 from compiler.ir.program import Program, window_of
-from compiler.ir.value import Scheduled, ScheduleDecl
+from compiler.ir.value import ScheduleDecl
 from compiler.passes.datasets import WORDS
 from compiler.passes.freeze import find_last, find_thaws
 from compiler.plan.compiled_step import CompiledStep
 from compiler.timing.curves import UNKNOWN, find_scheduled
-from graphspec.declare.ops import Op, UpdateOp
+from graphspec.declare.ops import UpdateOp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,9 @@ def find_schedules(program: Program, mode: str) -> Iterator[Entry]:
             yield Entry(owner="optimizer", name=optimizer.name, option=option, schedule=value)
     numbers = {each.name: each for instruction in instructions for each in find_scheduled(instruction)}
     numbers = {name: each for name, each in numbers.items() if each.schedule is not UNKNOWN}
-    yield from map(_enter, numbers.values())
-
-
-def _enter(number: Scheduled) -> Entry:
-    """Return the entry of a number of an op."""
-    op, _, option = number.name.partition(".")
-    counted = number.optimizer or ""
-    return Entry(owner="op", name=op, option=option, schedule=number.schedule, counted=counted)
+    for number in numbers.values():
+        counted = number.optimizer or ""
+        yield Entry(owner="op", name=number.op, option=number.option, schedule=number.schedule, counted=counted)
 
 
 def format_entry(entry: Entry) -> str:
@@ -79,7 +74,10 @@ def format_clock(schedule: ScheduleDecl) -> str:
 
 def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
     """Yield the step of every start and end that the spec gives in another unit."""
-    yield from (_format_end(name, plan) for name, op in plan.spec.ops.items() if _has_end(op) and mode == "train")
+    every = "the end of every epoch" if plan.pace.epoch is None else f"every {plan.pace.epoch} steps"
+    for name, op in plan.spec.ops.items() if mode == "train" else ():
+        if isinstance(op, UpdateOp) and op.at_epoch_end != "carry":
+            yield f"{name} {WORDS[op.at_epoch_end]} an open window at {every} (on_epoch_end: {op.at_epoch_end})"
     for thaw in find_thaws(plan.spec) if mode == "train" else ():
         last = find_last(plan.spec, thaw, plan.pace)
         if last is not None:
@@ -97,19 +95,6 @@ def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
             yield f"{name} starts at step {gate.start} (start: {op.start})"
         if gate.until is not None and op.until is not None and op.until.unit != "steps":
             yield f"{name} ends with step {gate.until} (until: {op.until})"
-
-
-def _has_end(op: Op) -> bool:
-    """Return whether an op is an update whose window ends with an epoch."""
-    return isinstance(op, UpdateOp) and op.at_epoch_end != "carry"
-
-
-def _format_end(name: str, plan: CompiledStep) -> str:
-    """Return when an update takes or forgets an open window."""
-    op = plan.spec.ops[name]
-    word = op.at_epoch_end if isinstance(op, UpdateOp) else ""
-    every = "the end of every epoch" if plan.pace.epoch is None else f"every {plan.pace.epoch} steps"
-    return f"{name} {WORDS[word]} an open window at {every} (on_epoch_end: {word})"
 
 
 def _format_curve(curve: ScheduleDecl, unit: str) -> str:

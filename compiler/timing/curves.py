@@ -11,12 +11,14 @@ from typing import TypeAlias, cast
 from compiler.facts.optimizers import OptimizerCell, find_optimizers, find_tempo
 from compiler.ir.instructions import Instruction
 from compiler.ir.value import Scheduled, ScheduleDecl
-from compiler.timing.schedule_fields import find_schedules, find_term_schedules
 from compiler.timing.units import Pace, PaceProblem, Tempo, exact
+from graphspec.declare.base import Declaration
 from graphspec.declare.durations import Duration, Length
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import UpdateOp
-from graphspec.declare.schedules import LENGTHS, Clock, CurveSpec, PartSpec, ScheduleSpec
+from graphspec.declare.inputs import Inputs
+from graphspec.declare.ops import Op, ScheduleOp, UpdateOp
+from graphspec.declare.optimizers import OptimizerSpec
+from graphspec.declare.schedules import LENGTHS, Clock, CurveSpec, ScheduleSpec
 from graphspec.diagnostics import Diagnostic
 
 Path = tuple[str | int, ...]
@@ -25,29 +27,24 @@ UNKNOWN = ScheduleDecl(kind="constant", fields={"value": 0.0}, clock="steps")
 
 
 def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
-    """Yield E-PACE for every schedule that cannot be counted by its clock."""
+    """Yield E-PACE for every schedule of an optimizer, or of a group that it steps, that its clock cannot count."""
     for cell in find_optimizers(spec):
         tempo = find_tempo(spec, cell, pace)
-        for path, schedule in _find_below(spec, cell):
-            try:
-                declare_schedule(schedule, tempo)
-            except PaceProblem as problem:
-                yield report_pace(spec, problem, path)
-
-
-def _find_below(spec: GraphSpec, cell: OptimizerCell) -> Iterator[tuple[Path, ScheduleSpec]]:
-    """Yield the schedules of an optimizer's options, then those of the groups that it steps, with their places."""
-    for option, value in cell.optimizer.options.items():
-        if isinstance(value, ScheduleSpec):
-            yield (*cell.path, option), value
-        for index, each in enumerate(value) if isinstance(value, tuple) else ():
-            if isinstance(each, ScheduleSpec):
-                yield (*cell.path, option, index), each
-    for model in (each for each in cell.models if each in spec.models):
-        for index, group in enumerate(spec.models[model].groups):
-            for option, value in (("lr_scale", group.lr_scale), ("weight_decay", group.weight_decay)):
-                if isinstance(value, ScheduleSpec):
-                    yield ("models", model, "groups", index, option), value
+        places: dict[Path, object] = {}
+        for option, value in cell.optimizer.options.items():
+            places[(*cell.path, option)] = value
+            items = value if isinstance(value, tuple) else ()
+            places |= {(*cell.path, option, index): each for index, each in enumerate(items)}
+        for model in (each for each in cell.models if each in spec.models):
+            for index, group in enumerate(spec.models[model].groups):
+                path = ("models", model, "groups", index)
+                places |= {(*path, "lr_scale"): group.lr_scale, (*path, "weight_decay"): group.weight_decay}
+        for path, schedule in places.items():
+            if isinstance(schedule, ScheduleSpec):
+                try:
+                    declare_schedule(schedule, tempo)
+                except PaceProblem as problem:
+                    yield report_pace(spec, problem, path)
 
 
 def report_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnostic:
@@ -70,9 +67,13 @@ def declare_schedule(schedule: ScheduleSpec, tempo: Tempo) -> ScheduleDecl:
     if schedule.parts is None:
         return _declare_curve(schedule, count, (), pace)
     parts = tuple(_declare_curve(part, count, ("parts", index), pace) for index, part in enumerate(schedule.parts))
-    return ScheduleDecl(
-        kind="join", clock=schedule.clock, pace=pace, parts=parts, moments=_find_joints(schedule.parts, count)
-    )
+    # The ticks at which the parts but the first begin.
+    begun, joints = Fraction(0), list[Fraction]()
+    for index, part in enumerate(schedule.parts[:-1]):
+        begun += count.ticks(part.length or 0, "parts", index, "over" if part.for_ is None else "for")
+        joints.append(begun)
+    moments = _whole(joints, ("parts",), tuple(range(1, len(parts))))
+    return ScheduleDecl(kind="join", clock=schedule.clock, pace=pace, parts=parts, moments=moments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +104,12 @@ class _Count:
 
 
 def _declare_curve(curve: CurveSpec, count: _Count, path: Path, pace: int) -> ScheduleDecl:
-    """Return one curve with its lengths in ticks."""
+    """Return one curve with its lengths in ticks: an int where one is whole."""
     fields: dict[str, float] = {}
     for name, value in curve.fields.items():
         if name in LENGTHS:
-            fields[name] = _plain(count.ticks(value, *path, name))
+            ticks = count.ticks(value, *path, name)
+            fields[name] = int(ticks) if ticks.denominator == 1 else float(ticks)
         elif not isinstance(value, Duration):
             fields[name] = value
     moments = [
@@ -123,16 +125,6 @@ def _declare_curve(curve: CurveSpec, count: _Count, path: Path, pace: int) -> Sc
     )
 
 
-def _find_joints(parts: Sequence[PartSpec], count: _Count) -> tuple[int, ...]:
-    """Return the ticks at which the parts of a join but the first begin."""
-    joints: list[Fraction] = []
-    for index, part in enumerate(parts[:-1]):
-        name = "over" if part.for_ is None else "for"
-        lasting = count.ticks(part.length or 0, "parts", index, name)
-        joints.append(lasting + (joints[-1] if joints else 0))
-    return _whole(joints, ("parts",), tuple(range(1, len(parts))))
-
-
 def _whole(moments: Sequence[Fraction], path: Path, keys: Sequence[str | int]) -> tuple[int, ...]:
     """Return the first whole tick at or after each moment; raise PaceProblem where two fall on the same."""
     found: list[int] = []
@@ -143,11 +135,6 @@ def _whole(moments: Sequence[Fraction], path: Path, keys: Sequence[str | int]) -
             raise PaceProblem(message, "give each a whole tick of the clock, in their order", path=(*path, key))
         found.append(tick)
     return tuple(found)
-
-
-def _plain(number: Fraction) -> float:
-    """Return a number of ticks, as an int where it is whole."""
-    return int(number) if number.denominator == 1 else float(number)
 
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -178,58 +165,50 @@ class ScheduledField:
 
 
 def declare_scheduled(spec: GraphSpec, pace: Pace) -> Mapping[Place, Scheduled]:
-    """Return the numbers that change while training, by their places."""
-    return {field.place: _declare(field) for field in _find_fields(spec, pace)}
+    """Return the numbers that change while training, by their places; one that cannot be counted does not change."""
+    found: dict[Place, Scheduled] = {}
+    for field in _find_fields(spec, pace):
+        try:
+            schedule = declare_schedule(field.schedule, field.tempo)
+        except PaceProblem:
+            schedule = UNKNOWN
+        op, *option = map(str, field.place)
+        found[field.place] = Scheduled(
+            op=op,
+            option=".".join(option),
+            schedule=schedule,
+            optimizer=field.optimizer,
+            complement=field.place[1:] == TAKEN,
+        )
+    return found
 
 
 def check_scheduled(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every schedule of an op that cannot be counted by its clock."""
     for field in _find_fields(spec, pace):
         try:
-            _require_one(field)
+            if len(field.cells) > 1:  # others come in the place of the optimizer whose updates are counted
+                message = f"the updates of an optimizer that changes at epoch {field.cells[1].epoch} are not counted on"
+                raise PaceProblem(message, "write `clock: steps`", path=("clock",))
             declare_schedule(field.schedule, field.tempo)
         except PaceProblem as problem:
             yield report_pace(spec, problem, field.path)
 
 
-def _require_one(field: ScheduledField) -> None:
-    """Raise PaceProblem for a field that counts the updates of an optimizer in whose place others come."""
-    if len(field.cells) > 1:
-        message = f"the updates of an optimizer that changes at epoch {field.cells[1].epoch} are not counted on"
-        raise PaceProblem(message, "write `clock: steps`", path=("clock",))
-
-
-def _declare(field: ScheduledField) -> Scheduled:
-    """Return the number of a field; one that cannot be counted does not change."""
-    try:
-        schedule = declare_schedule(field.schedule, field.tempo)
-    except PaceProblem:
-        schedule = UNKNOWN
-    name = ".".join(map(str, field.place))
-    return Scheduled(name=name, schedule=schedule, optimizer=field.optimizer, complement=field.place[1:] == TAKEN)
-
-
 def _find_fields(spec: GraphSpec, pace: Pace) -> Iterator[ScheduledField]:
-    """Yield every field of an op that holds a schedule."""
+    """Yield every field of an op that holds a schedule, those of an update's constraints and regularizers by models."""
     cells = tuple(find_optimizers(spec))
     for name, op in spec.ops.items():
         users = tuple(cell for cell in cells if name in cell.updates)
         for place, schedule in find_schedules(op):
             yield _count(spec, pace, (name, *place), schedule, users, ("ops", name, *place))
-        if isinstance(op, UpdateOp):
-            yield from _find_terms(spec, pace, name, op, users)
-
-
-def _find_terms(
-    spec: GraphSpec, pace: Pace, name: str, op: UpdateOp, users: tuple[OptimizerCell, ...]
-) -> Iterator[ScheduledField]:
-    """Yield every field of the constraints and regularizers of an update that holds a schedule, model by model."""
-    for model in op.update:
-        cells = tuple(cell for cell in users if model in cell.models)
-        for place, schedule in find_term_schedules(spec, op, model) if cells else ():
-            is_own = place[0] == "constraint" and op.constraint is not None
-            holder = ("ops", name) if is_own else ("models", model)
-            yield _count(spec, pace, (name, model, *place), schedule, cells, (*holder, *place))
+        for model in op.update if isinstance(op, UpdateOp) else ():
+            own = tuple(cell for cell in users if model in cell.models)
+            terms = find_term_schedules(spec, op, model) if own and isinstance(op, UpdateOp) else ()
+            for place, schedule in terms:
+                is_own = place[0] == "constraint" and isinstance(op, UpdateOp) and op.constraint is not None
+                holder = ("ops", name) if is_own else ("models", model)
+                yield _count(spec, pace, (name, model, *place), schedule, own, (*holder, *place))
 
 
 def _count(
@@ -252,3 +231,49 @@ def find_scheduled(instruction: Instruction) -> Iterator[Scheduled]:
     for setting in instruction.settings:
         each = cast("tuple[object, ...]", setting) if isinstance(setting, tuple) else (setting,)
         yield from (number for number in each if isinstance(number, Scheduled))
+
+
+def find_schedules(op: Op) -> Iterator[tuple[Place, ScheduleSpec]]:
+    """Yield every schedule of an op with its place below the op.
+
+    Not those of an optimizer, nor those of the constraints of an update, which count updates of each model's optimizer.
+    """
+    if isinstance(op, ScheduleOp):
+        yield (), op.curve
+    else:
+        found = _find_inside(op, ())
+        yield from (each for each in found if not (isinstance(op, UpdateOp) and each[0][0] == "constraint"))
+
+
+def find_term_schedules(spec: GraphSpec, op: UpdateOp, model: str) -> Iterator[tuple[Place, ScheduleSpec]]:
+    """Yield every schedule of the constraints and regularizers with which an update steps a model.
+
+    Its place begins with the field: ``("constraint", 0, "max_norm")``.
+    """
+    declared = spec.models[model]
+    yield from _find_inside(op.constraint or declared.constraint or (), ("constraint",))
+    yield from _find_inside(declared.regularizer or (), ("regularizer",))
+
+
+def _find_inside(value: object, place: Place) -> Iterator[tuple[Place, ScheduleSpec]]:
+    """Yield the schedules in a value: itself, or what its fields or items hold."""
+    match value:
+        case ScheduleSpec():
+            yield place, value
+        case OptimizerSpec():
+            return
+        case Inputs():
+            for key, operand in value.items():
+                yield from _find_inside(operand, (*place, key))
+        case Declaration():
+            written: Mapping[str, object] = dict(value)
+            for name, field in type(value).model_fields.items():
+                yield from _find_inside(written[name], (*place, field.alias or name))
+        case Mapping():
+            for key, item in cast("Mapping[str, object]", value).items():
+                yield from _find_inside(item, (*place, key))
+        case list() | tuple():
+            for index, item in enumerate(cast("Sequence[object]", value)):
+                yield from _find_inside(item, (*place, index))
+        case _:
+            return

@@ -173,16 +173,15 @@ class _Walk:
                 {(dataset, fire(self.gates, step, {}, free, dataset, due)): None for dataset, free, due in self.turns}
             )
             return states
-        return frozenset(after for counts in sorted(states) for after in self._branch(step, counts))
-
-    def _branch(self, step: int, before: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Yield the counts after each turn of a step."""
-        counts = {gate.op: count for gate, count in zip(self.counted, before, strict=True)}
-        for dataset, free, due in self.turns:
-            fired = fire(self.gates, step, counts, free, dataset, due)
-            self.seen.setdefault((dataset, fired))
-            now = fired | free
-            yield tuple(count_on(gate, counts[gate.op], step, now, dataset) for gate in self.counted)
+        after: set[tuple[int, ...]] = set()
+        for before in sorted(states):
+            counts = {gate.op: count for gate, count in zip(self.counted, before, strict=True)}
+            for dataset, free, due in self.turns:
+                fired = fire(self.gates, step, counts, free, dataset, due)
+                self.seen.setdefault((dataset, fired))
+                now = fired | free
+                after.add(tuple(count_on(gate, counts[gate.op], step, now, dataset) for gate in self.counted))
+        return frozenset(after)
 
 
 def _cut(begin: int, end: int | None, cuts: Sequence[int]) -> Iterator[tuple[int, int | None]]:

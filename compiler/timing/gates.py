@@ -38,12 +38,15 @@ def fire(
     fired: set[str] = set()
     for gate in gates:
         if gate.clock == "steps":
-            opens = _is_due(gate, step) and _is_within(gate, step, dataset)
+            is_due = (step - (gate.start or gate.every)) % gate.every == 0
+            opens = is_due and _is_within(gate, step, dataset)
         elif gate.clock == "epochs":
             opens = ends_epoch(gate, step)
         else:
             now, count = counts_now(gate, step, always.union(fired), dataset), counts.get(gate.op, 0)
-            opens = now and due.get(gate.op, _is_multiple(gate, count))
+            # With a start the first step that counts is due, without one the n-th.
+            is_due = (count if gate.start is not None else count + 1) % gate.every == 0
+            opens = now and due.get(gate.op, is_due)
             opens = opens or (gate.flush and ends_epoch(gate, step) and (now or due.get(gate.op, count > 0)))
         if opens:
             fired.add(gate.op)
@@ -90,16 +93,6 @@ def find_period(gates: Sequence[Gate]) -> int:
     """Return a number of steps after which gates and counters are back where they were."""
     steps = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
     return steps * math.prod(gate.every for gate in gates if gate.clock == "writes")
-
-
-def _is_due(gate: Gate, step: int) -> bool:
-    """Return whether a gate on the clock ``steps`` stands on one of its multiples."""
-    return (step - (gate.start or gate.every)) % gate.every == 0
-
-
-def _is_multiple(gate: Gate, count: int) -> bool:
-    """Return whether a gate is due after ``count`` earlier counted steps: the first one where it has a start."""
-    return (count if gate.start is not None else count + 1) % gate.every == 0
 
 
 def _is_within(gate: Gate, step: int, dataset: str) -> bool:

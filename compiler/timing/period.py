@@ -49,30 +49,28 @@ def find_rhythm(
     Starts and ends are in steps here; ``within`` are the ops on whose rhythm this one's depends; ``epoch`` is the
     length of an epoch, where it is known.
     """
-    op = spec.ops[name]
-    if name in within or not _is_everywhere(spec, name) or [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
+    op, datasets = spec.ops[name], find_datasets(spec)
+    if name in within or (datasets and not find_all_places(spec)[name].issuperset(datasets)):
+        return None
+    if [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
         return None
     if op.start is not None and op.start.unit != "steps":
         return None
-    base = _find_base(spec, name, op, within | {name}, epoch)
+    # An op counts all steps, or those of its `every:` update and of its source.
+    source, within = find_source(op), within | {name}
+    base = EVERY_STEP if source is None else find_writes(spec, source, within, epoch=epoch)
+    if isinstance(op.every, str):
+        named = find_rhythm(spec, op.every, within, epoch=epoch)
+        base = named if base is not None and (base.is_plain or base == named) else None
     every = 1 if isinstance(op.every, str) else op.every or 1
     start = None if op.start is None else int(op.start.count)
     own = None if base is None else base.thin(every, start, endless=op.until is None)
     if own is None or not isinstance(op, UpdateOp) or op.window == 1:
         return own
     whole = own.thin(op.window, None, endless=True)
-    return whole if op.at_epoch_end == "carry" or _ends_with(whole, epoch) else None
-
-
-def _ends_with(rhythm: Rhythm, epoch: int | None) -> bool:
-    """Return whether every epoch ends with a firing: then no window is open there, and its policy does not matter."""
-    return epoch is not None and rhythm.first == rhythm.every and epoch % rhythm.every == 0
-
-
-def _is_everywhere(spec: GraphSpec, name: str) -> bool:
-    """Return whether an op runs on batches of every data set."""
-    datasets = find_datasets(spec)
-    return not datasets or find_all_places(spec)[name].issuperset(datasets)
+    # Where every epoch ends with a firing no window is open there, and its policy does not matter.
+    is_closed = epoch is not None and whole.first == whole.every and epoch % whole.every == 0
+    return whole if op.at_epoch_end == "carry" or is_closed else None
 
 
 def find_writes(
@@ -125,13 +123,3 @@ def find_source(op: Op) -> str | None:
             return op.copy_
         case _:
             return None
-
-
-def _find_base(spec: GraphSpec, name: str, op: Op, within: frozenset[str], epoch: int | None) -> Rhythm | None:
-    """Return the rhythm of the steps that an op counts: all, or those of its `every:` update and of its source."""
-    source = find_source(op)
-    followed = EVERY_STEP if source is None else find_writes(spec, source, within, epoch=epoch)
-    if not isinstance(op.every, str):
-        return followed
-    named = find_rhythm(spec, op.every, within, epoch=epoch)
-    return named if followed is not None and (followed.is_plain or followed == named) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from compiler.facts.optimizers import OptimizerCell, find_optimizers
+from compiler.facts.optimizers import find_optimizers
 from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate, Mode
 from compiler.timing.units import Pace, PaceProblem, Tempo
@@ -19,13 +19,12 @@ def find_phase_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instructio
     Those that cannot be counted are left out; :func:`check_phases` reports them.
     """
     applied = {node.op for node in nodes.values() if node.eager}
-    if pace.epoch is None or mode != "train":
-        return ()
-    return tuple(
-        Gate(op=cell.name, start=_first_step(cell.epoch, pace.epoch), until=_last_step(cell.until, pace.epoch))
-        for cell in find_optimizers(spec)
-        if cell.epoch > 1 and not applied.isdisjoint(cell.updates)
-    )
+    gates: list[Gate] = []
+    for cell in find_optimizers(spec) if pace.epoch is not None and mode == "train" else ():
+        if pace.epoch is not None and cell.epoch > 1 and not applied.isdisjoint(cell.updates):
+            first = (cell.epoch - 1) * pace.epoch + 1
+            gates.append(Gate(op=cell.name, start=first, until=None if cell.until is None else cell.until * pace.epoch))
+    return tuple(gates)
 
 
 def map_cells(spec: GraphSpec, fired: Collection[str]) -> Mapping[str, str]:
@@ -41,38 +40,22 @@ def has_phases(spec: GraphSpec) -> bool:
 def check_phases(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every optimizer that changes at an epoch whose first step is not known."""
     for cell in find_optimizers(spec):
-        problem = _find_problem(spec, cell, pace) if cell.epoch > 1 else None
-        if problem is not None:
+        if cell.epoch == 1:
+            continue
+        elsewhere = [name for name in cell.updates if spec.ops[name].mode not in (None, ("train",))]
+        try:
+            if elsewhere:
+                message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
+                raise PaceProblem(message, "write `mode: train` on it, or use one optimizer")
+            Tempo(pace=pace).steps(Duration(count=cell.epoch - 1, unit="epochs"))
+        except PaceProblem as problem:
+            change = f"the optimizer of '{cell.owner}' changes at epoch {cell.epoch}"
+            source = "declare `data: {train: ...}` with a source of known length"
             yield Diagnostic(
                 code="E-PACE",
-                message=f"the optimizer of '{cell.owner}' changes at epoch {cell.epoch}, which cannot be counted: "
-                f"{problem.message}",
+                message=f"{change}, which cannot be counted: {problem.message}",
                 span=spec.span(*cell.path, key=True),
                 notes=problem.notes(spec),
                 is_pending=problem.is_pending,
-                help=problem.help,
+                help=problem.help if elsewhere else source,
             )
-
-
-def _find_problem(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> PaceProblem | None:
-    """Return why the steps of an optimizer cannot be counted; None where they can."""
-    elsewhere = [name for name in cell.updates if spec.ops[name].mode not in (None, ("train",))]
-    if elsewhere:
-        message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
-        return PaceProblem(message, "write `mode: train` on it, or use one optimizer")
-    try:
-        Tempo(pace=pace).steps(Duration(count=cell.epoch - 1, unit="epochs"))
-    except PaceProblem as problem:
-        help = "declare `data: {train: ...}` with a source of known length"
-        return PaceProblem(problem.message, help, unit=problem.unit)
-    return None
-
-
-def _first_step(epoch: int, length: int) -> int:
-    """Return the first step of an epoch, both counted from 1."""
-    return (epoch - 1) * length + 1
-
-
-def _last_step(epoch: int | None, length: int) -> int | None:
-    """Return the last step of an epoch; None for that which never ends."""
-    return None if epoch is None else epoch * length

@@ -83,12 +83,25 @@ def apply_pace(spec: GraphSpec, pace: Pace) -> Timed:
     """
     steps = _rewrite(spec, pace, in_updates=False)
     updates = _rewrite(steps.spec, pace, in_updates=True)
-    idle = dict(_find_idle(spec, updates.spec))
-    kept = {
-        name: op.model_copy(update={"until": None}) if name in idle else op for name, op in updates.spec.ops.items()
-    }
-    timed = updates.spec.model_copy(update={"ops": kept}) if idle else updates.spec
-    return Timed(spec=timed, problems=(*steps.problems, *updates.problems, *idle.values()))
+    problems = [*steps.problems, *updates.problems]
+    kept: dict[str, Op] = {}
+    for name, op in updates.spec.ops.items():
+        kept[name], written = op, spec.ops[name]
+        first = 1 if op.start is None else int(op.start.count)
+        last = None if op.until is None or written is op else int(op.until.count)
+        if last is not None and last < first:
+            kept[name] = op.model_copy(update={"until": None})
+            problem = Diagnostic(
+                code="GS120",
+                message=f"op '{name}' never runs: it starts at step {first} and ends with step {last}",
+                span=span_of(spec, name, "until"),
+                notes=(f"`until: {written.until}` is step {last}",),
+                help="both count from 1, and `until` is the last step it runs in",
+            )
+            problems.append(problem)
+    is_idle = any(kept[name] is not op for name, op in updates.spec.ops.items())
+    timed = updates.spec.model_copy(update={"ops": kept}) if is_idle else updates.spec
+    return Timed(spec=timed, problems=tuple(problems))
 
 
 def needs_pace(spec: GraphSpec) -> bool:
@@ -122,22 +135,19 @@ def _rewrite(spec: GraphSpec, pace: Pace, *, in_updates: bool) -> Timed:
     ops: dict[str, Op] = {}
     problems: list[Diagnostic] = []
     for name, op in spec.ops.items():
-        for field, duration in _foreign(op):
+        for field, unit in NATIVE.items():
+            duration = _duration(op, field)
+            if duration is None or duration.unit == unit:
+                continue
             if (duration.unit == "updates" or field == "half_life") == in_updates:
                 found = _count(spec, name, field, duration, pace)
-                problems.extend([found] if isinstance(found, Diagnostic) else [])
-                counted = None if isinstance(found, Diagnostic) else found
-                ops[name] = ops.get(name, op).model_copy(update={field: counted or _neutral(field, duration)})
+                if isinstance(found, Diagnostic):
+                    # Without what cannot be counted other problems can still be found; an average needs its half-life.
+                    problems.append(found)
+                    found = duration if field == "half_life" else None
+                ops[name] = ops.get(name, op).model_copy(update={field: found})
     changed = {name: ops.get(name, op) for name, op in spec.ops.items()}
     return Timed(spec=spec.model_copy(update={"ops": changed}) if ops else spec, problems=tuple(problems))
-
-
-def _foreign(op: Op) -> Iterator[tuple[Field, Duration]]:
-    """Yield the durations of an op that are in another unit than the passes read."""
-    for field, unit in NATIVE.items():
-        duration = _duration(op, field)
-        if duration is not None and duration.unit != unit:
-            yield field, duration
 
 
 def _duration(op: Op, field: Field) -> Duration | None:
@@ -151,20 +161,31 @@ def _duration(op: Op, field: Field) -> Duration | None:
             return op.half_life if isinstance(op, EmaOp) else None
 
 
-def _neutral(field: Field, duration: Duration) -> Duration | None:
-    """Return the replacement for a duration that cannot be counted, so that other problems can still be found."""
-    return duration if field == "half_life" else None
-
-
 def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: Pace) -> Duration | Diagnostic:
     """Return a duration in the unit of the passes, or the problem that it cannot be counted."""
+    tempo = Tempo(pace=pace)
     try:
         if field == "half_life":
-            return _count_writes(spec, spec.ops[name], duration, pace)
+            # An average counts the writes of its source.
+            source = find_source(spec.ops[name]) or ""
+            rhythm = find_writes(spec, source, epoch=pace.epoch)
+            tempo = Tempo(
+                pace=pace,
+                interval=None if rhythm is None else Fraction(rhythm.every),
+                missing=f"how many steps lie between two writes of '{source}', which is no constant number",
+                help="count updates: `500 updates`",
+            )
+            return Duration(count=float(tempo.convert(duration, "updates")), unit="updates")
         if duration.unit == "updates":
-            return _in_steps(_find_counted(spec, name, field).step(int(duration.count)))
-        tempo = Tempo(pace=pace)
-        return _in_steps(_first_step(duration, tempo) if field == "start" else math.floor(tempo.steps(duration)))
+            step = _find_counted(spec, name, field).step(int(duration.count))
+        elif field == "start":
+            # The first step of epoch 3, the one with sample 1000, the one after a share of the run. 2.5 epochs lie in
+            # the middle of epoch 2, which goes from 2 to 3.
+            begun = exact(duration.count) - (0 if duration.unit == "run" else 1)
+            step = math.floor(begun * tempo.length(duration.unit)) + 1
+        else:
+            step = math.floor(tempo.steps(duration))
+        return Duration(count=step, unit="steps")
     except PaceProblem as problem:
         return Diagnostic(
             code="E-PACE",
@@ -174,19 +195,6 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
             is_pending=problem.is_pending,
             help=problem.help,
         )
-
-
-def _in_steps(step: int) -> Duration:
-    return Duration(count=step, unit="steps")
-
-
-def _first_step(duration: Duration, tempo: Tempo) -> int:
-    """Return the step a start means: the first of epoch 3, the one with sample 1000, the one after a share of the run.
-
-    2.5 epochs lie in the middle of epoch 2, which goes from 2 to 3.
-    """
-    begun = exact(duration.count) - (0 if duration.unit == "run" else 1)
-    return math.floor(begun * tempo.length(duration.unit)) + 1
 
 
 def _find_counted(spec: GraphSpec, name: str, field: Field) -> Rhythm:
@@ -204,35 +212,3 @@ def _find_counted(spec: GraphSpec, name: str, field: Field) -> Rhythm:
         missing = f"'{name}' is applied" if source is None else f"'{source}' is written"
         raise PaceProblem(f"the number of steps after which {missing} again is not constant", help)
     return rhythm
-
-
-def _count_writes(spec: GraphSpec, op: Op, duration: Duration, pace: Pace) -> Duration:
-    """Return a half-life in writes of the source, which are what an average counts."""
-    source = find_source(op) or ""
-    rhythm = find_writes(spec, source, epoch=pace.epoch)
-    tempo = Tempo(
-        pace=pace,
-        interval=None if rhythm is None else Fraction(rhythm.every),
-        missing=f"how many steps lie between two writes of '{source}', which is no constant number",
-        help="count updates: `500 updates`",
-    )
-    return Duration(count=float(tempo.convert(duration, "updates")), unit="updates")
-
-
-def _find_idle(spec: GraphSpec, timed: GraphSpec) -> Iterator[tuple[str, Diagnostic]]:
-    """Yield GS120 for every op that ends before it starts, as the pace has it."""
-    for name, op in timed.ops.items():
-        written = spec.ops[name]
-        first = 1 if op.start is None else int(op.start.count)
-        last = None if op.until is None or written is op else int(op.until.count)
-        if last is not None and last < first:
-            yield (
-                name,
-                Diagnostic(
-                    code="GS120",
-                    message=f"op '{name}' never runs: it starts at step {first} and ends with step {last}",
-                    span=span_of(spec, name, "until"),
-                    notes=(f"`until: {written.until}` is step {last}",),
-                    help="both count from 1, and `until` is the last step it runs in",
-                ),
-            )

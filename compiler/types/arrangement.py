@@ -1,4 +1,4 @@
-"""Shapes of functions that pick or arrange elements: gather, reshape, permute, one_hot; and of matmul."""
+"""Shapes of functions that join, cut, pick or arrange elements: concat, split, gather, reshape, ...; and of matmul."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from compiler.types.dimension import (
     format_shape,
     is_surely_incompatible,
     is_surely_unequal,
+    least,
     maximum,
     multiply,
     scale,
+    total,
 )
 from compiler.types.dtype import agree, promote
 from graphspec.declare.options import BATCH
@@ -25,25 +27,20 @@ from graphspec.declare.options import BATCH
 
 def fill_reshape(source: Shape, target: Sequence[Dimension], place: Place) -> Shape:
     """Return ``target`` with its -1 replaced; raise :class:`ShapeProblem` where the counts cannot agree."""
-    _check_sizes(target, place)
-    count, rest = multiply(source), multiply(size for size in target if size != -1)
+    if list(target).count(-1) > 1:
+        raise ShapeProblem(place, f"`shape: {format_shape(tuple(target))}`", "-1 at most once")
+    for size in target:
+        if isinstance(size, int) and size < 1 and size != -1:
+            raise ShapeProblem(place, f"`{size}` in `shape`", "sizes from 1 up, or one -1 for what is left")
+    rest = multiply(size for size in target if size != -1)
     if -1 not in target:
-        if is_surely_unequal(count, rest):
+        if is_surely_unequal(multiply(source), rest):
             raise _mismatch(source, target, f"{rest}", place)
         return tuple(target)
     open_size = _divide_exactly(source, [size for size in target if size != -1])
     if open_size is None:
         raise _mismatch(source, target, f"a multiple of {rest}", place)
     return tuple(open_size if size == -1 else size for size in target)
-
-
-def _check_sizes(target: Sequence[Dimension], place: Place) -> None:
-    """Refuse sizes below 1 other than one -1."""
-    if list(target).count(-1) > 1:
-        raise ShapeProblem(place, f"`shape: {format_shape(tuple(target))}`", "-1 at most once")
-    for size in target:
-        if isinstance(size, int) and size < 1 and size != -1:
-            raise ShapeProblem(place, f"`{size}` in `shape`", "sizes from 1 up, or one -1 for what is left")
 
 
 def _divide_exactly(source: Shape, target: Sequence[Dimension]) -> Dimension | None:
@@ -98,27 +95,22 @@ def one_hot(use: FunctionUse) -> tuple[TensorType, ...]:
 
 
 def gather(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type gather: for every index, the element of ``x`` at that index of the axis."""
+    """Type gather: for every index, the element of ``x`` at that index of the axis.
+
+    Indices of another rank, or with more rows than there are, are refused.
+    """
     tensor, indices = use.tensors()
     _require_indices(use, 1)
-    if tensor.shape is not None:
-        axis = use.axis(tensor.shape)
-        _check_gather(use, tensor.shape, indices.shape, axis)
+    chosen = use.axis(tensor.shape) if tensor.shape is not None else 0
+    if tensor.shape is not None and indices.shape is not None:
+        found = f"indices of shape {format_shape(indices.shape)}"
+        if len(indices.shape) != len(tensor.shape):
+            help = "give the indices as many axes: `reshape` them to size 1 along the axis"
+            raise use.wrong_input(1, found, f"as many axes as {format_shape(tensor.shape)}", help)
+        for axis, (have, want) in enumerate(zip(tensor.shape, indices.shape, strict=True)):
+            if axis != chosen and isinstance(have, int) and isinstance(want, int) and want > have:
+                raise use.wrong_input(1, found, f"at most {have} along axis {axis}, as in {format_shape(tensor.shape)}")
     return (TensorType(indices.shape, tensor.dtype),)
-
-
-def _check_gather(use: FunctionUse, source: Shape, indices: Shape | None, axis: int) -> None:
-    """Refuse indices of another rank, or with more rows than there are."""
-    if indices is None:
-        return
-    if len(indices) != len(source):
-        help = "give the indices as many axes: `reshape` them to size 1 along the axis"
-        expected = f"as many axes as {format_shape(source)}"
-        raise use.wrong_input(1, f"indices of shape {format_shape(indices)}", expected, help)
-    for position, (have, want) in enumerate(zip(source, indices, strict=True)):
-        if position != axis and isinstance(have, int) and isinstance(want, int) and want > have:
-            expected = f"at most {have} along axis {position}, as in {format_shape(source)}"
-            raise use.wrong_input(1, f"indices of shape {format_shape(indices)}", expected)
 
 
 def _require_indices(use: FunctionUse, index: int) -> None:
@@ -130,32 +122,26 @@ def _require_indices(use: FunctionUse, index: int) -> None:
 
 
 def matmul(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type matmul: [..., n, k] @ [..., k, m]; a vector counts as one row on the left, one column on the right."""
+    """Type matmul: [..., n, k] @ [..., k, m]; a vector counts as one row on the left, one column on the right.
+
+    Factors of different dtypes are refused: no framework multiplies them.
+    """
     left, right = use.tensors()
-    _check_same_dtype(use, left, right)
+    if left.dtype is not None and right.dtype is not None and not agree(right.dtype, left.dtype):
+        raise use.wrong_input(1, f"dtype {right.dtype}", f"dtype {left.dtype}, as the first factor of `matmul` has")
     dtype = promote(left, right)
     if left.shape is None or right.shape is None:
         return (TensorType(None, dtype),)
     for index, shape in enumerate((left.shape, right.shape)):
         if not shape:
             raise use.wrong_input(index, "a value without axes", "a vector or matrix for `matmul`")
-    _check_inner(use, left.shape, right.shape)
+    last, inner = left.shape[-1], right.shape[-2:][0]
+    if is_surely_unequal(last, inner):
+        shapes = f"shapes {format_shape(left.shape)} and {format_shape(right.shape)}"
+        help = "transpose one factor with `permute`"
+        raise use.wrong_input(1, f"{shapes}, inner sizes {last} and {inner}", "equal inner sizes for `matmul`", help)
     rows, columns = left.shape[-2:-1], right.shape[-1:] if len(right.shape) > 1 else ()
     return (TensorType((*_leading(use, left.shape[:-2], right.shape[:-2]), *rows, *columns), dtype),)
-
-
-def _check_same_dtype(use: FunctionUse, left: TensorType, right: TensorType) -> None:
-    """Refuse factors of different dtypes: no framework multiplies them."""
-    if left.dtype is not None and right.dtype is not None and not agree(right.dtype, left.dtype):
-        raise use.wrong_input(1, f"dtype {right.dtype}", f"dtype {left.dtype}, as the first factor of `matmul` has")
-
-
-def _check_inner(use: FunctionUse, left: Shape, right: Shape) -> None:
-    """Refuse inner sizes that surely differ."""
-    inner = right[-2:][0]
-    if is_surely_unequal(left[-1], inner):
-        found = f"shapes {format_shape(left)} and {format_shape(right)}, inner sizes {left[-1]} and {inner}"
-        raise use.wrong_input(1, found, "equal inner sizes for `matmul`", "transpose one factor with `permute`")
 
 
 def _leading(use: FunctionUse, left: Shape, right: Shape) -> Shape:
@@ -169,6 +155,103 @@ def _leading(use: FunctionUse, left: Shape, right: Shape) -> Shape:
             raise use.wrong_input(1, found, "leading axes of `matmul` that broadcast")
         sizes.append(maximum(a, b))
     return tuple(sizes)
+
+
+def concat(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type concat: sizes along the axis add up, the others agree."""
+    shapes = _known_shapes(use)
+    axes: list[int] = []
+    for index, shape in shapes:
+        if not shape:
+            expected = f"values with an axis to join along for `{use.name}`"
+            raise use.wrong_input(index, "a value without axes", expected)
+        axes.append(use.axis(shape))
+    shape = _agreed(use, shapes, axes[0] if axes else None)
+    if shape is not None and len(shapes) == len(use.inputs):
+        axis = axes[0]
+        shape = (*shape[:axis], total(each[axis] for _, each in shapes), *shape[axis + 1 :])
+    return (TensorType(shape if len(shapes) == len(use.inputs) else None, promote(*use.inputs)),)
+
+
+def stack(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type stack: all shapes agree, the new axis counts the operands."""
+    shape = _agreed(use, _known_shapes(use), None)
+    if shape is not None:
+        axis = use.axis(shape, new=1)
+        shape = (*shape[:axis], len(use.inputs), *shape[axis:])
+    return (TensorType(shape, promote(*use.inputs)),)
+
+
+def split(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type split: ``sections`` equal parts, or parts of the sizes listed there."""
+    tensor, sections = use.tensor(0), use.options.integers("sections")
+    equal = not isinstance(use.options.raw("sections"), list | tuple)
+    count = sections[0] if equal else len(sections)
+    if count < 1 or min(sections) < 1:
+        raise use.wrong_option("sections", f"`sections: {use.options.raw('sections')}`", "numbers from 1 up")
+    if tensor.shape is None:
+        return (tensor,) * count
+    axis = use.axis(tensor.shape)
+    size = tensor.shape[axis] if tensor.shape else 1
+    if equal and isinstance(size, int) and size % count:
+        found = f"`sections: {count}` for {size} elements"
+        raise use.wrong_option("sections", found, f"a divisor of {size}", "or list the size of every part")
+    if not equal and isinstance(size, int) and sum(sections) != size:
+        found = f"`sections: {list(sections)}`, {sum(sections)} elements together"
+        raise use.wrong_option("sections", found, f"{size} elements together")
+    parts = (divide(size, count),) * count if equal else sections
+    return tuple(TensorType(_replaced(tensor.shape, axis, part), tensor.dtype) for part in parts)
+
+
+def cut(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type slice: the elements from start to stop, which may be negative as in Python."""
+    tensor, start = use.tensor(0), use.options.integer("start")
+    stop = use.options.integer("stop") if use.options.has("stop") else None
+    if tensor.shape is None:
+        return (tensor,)
+    axis = use.axis(tensor.shape)
+    size = _cut_size(tensor.shape[axis] if tensor.shape else 1, start, stop)
+    if size == 0:
+        found = f"no element from {start} to {'the end' if stop is None else stop} in {tensor}"
+        raise use.wrong_option("start", found, "at least one element for `slice`")
+    return (TensorType(_replaced(tensor.shape, axis, size), tensor.dtype),)
+
+
+def _cut_size(size: Dimension, start: int, stop: int | None) -> Dimension:
+    """Return the length of ``range(size)[start:stop]``."""
+    if isinstance(size, int):
+        return len(range(size)[start:stop])
+    if start >= 0 and (stop is None or stop < 0):
+        return add(size, (stop or 0) - start)
+    surely = least(size)
+    if stop is not None and 0 <= start < stop <= surely:
+        return stop - start
+    if stop is None and 0 < -start <= surely:
+        return -start
+    return f"{size}[{start}:{'' if stop is None else stop}]"
+
+
+def _replaced(shape: Shape, axis: int, size: Dimension) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _known_shapes(use: FunctionUse) -> list[tuple[int, Shape]]:
+    return [(index, each.shape) for index, each in enumerate(use.tensors()) if each.shape is not None]
+
+
+def _agreed(use: FunctionUse, shapes: Sequence[tuple[int, Shape]], free: int | None) -> Shape | None:
+    """Return the common shape, numbers before names; the axis ``free`` may differ."""
+    if not shapes:
+        return None
+    result = shapes[0][1]
+    for index, shape in shapes[1:]:
+        pairs = list(enumerate(zip(result, shape, strict=False)))
+        if len(shape) != len(result) or any(is_surely_unequal(a, b) for axis, (a, b) in pairs if axis != free):
+            but = "" if free is None else f" but for axis {free}"
+            expected = f"the shape {format_shape(result)} of the operand before{but}"
+            raise use.wrong_input(index, f"shape {format_shape(shape)}", expected)
+        result = tuple(a if isinstance(a, int) else b for a, b in zip(result, shape, strict=True))
+    return result
 
 
 def window_count(size: Dimension, *, kernel: int, stride: int, padding: int, dilation: int = 1) -> Dimension:

@@ -6,7 +6,6 @@ win over those without, and both win over literals; literals count as int64 and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 from compiler.ir.value import Constant
@@ -50,43 +49,37 @@ def literal_dtype(value: bool | int | float) -> str:
 
 
 def promote(*arguments: Argument) -> str | None:
-    """Return the dtype of an elementwise result; None where it depends on something unknown."""
+    """Return the dtype of an elementwise result; None where it depends on something unknown.
+
+    The dtypes of each rank are combined, then the ranks from the highest to the lowest; what is of an unknown shape
+    has dimensions, or none.
+    """
     dtypes = [literal_dtype(each.value) if isinstance(each, Constant) else each.dtype for each in arguments]
     if None in dtypes:
         return None
-    candidates = {_promote(dtypes, [_rank(each, unknown) for each in arguments]) for unknown in (0, 1)}
+    candidates: set[str | None] = set()
+    for unknown in (1, 2):
+        # A literal is of rank 0, a tensor without dimensions of rank 1, one with some of rank 2.
+        ranks = [
+            0 if isinstance(each, Constant) else unknown if each.shape is None else 2 if each.shape else 1
+            for each in arguments
+        ]
+        result: str | None = None
+        for rank in (2, 1, 0):
+            pairs = zip(dtypes, ranks, strict=True)
+            own = [dtype for dtype, each in pairs if dtype is not None and each == rank]
+            # The smallest dtype that holds all of them.
+            own += ["float32"] if {"float16", "bfloat16"} <= set(own) else []
+            widest = max(own, key=_ORDER.index, default=None)
+            if widest is not None and (result is None or _kind(widest) > _kind(result)):
+                result = widest
+        candidates.add(result)
     return candidates.pop() if len(candidates) == 1 else None
 
 
 def as_float(dtype: str | None) -> str | None:
     """Return the dtype of a function that is real by nature (exp, sqrt, division): float32 for integers."""
     return DEFAULT if is_not_floating(dtype) else dtype
-
-
-def _rank(argument: Argument, unknown: int) -> int:
-    """Return 2 for a tensor with dimensions, 1 for one without, 0 for a literal; 1 + ``unknown`` where it is open."""
-    if isinstance(argument, Constant):
-        return 0
-    if argument.shape is None:
-        return 1 + unknown
-    return 2 if argument.shape else 1
-
-
-def _promote(dtypes: Sequence[str | None], ranks: Sequence[int]) -> str | None:
-    """Combine the dtypes of each rank, then the ranks from the highest to the lowest."""
-    result: str | None = None
-    for rank in (2, 1, 0):
-        own = _join([dtype for dtype, each in zip(dtypes, ranks, strict=True) if each == rank and dtype is not None])
-        if own is not None and (result is None or _kind(own) > _kind(result)):
-            result = own
-    return result
-
-
-def _join(dtypes: Sequence[str]) -> str | None:
-    """Return the smallest dtype that holds all of them, None for none."""
-    if {"float16", "bfloat16"} <= set(dtypes):
-        dtypes = [*dtypes, "float32"]
-    return max(dtypes, key=_ORDER.index, default=None)
 
 
 def _kind(dtype: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
-from compiler.types import arrangement, joining, loss, reduction
+from compiler.types import arrangement, loss, reduction
 from compiler.types import reduction as elementwise
 from compiler.types.call import FunctionUse, Options
 from compiler.types.dimension import ShapeProblem, TensorType
@@ -37,10 +37,10 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "sigmoid": elementwise.real,
     "tanh": elementwise.real,
     "relu": elementwise.kept,
-    "concat": joining.concat,
-    "stack": joining.stack,
-    "split": joining.split,
-    "slice": joining.cut,
+    "concat": arrangement.concat,
+    "stack": arrangement.stack,
+    "split": arrangement.split,
+    "slice": arrangement.cut,
     "gather": arrangement.gather,
     "reshape": arrangement.reshape,
     "permute": arrangement.permute,
@@ -77,7 +77,10 @@ def infer_call(
     ``options`` are the op's ``args``, without defaults; ``reduction`` that of a loss. Unknown operands give unknown
     results. Raises :class:`ShapeProblem`, with a path below the op, only for what is certainly wrong.
     """
-    _check_count(_SIGNATURES[name], len(inputs))
+    signature, found = _SIGNATURES[name], len(inputs)
+    if found < signature.fewest or (signature.most is not None and found > signature.most):
+        names = ", ".join(signature.operands) + (", ..." if signature.repeats else "")
+        raise ShapeProblem(("inputs",), f"{found} operands", f"{names}")
     return RULES[name](_use(name, inputs, options, reduction))
 
 
@@ -93,10 +96,3 @@ def _use(
     defaults = find_defaults(_SIGNATURES[name].options)
     reader = Options(values=options, place=("args",), defaults=defaults)
     return FunctionUse(name=name, inputs=tuple(inputs), options=reader, reduction=reduction)
-
-
-def _check_count(signature: Signature, count: int) -> None:
-    """Refuse a number of operands that the function does not take."""
-    if count < signature.fewest or (signature.most is not None and count > signature.most):
-        names = ", ".join(signature.operands) + (", ..." if signature.repeats else "")
-        raise ShapeProblem(("inputs",), f"{count} operands", f"{names}")

@@ -9,7 +9,7 @@ from compiler.facts.models import ModelFacts, Observations, find_used_models
 from compiler.ir.diagnose import span_of
 from compiler.ir.digraph import sort
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule, Store
-from compiler.ir.value import Argument, Constant, Dimension, Ref, Scheduled, Shape
+from compiler.ir.value import Argument, Constant, Ref, Scheduled, Shape
 from compiler.passes.order import find_producers
 from compiler.types.dimension import UNKNOWN, ShapeProblem, TensorType, format_shape
 from compiler.types.dtype import agree
@@ -48,12 +48,11 @@ def _surely_differs(found: Shape, fixed: Shape) -> bool:
     """Return whether a shape differs from a fixed one for every batch size."""
     if len(found) != len(fixed):
         return True
-    return any(size != other for size, other in zip(found, fixed, strict=True) if not _is_open(size))
-
-
-def _is_open(size: Dimension) -> bool:
-    """Return whether a size is an expression that may come to the same for every batch: ``max(batch, 8)``."""
-    return isinstance(size, str) and any(mark in size for mark in ("(", "[", "//"))
+    # A size such as `max(batch, 8)` may come to the same for every batch.
+    return any(
+        size != other and not (isinstance(size, str) and any(mark in size for mark in ("(", "[", "//")))
+        for size, other in zip(found, fixed, strict=True)
+    )
 
 
 SOME_NUMBER = 0.5
@@ -141,15 +140,37 @@ class _Walk:
             case Forward():
                 self._visit_forward(instruction)
             case Random():
-                self._visit_random(instruction)
+                like = instruction.like
+                shape = instruction.shape if like is None else self.types.get(like, UNKNOWN).shape
+                whole = instruction.distribution in ("permutation", "randint")
+                self.types[instruction.output] = TensorType(shape, "int64" if whole else "float32")
             case Schedule():
                 self.types[instruction.output] = TensorType((), "float32")
             case Gradient():
-                self._visit_gradient(instruction)
+                shape = self.types.get(instruction.loss, UNKNOWN).shape
+                if shape is not None and any(size != 1 for size in shape) and not instruction.grad_outputs:
+                    field = "loss" if self.spec.ops[instruction.op].kind == "update" else "gradient"
+                    self._report(
+                        f"'{instruction.op}' takes the gradient of '{instruction.loss}', a {format_shape(shape)}",
+                        span_of(self.spec, instruction.op, field),
+                        label="expected a single number",
+                        help=f"take its mean or sum first: `call: mean, inputs: {instruction.loss}`",
+                    )
+                for value, output in zip(instruction.values, instruction.value_outputs, strict=True):
+                    self.types[output] = self.types.get(value, UNKNOWN)
             case Evaluate():
                 self._visit_evaluate(instruction)
             case Store():
-                self._visit_store(instruction)
+                state, value = self.types[instruction.state], instruction.value
+                found = UNKNOWN if isinstance(value, Constant) else self.types.get(value.name, UNKNOWN)
+                for misfit in find_misfits(state, found):
+                    written = f"'{instruction.op}' writes a value of {misfit.what} {misfit.found}"
+                    self._report(
+                        f"{written} into '{instruction.state}', which is of {misfit.what} {misfit.expected}",
+                        span_of(self.spec, instruction.op, "value"),
+                        label=f"expected {misfit.expected}",
+                        help=misfit.help,
+                    )
             case _:
                 return
 
@@ -166,22 +187,6 @@ class _Walk:
             if found is not None and instruction.outputs:
                 self.types[instruction.outputs[0]] = TensorType(found.output, found.dtype)
 
-    def _visit_random(self, instruction: Random) -> None:
-        """Take the declared shape, or that of the value it is like."""
-        shape = instruction.shape
-        if instruction.like is not None:
-            shape = self.types.get(instruction.like, UNKNOWN).shape
-        whole = instruction.distribution in ("permutation", "randint")
-        self.types[instruction.output] = TensorType(shape, "int64" if whole else "float32")
-
-    def _visit_gradient(self, instruction: Gradient) -> None:
-        """Give the gradient of a value the type of the value; a loss that is surely no single number is reported."""
-        shape = self.types.get(instruction.loss, UNKNOWN).shape
-        if shape is not None and any(size != 1 for size in shape) and not instruction.grad_outputs:
-            self._report_rows(instruction, shape)
-        for value, output in zip(instruction.values, instruction.value_outputs, strict=True):
-            self.types[output] = self.types.get(value, UNKNOWN)
-
     def _visit_evaluate(self, instruction: Evaluate) -> None:
         """Infer the results of a built-in function; those of a user's function are unknown, or observed."""
         for value in instruction.outputs:
@@ -191,7 +196,10 @@ class _Walk:
             self.types.update({value: first for value in instruction.outputs if self.types[value] == UNKNOWN})
         if not instruction.function.builtin or instruction.family == "part":
             return
-        operands = [self._operand(argument) for argument in instruction.arguments]
+        operands: list[TensorType | Constant] = []
+        for argument in instruction.arguments:
+            operand = Constant(value=SOME_NUMBER) if isinstance(argument.operand, Scheduled) else argument.operand
+            operands.append(operand if isinstance(operand, Constant) else self.types.get(operand.name, UNKNOWN))
         name = instruction.function.name
         options = {
             key: SOME_NUMBER if isinstance(each, Scheduled) else each for key, each in instruction.options.items()
@@ -200,7 +208,7 @@ class _Walk:
             results = infer_call(name, operands, options, reduction=instruction.reduction)
         except ShapeProblem as problem:
             span = self.spec.span("ops", instruction.op, *problem.path)
-            self._report(problem, span, f"{instruction.family} '{instruction.op}'")
+            self._report_shape(problem, span, f"{instruction.family} '{instruction.op}'")
             return
         self.types.update(zip(instruction.outputs, results, strict=False))
         if instruction.family == "loss" and is_open(name, operands, options):
@@ -209,25 +217,9 @@ class _Walk:
             (every,) = infer_call(name, operands, options, reduction="none")
             self.elements[instruction.op] = every.shape
 
-    def _visit_store(self, instruction: Store) -> None:
-        """Report a value that surely is of another shape or type than the state it is to become."""
-        state = self.types[instruction.state]
-        found = UNKNOWN if isinstance(instruction.value, Constant) else self.types.get(instruction.value.name, UNKNOWN)
-        for misfit in find_misfits(state, found):
-            self.problems.append(
-                Diagnostic(
-                    code="E-SHAPE",
-                    message=f"'{instruction.op}' writes a value of {misfit.what} {misfit.found} into "
-                    f"'{instruction.state}', which is of {misfit.what} {misfit.expected}",
-                    span=span_of(self.spec, instruction.op, "value"),
-                    label=f"expected {misfit.expected}",
-                    help=misfit.help,
-                )
-            )
-
     def _resolve(self, instruction: Forward, root: str, found: TensorType) -> ResolvedLayers | None:
         """Resolve the layers of a model for one call; the first call that can be resolved fixes the parameters."""
-        layers = self.spec.models[root].layers
+        layers, span = self.spec.models[root].layers, span_of(self.spec, instruction.op, "inputs")
         if found.shape is None or layers is None:
             return None
         known = self.layers.get(root)
@@ -235,63 +227,30 @@ class _Walk:
             resolved = resolve_layers(layers, found.shape, found.dtype)
         except ShapeProblem as problem:
             if known is None:
-                span = self.spec.span("models", root, "layers", *problem.path)
-                self._report(problem, span, f"model '{root}', called by '{instruction.op}'")
+                place = self.spec.span("models", root, "layers", *problem.path)
+                self._report_shape(problem, place, f"model '{root}', called by '{instruction.op}'")
             else:
-                self._report(problem, span_of(self.spec, instruction.op, "inputs"), f"call of '{root}'")
+                self._report_shape(problem, span, f"call of '{root}'")
             return None
         if known is not None and known.parameters != resolved.parameters:
-            self._report_conflict(instruction, root, found)
+            shape = format_shape(found.shape)
+            call = f"'{instruction.op}' calls '{instruction.model}' with {shape}"
+            message = f"{call}, but another call gave '{root}' parameters of other sizes"
+            help = "give both calls inputs of the same size, or declare a second model"
+            self._report(message, span, label=f"this is {shape}", help=help)
             return None
         self.layers.setdefault(root, resolved)
         return resolved
 
-    def _report_conflict(self, instruction: Forward, root: str, found: TensorType) -> None:
-        """Report a call whose input needs other parameters than the first call's did."""
-        self.problems.append(
-            Diagnostic(
-                code="E-SHAPE",
-                message=f"'{instruction.op}' calls '{instruction.model}' with {format_shape(found.shape)}, "
-                f"but another call gave '{root}' parameters of other sizes",
-                span=span_of(self.spec, instruction.op, "inputs"),
-                label=f"this is {format_shape(found.shape)}",
-                help="give both calls inputs of the same size, or declare a second model",
-            )
-        )
-
-    def _report_rows(self, instruction: Gradient, shape: Shape) -> None:
-        """Report a loss of several numbers."""
-        kind = self.spec.ops[instruction.op].kind
-        self.problems.append(
-            Diagnostic(
-                code="E-SHAPE",
-                message=f"'{instruction.op}' takes the gradient of '{instruction.loss}', a {format_shape(shape)}",
-                span=span_of(self.spec, instruction.op, "loss" if kind == "update" else "gradient"),
-                label="expected a single number",
-                help=f"take its mean or sum first: `call: mean, inputs: {instruction.loss}`",
-            )
-        )
-
-    def _report(self, problem: ShapeProblem, span: Span | None, subject: str) -> None:
+    def _report_shape(self, problem: ShapeProblem, span: Span | None, subject: str) -> None:
         """Report a shape that is certainly wrong."""
-        self.problems.append(
-            Diagnostic(
-                code="E-SHAPE",
-                message=f"{subject}: found {problem.found}, expected {problem.expected}",
-                span=span,
-                label=f"expected {problem.expected}",
-                help=problem.help,
-            )
-        )
+        message = f"{subject}: found {problem.found}, expected {problem.expected}"
+        self._report(message, span, label=f"expected {problem.expected}", help=problem.help)
+
+    def _report(self, message: str, span: Span | None, *, label: str, help: str) -> None:
+        self.problems.append(Diagnostic(code="E-SHAPE", message=message, span=span, label=label, help=help))
 
     def _type(self, argument: Argument) -> TensorType:
         """Return the type of an argument that is a value."""
         operand = argument.operand
         return self.types.get(operand.name, UNKNOWN) if isinstance(operand, Ref) else TensorType((), None)
-
-    def _operand(self, argument: Argument) -> TensorType | Constant:
-        """Return the type of an argument, or the constant it is."""
-        operand = argument.operand
-        if isinstance(operand, Scheduled):
-            return Constant(value=SOME_NUMBER)
-        return operand if isinstance(operand, Constant) else self.types.get(operand.name, UNKNOWN)

@@ -67,7 +67,7 @@ AXES_OF_IMAGES = "[batch, channels, height, width]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerUse:
-    """A layer, where it stands (``place`` in the spec, ``path`` in parameter names), and its input."""
+    """A layer, where it is (``place`` in the spec, ``path`` in parameter names), and its input."""
 
     layer: Layer
     options: Options
@@ -183,7 +183,9 @@ def conv2d(use: LayerUse) -> LayerResult:
     """Resolve ``conv2d``; weight [out, in/groups, height, width]."""
     batch, _, height, width = use.require_image()
     channels, out, groups = use.require_size(1, "channels"), use.options.integer("out"), use.options.integer("groups")
-    _check_groups(use, channels, out, groups)
+    for count, what in ((channels, "channels in"), (out, "channels out")):
+        if count % groups:
+            raise use.problem(f"{count} {what}, `groups: {groups}`", "a number of channels divisible by `groups`")
     kernel, stride, padding, dilation = (use.options.pair(name) for name in ("kernel", "stride", "padding", "dilation"))
     spatial = [
         window_count(size, kernel=k, stride=s, padding=p, dilation=d)
@@ -206,7 +208,9 @@ def conv_transpose2d(use: LayerUse) -> LayerResult:
     kernel, stride, padding, extra = (
         use.options.pair(name) for name in ("kernel", "stride", "padding", "output_padding")
     )
-    _check_output_padding(use, extra, stride)
+    if any(e >= s for e, s in zip(extra, stride, strict=True)):  # no input size would explain it
+        found = f"`output_padding: {list(extra)}` with `stride: {list(stride)}`"
+        raise use.problem(found, "`output_padding` less than `stride`", "lower `output_padding`")
     spatial = [
         transposed_size(size, kernel=k, stride=s, padding=p, extra=e)
         for size, k, s, p, e in zip((height, width), kernel, stride, padding, extra, strict=True)
@@ -235,20 +239,6 @@ def _tensors(use: LayerUse, shape: tuple[int, ...], planes: int, out: int) -> tu
     initializer = fan_in_uniform(planes * shape[2] * shape[3])
     weight = use.tensor("weight", shape, initializer)
     return (weight, use.tensor("bias", (out,), initializer)) if use.options.flag("bias") else (weight,)
-
-
-def _check_groups(use: LayerUse, channels: int, out: int, groups: int) -> None:
-    """Refuse groups of unequal size."""
-    for count, what in ((channels, "channels in"), (out, "channels out")):
-        if count % groups:
-            raise use.problem(f"{count} {what}, `groups: {groups}`", "a number of channels divisible by `groups`")
-
-
-def _check_output_padding(use: LayerUse, extra: tuple[int, int], stride: tuple[int, int]) -> None:
-    """Refuse output padding that no input size would explain."""
-    if any(e >= s for e, s in zip(extra, stride, strict=True)):
-        found = f"`output_padding: {list(extra)}` with `stride: {list(stride)}`"
-        raise use.problem(found, "`output_padding` less than `stride`", "lower `output_padding`")
 
 
 def linear(use: LayerUse) -> LayerResult:
@@ -448,8 +438,10 @@ def _chain(layers: tuple[Layer, ...], inputs: Shape, dtype: str | None, place: P
     """Resolve layers that follow each other; ``prefix`` comes before their index in parameter names."""
     declarations, results = list[LayerDecl](), [LayerResult(output=inputs, dtype=dtype)]
     for index, layer in enumerate(layers):
-        path = f"{prefix}{index}"
-        result = _resolve(layer, results[-1], (*place, index), path)
+        path, where, before = f"{prefix}{index}", (*place, index), results[-1]
+        options = Options(values=layer.options, place=where, defaults=find_defaults(LAYERS[layer.kind]))
+        use = LayerUse(layer=layer, options=options, place=where, path=path, shape=before.output, dtype=before.dtype)
+        result = RULES[layer.kind](use)
         results.append(result)
         declarations.append(LayerDecl(kind=layer.kind, path=path, options=result.options, layers=result.layers))
     return ResolvedLayers(
@@ -460,13 +452,6 @@ def _chain(layers: tuple[Layer, ...], inputs: Shape, dtype: str | None, place: P
         buffers=tuple(tensor for result in results for tensor in result.buffers),
         traits=reduce(LayerTraits.__or__, (result.traits for result in results)),
     )
-
-
-def _resolve(layer: Layer, before: LayerResult, place: Place, path: str) -> LayerResult:
-    """Resolve one layer after what came before it."""
-    options = Options(values=layer.options, place=place, defaults=find_defaults(LAYERS[layer.kind]))
-    use = LayerUse(layer=layer, options=options, place=place, path=path, shape=before.output, dtype=before.dtype)
-    return RULES[layer.kind](use)
 
 
 __all__ = ["LayerTraits", "ResolvedLayers", "ShapeProblem", "resolve_layers"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import MODES, LossOp, MetricOp, ModeName, Op
+from graphspec.declare.ops import MODES, LossOp, MetricOp, ModeName
 from graphspec.declare.run import BestSpec, Goal, StopSpec
 
 ROLES = ("test", "eval")
@@ -63,18 +63,12 @@ def find_returned(spec: GraphSpec, mode: ModeName) -> tuple[str, ...]:
 
 def find_goal(spec: GraphSpec, watch: BestSpec | StopSpec) -> Goal | None:
     """Return whether less or more of a watched figure is better; None where neither the spec nor its op says so."""
-    return watch.mode or _find_natural_goal(_find_op(spec, watch.metric))
-
-
-def _find_natural_goal(op: Op | None) -> Goal | None:
-    match op:
+    if watch.mode is not None:
+        return watch.mode
+    match next((op for name, op in spec.ops.items() if watch.metric in op.defines(name)), None):
         case LossOp():
             return "min"
-        case MetricOp() if op.metric.is_builtin:
-            return GOALS.get(op.metric.name("torch"))
+        case MetricOp(metric=function) if function.is_builtin:
+            return GOALS.get(function.name("torch"))
         case _:
             return None
-
-
-def _find_op(spec: GraphSpec, value: str) -> Op | None:
-    return next((op for name, op in spec.ops.items() if value in op.defines(name)), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 
 from graphspec.declare.library import ON_GRADIENTS
 from graphspec.declare.ops import CallOp, GradientOp, Op, TransformOp
@@ -26,19 +26,11 @@ def find_gradient_sets(ops: Mapping[str, Op], models: Container[str]) -> Sets:
                 pending[name] = tuple(reference for _, reference in op.inputs.references())
             case _:
                 pass
-    return _spread(found, pending)
-
-
-def _spread(found: dict[str, tuple[str, ...]], pending: Mapping[str, Iterable[str]]) -> Sets:
-    """Follow sets through the ops that map sets to a set, until none is new."""
-    rest = dict(pending)
+    # Sets are followed through the ops that map sets to a set, until none is new.
     while True:
-        ready = {name: first for name, inputs in rest.items() for first in [_first(inputs, found)] if first is not None}
+        sources = {name: [each for each in inputs if each in found] for name, inputs in pending.items()}
+        ready = {name: found[known[0]] for name, known in sources.items() if known}
         if not ready:
             return found
-        found |= {name: found[first] for name, first in ready.items()}
-        rest = {name: inputs for name, inputs in rest.items() if name not in ready}
-
-
-def _first(inputs: Iterable[str], found: Container[str]) -> str | None:
-    return next((name for name in inputs if name in found), None)
+        found |= ready
+        pending = {name: inputs for name, inputs in pending.items() if name not in ready}

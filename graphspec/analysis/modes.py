@@ -37,7 +37,9 @@ def find_reaches(ops: Mapping[str, Op]) -> Mapping[str, Reach]:
     for name, sources in producers.items():
         for source in sources:
             consumers[source].append(name)
-    blocked = {name: _block(name, op) for name, op in ops.items()}
+    blocked: dict[str, dict[ModeName, str]] = {
+        name: {mode: name for mode in MODES if not op.runs_in(mode)} for name, op in ops.items()
+    }
     waiting = [name for name in ops if blocked[name]]
     while waiting:
         source = waiting.pop()
@@ -48,16 +50,7 @@ def find_reaches(ops: Mapping[str, Op]) -> Mapping[str, Reach]:
             if fresh and not is_bound(ops[name]):
                 blocked[name] |= fresh
                 waiting.append(name)
-    return {name: _reach(blocked[name]) for name in ops}
-
-
-def _block(name: str, op: Op) -> dict[ModeName, str]:
-    """Return the modes that an op excludes itself."""
-    return {mode: name for mode in MODES if not op.runs_in(mode)}
-
-
-def _reach(blocked: Mapping[ModeName, str]) -> Reach:
-    return Reach(modes=frozenset(mode for mode in MODES if mode not in blocked), blockers=blocked)
+    return {name: Reach(modes=frozenset(MODES) - each.keys(), blockers=each) for name, each in blocked.items()}
 
 
 def find_producers(ops: Mapping[str, Op]) -> Mapping[str, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, Op, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.read.source import Path
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 Facet: TypeAlias = Literal["input", "state", "model", "average", "op", "update", "value"]
 """What a name can be; the name of an op is often its value's too, and that of an update an op's."""
@@ -92,9 +92,9 @@ class Scope:
     def suggest(self, name: str, candidates: Iterable[str]) -> str:
         """Return the label that names what was probably meant, or nothing."""
         near = closest(name, candidates, 1)
-        entry = self.find(near[0]) if near else None
         if not near:
             return ""
+        entry = self.find(near[0])
         return f"did you mean '{near[0]}'{self.place(entry) if entry is not None else ''}?"
 
     def report(
@@ -115,8 +115,25 @@ class Scope:
 
 def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> Scope:
     """Return the scope of a spec."""
+    sections: tuple[tuple[Facet, str, Iterable[str]], ...] = (
+        ("input", "inputs", spec.inputs),
+        ("state", "state", spec.state),
+        ("model", "models", spec.models),
+    )
+    found = [Entry(name=name, facets=(facet,), path=(key, name)) for facet, key, names in sections for name in names]
+    for name, op in spec.ops.items():
+        facets: tuple[Facet, ...] = ("op", "value") if name in op.defines(name) else ("op",)
+        if isinstance(op, UpdateOp):
+            facets = ("op", "update")
+        elif isinstance(op, EmaOp) and op.into is None:
+            facets = ("op", "average")
+        found.append(Entry(name=name, facets=facets, path=("ops", name), op=name))
+        for index, value in enumerate(op.defines(name)):
+            if value != name:
+                path = ("ops", name, "outputs", index)
+                found.append(Entry(name=value, facets=("value",), path=path, is_key=False, op=name))
     listed: dict[str, list[Entry]] = {}
-    for entry in _find_entries(spec):
+    for entry in found:
         listed.setdefault(entry.name, []).append(entry)
     entries = {name: tuple(each) for name, each in listed.items()}
     sets = find_gradient_sets(spec.ops, spec.models)
@@ -137,29 +154,3 @@ def _find_kinds(spec: GraphSpec) -> Mapping[str, str | None]:
             name = following.get(name)
         kinds |= dict.fromkeys(way, kinds.get(name) if name is not None else None)
     return kinds
-
-
-def _find_entries(spec: GraphSpec) -> Iterator[Entry]:
-    for name in spec.inputs:
-        yield Entry(name=name, facets=("input",), path=("inputs", name))
-    for name in spec.state:
-        yield Entry(name=name, facets=("state",), path=("state", name))
-    for name in spec.models:
-        yield Entry(name=name, facets=("model",), path=("models", name))
-    for name, op in spec.ops.items():
-        yield Entry(name=name, facets=_find_facets(name, op), path=("ops", name), op=name)
-        for index, value in enumerate(op.defines(name)):
-            if value != name:
-                yield Entry(name=value, facets=("value",), path=("ops", name, "outputs", index), is_key=False, op=name)
-
-
-def _find_facets(name: str, op: Op) -> tuple[Facet, ...]:
-    match op:
-        case UpdateOp():
-            return "op", "update"
-        case EmaOp() if op.into is None:
-            return "op", "average"
-        case _ if name in op.defines(name):
-            return "op", "value"
-        case _:
-            return ("op",)

@@ -22,51 +22,40 @@ def check_losses(scope: Scope) -> Iterator[Diagnostic]:
             if reference.name not in scope.sets and not isinstance(maker, LossOp | CallOp):
                 what = entry.title if maker is None else f"the value of a `{maker.kind}` op"
                 message = f"`{reference.path[0]}` of op '{name}' must name the value of a loss or a call, found {what}"
-                help = _explain_number(op, reference.name)
+                if isinstance(op, GradientOp):
+                    total = f"total: {{call: sum, inputs: {reference.name}}}"
+                    help = f"sum it first, as in `{total}`, or give `grad_outputs`"
+                else:
+                    mean = f"error: {{call: mean, inputs: {reference.name}}}"
+                    help = f"make a number of it with a loss or a call, as in `{mean}`"
                 yield scope.report("GS118", message, ("ops", name, *reference.path), help=help)
-
-
-def _explain_number(op: Op, name: str) -> str:
-    if isinstance(op, GradientOp):
-        return f"sum it first, as in `total: {{call: sum, inputs: {name}}}`, or give `grad_outputs`"
-    return f"make a number of it with a loss or a call, as in `error: {{call: mean, inputs: {name}}}`"
 
 
 def check_sets(scope: Scope) -> Iterator[Diagnostic]:
     """Refuse tensors where gradient sets are wanted, and gradient sets where tensors are."""
     for name, op in scope.sound_ops():
         for reference in op.operands():
-            yield from _check_set(scope, name, op, reference)
-        if isinstance(op, CallOp) and name in scope.sets:
-            yield from _check_terms(scope, name, op)
+            wanted, is_set = reference.role == "gradients", reference.name in scope.sets
+            entry = _find_value(scope, reference)
+            if entry is None or wanted == is_set or (is_set and _takes_sets(op)):
+                continue
+            field = f"`{reference.path[0]}` of op '{name}'"
+            message = f"{field} must name a tensor, found '{reference.name}', a gradient set"
+            help = f"gradient sets go into `transform`, `update`, and the calls {enumerate_names(ON_GRADIENTS)}"
+            if wanted:
+                message = f"{field} must name a gradient set, found '{reference.name}', {entry.title}"
+                help = "a gradient set is the value of a `gradient` op with respect to models, or of a `transform`"
+            yield scope.report("GS117", message, ("ops", name, *reference.path), help=help)
+        if isinstance(op, CallOp) and name in scope.sets and op.call.name("torch") in ("add", "sub"):
+            for index, operand in enumerate(op.inputs.positional):
+                if not isinstance(operand, str):  # sets have factors, but no constant terms
+                    message = f"`inputs` of op '{name}' must name gradient sets, found the number {operand}"
+                    help = "a number is a factor of gradients: `call: mul`"
+                    yield scope.report("GS117", message, ("ops", name, "inputs", index), help=help)
     for index, name in enumerate(scope.spec.outputs or ()):
         if name in scope.sets:
             message = f"`outputs` must name tensors, found '{name}', a gradient set"
             yield scope.report("GS117", message, ("outputs", index), help="return its loss in its place")
-
-
-def _check_set(scope: Scope, name: str, op: Op, reference: Reference) -> Iterator[Diagnostic]:
-    wanted, is_set = reference.role == "gradients", reference.name in scope.sets
-    entry = _find_value(scope, reference)
-    if entry is None or wanted == is_set or (is_set and _takes_sets(op)):
-        return
-    field = f"`{reference.path[0]}` of op '{name}'"
-    if wanted:
-        message = f"{field} must name a gradient set, found '{reference.name}', {entry.title}"
-        help = "a gradient set is the value of a `gradient` op with respect to models, or of a `transform`"
-    else:
-        message = f"{field} must name a tensor, found '{reference.name}', a gradient set"
-        help = f"gradient sets go into `transform`, `update`, and the calls {enumerate_names(ON_GRADIENTS)}"
-    yield scope.report("GS117", message, ("ops", name, *reference.path), help=help)
-
-
-def _check_terms(scope: Scope, name: str, op: CallOp) -> Iterator[Diagnostic]:
-    """Refuse numbers among what is added or subtracted: sets have factors, but no constant terms."""
-    for index, operand in enumerate(op.inputs.positional if op.call.name("torch") in ("add", "sub") else ()):
-        if not isinstance(operand, str):
-            message = f"`inputs` of op '{name}' must name gradient sets, found the number {operand}"
-            help = "a number is a factor of gradients: `call: mul`"
-            yield scope.report("GS117", message, ("ops", name, "inputs", index), help=help)
 
 
 def _takes_sets(op: Op) -> bool:
@@ -85,38 +74,27 @@ def _find_value(scope: Scope, reference: Reference) -> Entry | None:
 def check_coverage(scope: Scope) -> Iterator[Diagnostic]:
     """Check that the gradients of an update cover each of its models once, and that joined sets agree."""
     for name, op in scope.sound_ops():
+        joined: tuple[str, ...] = ()
         match op:
-            case UpdateOp() if op.gradients is not None and all(given in scope.sets for given in op.gradients):
-                yield from _check_cover(scope, name, op, op.gradients)
+            case UpdateOp(gradients=tuple() as gradients) if all(given in scope.sets for given in gradients):
+                for index, model in enumerate(op.update):
+                    covering = [given for given in gradients if model in scope.sets[given]]
+                    if len(covering) == 1 or model in scope.broken:
+                        continue
+                    several = f"{enumerate_names(covering)} all cover it"
+                    found = several if covering else "no set in its `gradients` covers it"
+                    message = f"op '{name}' updates model '{model}', but {found}"
+                    help = "add the sets with `call: add`" if covering else f"take the gradient with `wrt: {model}`"
+                    yield scope.report("GS122", message, ("ops", name, "update", index), help=help)
             case TransformOp():
-                yield from _check_agreement(scope, name, op.inputs)
+                joined = op.inputs
             case CallOp() if _takes_sets(op):
-                yield from _check_agreement(scope, name, tuple(given for _, given in op.inputs.references()))
+                joined = tuple(given for _, given in op.inputs.references())
             case _:
                 pass
-
-
-def _check_cover(scope: Scope, name: str, op: UpdateOp, gradients: tuple[str, ...]) -> Iterator[Diagnostic]:
-    for index, model in enumerate(op.update):
-        covering = [given for given in gradients if model in scope.sets[given]]
-        if len(covering) == 1 or model in scope.broken:
-            continue
-        found = f"{enumerate_names(covering)} all cover it" if covering else "no set in its `gradients` covers it"
-        message = f"op '{name}' updates model '{model}', but {found}"
-        help = f"take the gradient with `wrt: {model}`" if not covering else "add the sets with `call: add`"
-        yield scope.report("GS122", message, ("ops", name, "update", index), help=help)
-
-
-def _check_agreement(scope: Scope, name: str, inputs: tuple[str, ...]) -> Iterator[Diagnostic]:
-    sets = [given for given in inputs if given in scope.sets]
-    for given in sets[1:]:
-        if scope.sets[given] != scope.sets[sets[0]]:
-            message = (
-                f"op '{name}' joins gradients of {_models(scope, sets[0])} with gradients of {_models(scope, given)}"
-            )
-            yield scope.report("GS122", message, ("ops", name, "inputs"), help="take both with the same `wrt`")
-            return
-
-
-def _models(scope: Scope, name: str) -> str:
-    return enumerate_names(scope.sets[name])
+        first, *others = [scope.sets[given] for given in joined if given in scope.sets] or [()]
+        other = next((each for each in others if each != first), None)
+        if other is not None:
+            both = f"gradients of {enumerate_names(first)} with gradients of {enumerate_names(other)}"
+            help = "take both with the same `wrt`"
+            yield scope.report("GS122", f"op '{name}' joins {both}", ("ops", name, "inputs"), help=help)

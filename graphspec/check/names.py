@@ -1,13 +1,13 @@
-"""Rules on declared names: they are spelled as names, and no two things share one."""
+"""Rules on names: how they are spelled, that no two things share one, and what those that others mention must name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from graphspec.analysis.scope import Entry, Facet, Scope
-from graphspec.declare.names import KEYWORDS, is_name
-from graphspec.declare.ops import ForwardOp, GradientOp, Op, Reference, Role, UpdateOp
+from graphspec.analysis.scope import Facet, Scope
+from graphspec.declare.fields import KEYWORDS, is_name
+from graphspec.declare.ops import ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
 
@@ -24,44 +24,32 @@ def check_spelling(scope: Scope) -> Iterator[Diagnostic]:
 
 def check_clashes(scope: Scope) -> Iterator[Diagnostic]:
     """Refuse a second declaration of a name: inputs, states, models, ops and values share one namespace."""
-    for entries in scope.entries.values():
-        yield from _check_clash(scope, entries)
-
-
-def _check_clash(scope: Scope, entries: tuple[Entry, ...]) -> Iterable[Diagnostic]:
-    first, *others = entries
-    for other in others:
-        message = f"'{other.name}' is declared twice: as {first.role}{scope.place(first)} and as {other.role}"
-        help = "inputs, states, models, ops and values share one namespace: rename one of them"
-        yield scope.report("GS101", message, other.path, key=other.is_key, label="declared again here", help=help)
+    for first, *others in scope.entries.values():
+        for other in others:
+            message = f"'{other.name}' is declared twice: as {first.role}{scope.place(first)} and as {other.role}"
+            help = "inputs, states, models, ops and values share one namespace: rename one of them"
+            yield scope.report("GS101", message, other.path, key=other.is_key, label="declared again here", help=help)
 
 
 def check_repeats(scope: Scope) -> Iterator[Diagnostic]:
     """Refuse a name that stands twice in a list where each counts once."""
-    yield from _check(scope, "`outputs`", ("outputs",), scope.spec.outputs or ())
-    for name, op in scope.sound_ops():
-        for field, names in _find_lists(name, op):
-            yield from _check(scope, f"`{field}` of op '{name}'", ("ops", name, field), names)
-
-
-def _find_lists(name: str, op: Op) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield "after", op.after or ()
-    match op:
-        case UpdateOp():
-            yield "update", op.update
-            yield "gradients", op.gradients or ()
-        case GradientOp():
-            yield "wrt", op.wrt
-        case _:
-            pass
-
-
-def _check(scope: Scope, field: str, path: Path, names: tuple[str, ...]) -> Iterator[Diagnostic]:
-    seen: set[str] = set()
-    for index, name in enumerate(names):
-        if name in seen:
-            yield scope.report("GS109", f"{field} lists '{name}' twice", (*path, index), help="write it once")
-        seen.add(name)
+    lists: list[tuple[str, Path, tuple[str, ...] | None]] = [("`outputs`", ("outputs",), scope.spec.outputs)]
+    for op_name, op in scope.sound_ops():
+        fields = {"after": op.after}
+        match op:
+            case UpdateOp():
+                fields |= {"update": op.update, "gradients": op.gradients}
+            case GradientOp():
+                fields["wrt"] = op.wrt
+            case _:
+                pass
+        lists += [(f"`{field}` of op '{op_name}'", ("ops", op_name, field), names) for field, names in fields.items()]
+    for title, path, names in lists:
+        seen: set[str] = set()
+        for index, name in enumerate(names or ()):
+            if name in seen:
+                yield scope.report("GS109", f"{title} lists '{name}' twice", (*path, index), help="write it once")
+            seen.add(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +57,25 @@ class Wanted:
     """What a reference must name, in words and as facets, and how to fix an unknown name."""
 
     noun: str
-    facets: tuple[Facet, ...]
+    facets: frozenset[Facet]
     code: str
     help: str
 
 
 _VALUE_HELP = "declare it under `inputs:`, write the op that defines it, or fix the name"
-_MODEL = Wanted(noun="a model", facets=("model",), code="GS103", help="declare it under `models:` or fix the name")
-_SOURCE = Wanted(noun="a model", facets=("model", "average"), code="GS103", help=_MODEL.help)
-_VALUE = Wanted(noun="a value", facets=("input", "state", "value"), code="GS104", help=_VALUE_HELP)
-_TARGET = Wanted(noun="a model or a value", facets=("model", "input", "value"), code="GS104", help=_VALUE_HELP)
-_STATE = Wanted(noun="a state", facets=("state",), code="GS104", help="declare it under `state:` or fix the name")
-_OP = Wanted(noun="an op", facets=("op",), code="GS105", help="write the name of an op, or leave it out")
-_UPDATE = Wanted(noun="an update", facets=("update",), code="GS105", help="write a number, or the name of an update")
+
+
+def _want(noun: str, *facets: Facet, code: str, help: str) -> Wanted:
+    return Wanted(noun=noun, facets=frozenset(facets), code=code, help=help)
+
+
+_MODEL = _want("a model", "model", code="GS103", help="declare it under `models:` or fix the name")
+_SOURCE = _want("a model", "model", "average", code="GS103", help=_MODEL.help)
+_VALUE = _want("a value", "input", "state", "value", code="GS104", help=_VALUE_HELP)
+_TARGET = _want("a model or a value", "model", "input", "value", code="GS104", help=_VALUE_HELP)
+_STATE = _want("a state", "state", code="GS104", help="declare it under `state:` or fix the name")
+_OP = _want("an op", "op", code="GS105", help="write the name of an op, or leave it out")
+_UPDATE = _want("an update", "update", code="GS105", help="write a number, or the name of an update")
 
 WANTED: Mapping[Role, Wanted] = {
     "model": _MODEL,
@@ -106,51 +100,83 @@ def check_ops(scope: Scope) -> Iterator[Diagnostic]:
 
 def check_document(scope: Scope) -> Iterator[Diagnostic]:
     """Check the names that `outputs` and `run.images` mention."""
-    for index, name in enumerate(scope.spec.outputs or ()):
-        yield from _check_value(scope, "`outputs`", ("outputs", index), name)
-    images = scope.spec.run.images
-    if images is not None:
-        yield from _check_value(scope, "`run.images`", ("run", "images", "value"), images.value)
-
-
-def _check_value(scope: Scope, field: str, path: Path, name: str) -> Iterator[Diagnostic]:
-    yield from check_reference(scope, field, path, Reference(path=path, name=name, role="value"))
+    named: list[tuple[str, Path, str]] = [
+        ("`outputs`", ("outputs", index), name) for index, name in enumerate(scope.spec.outputs or ())
+    ]
+    if scope.spec.run.images is not None:
+        named.append(("`run.images`", ("run", "images", "value"), scope.spec.run.images.value))
+    for field, path, name in named:
+        yield from check_reference(scope, field, path, Reference(path=path, name=name, role="value"))
 
 
 def check_reference(scope: Scope, field: str, path: Path, reference: Reference) -> Iterator[Diagnostic]:
     """Check one mention of a name; ``field`` says in words where it stands."""
     name, wanted = reference.name, WANTED[reference.role]
     entry = scope.find(name)
-    if name in scope.broken or (entry is None and scope.blind):
-        return
     # A second declaration of a name is reported at the declaration; a reference may mean either.
-    facets = frozenset(facet for each in scope.entries.get(name, ()) for facet in each.facets)
+    is_right = any(not wanted.facets.isdisjoint(each.facets) for each in scope.entries.get(name, ()))
+    if is_right or name in scope.broken or (entry is None and scope.blind):
+        return
+    label = scope.suggest(name, scope.names(wanted.facets))
     if entry is None:
         message = f"{field} names '{name}', which is not declared; expected {wanted.noun}"
-        label = scope.suggest(name, scope.names(wanted.facets))
         yield scope.report(wanted.code, message, path, label=label, help=wanted.help)
-    elif facets.isdisjoint(wanted.facets):
-        message = f"{field} must name {wanted.noun}, found '{name}', {entry.title}{scope.place(entry)}"
-        yield scope.report("GS106", message, path, label=_suggest(scope, entry, wanted), help=_explain(entry, wanted))
-
-
-def _suggest(scope: Scope, entry: Entry, wanted: Wanted) -> str:
-    """Name what the mistaken thing is made of, or the most similar name of the right kind."""
+        return
+    # What the mistaken thing is made of was probably meant, else the most similar name of the right kind.
     op = scope.spec.ops.get(entry.op) if entry.op is not None else None
     if "op" in wanted.facets and entry.facets == ("value",):
-        return f"did you mean its op '{entry.op}'?"
-    if op is not None and "value" in wanted.facets and op.defines(entry.name):
-        return f"did you mean its output '{op.defines(entry.name)[0]}'?"
-    if isinstance(op, UpdateOp) and "value" in wanted.facets and op.loss is not None:
-        return f"did you mean its loss '{op.loss}'?"
-    if isinstance(op, ForwardOp) and "model" in wanted.facets:
-        return f"did you mean its model '{op.forward}'?"
-    return scope.suggest(entry.name, scope.names(wanted.facets))
-
-
-def _explain(entry: Entry, wanted: Wanted) -> str:
+        label = f"did you mean its op '{entry.op}'?"
+    elif op is not None and "value" in wanted.facets and op.defines(entry.name):
+        label = f"did you mean its output '{op.defines(entry.name)[0]}'?"
+    elif isinstance(op, UpdateOp) and "value" in wanted.facets and op.loss is not None:
+        label = f"did you mean its loss '{op.loss}'?"
+    elif isinstance(op, ForwardOp) and "model" in wanted.facets:
+        label = f"did you mean its model '{op.forward}'?"
+    help = wanted.help
     if wanted in (_MODEL, _SOURCE):
-        return "write the name of a model, as declared under `models:`"
-    if wanted is _VALUE and not frozenset(("model", "average")).isdisjoint(entry.facets):
-        return "call the model in a `forward` op and use that op's name"
-    return "write the name of an input or a state, or of an op that has a value" if wanted is _VALUE else wanted.help
+        help = "write the name of a model, as declared under `models:`"
+    elif wanted is _VALUE:
+        help = "write the name of an input or a state, or of an op that has a value"
+        if not {"model", "average"}.isdisjoint(entry.facets):
+            help = "call the model in a `forward` op and use that op's name"
+    message = f"{field} must name {wanted.noun}, found '{name}', {entry.title}{scope.place(entry)}"
+    yield scope.report("GS106", message, path, label=label, help=help)
+
+
+def check_likeness(scope: Scope) -> Iterator[Diagnostic]:
+    """Check that every `like` names a model, and that likenesses end at a model of another kind."""
+    reported: set[str] = set()
+    for name, model in scope.spec.models.items():
+        if model.like is None:
+            continue
+        path: Path = ("models", name, "like")
+        reference = Reference(path=path, name=model.like, role="model")
+        yield from check_reference(scope, f"`like` of model '{name}'", path, reference)
+        if name in reported or name in scope.kinds:
+            continue
+        way: dict[str, None] = {}
+        following: str | None = name
+        while following is not None and following not in way:
+            way[following] = None
+            next_model = scope.spec.models.get(following)
+            following = next_model.like if next_model is not None else None
+        if following == name:
+            reported.update(way)
+            others = [repr(other) for other in way if other != name]
+            through = f" by way of {', '.join(others)}" if others else ""
+            help = "give one of them a `class`, `layers` or a `parameter`"
+            yield scope.report("GS108", f"model '{name}' is like itself{through}", path, help=help)
+
+
+def check_ties(scope: Scope) -> Iterator[Diagnostic]:
+    """Check that declared ties name parameters of other models."""
+    for name, model in scope.spec.models.items():
+        for index, tie in enumerate(model.traits.ties if model.traits is not None else ()):
+            path: Path = ("models", name, "traits", "ties", index)
+            other, dot, parameter = tie.partition(".")
+            if not dot or not parameter or other == name:
+                help = "write `other_model.path.of.parameter`"
+                yield scope.report("GS103", f"a tie names a parameter of another model, found '{tie}'", path, help=help)
+            else:
+                reference = Reference(path=path, name=other, role="model")
+                yield from check_reference(scope, f"`ties` of model '{name}'", path, reference)

@@ -6,18 +6,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import cast
+from types import UnionType
+from typing import Annotated, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 
-from graphspec.check.schema_paths import Trace, trace
 from graphspec.diagnostics import Diagnostic, Span, sort_diagnostics
 from graphspec.limits import MOST_PROBLEMS
-from graphspec.read.builder import Path
+from graphspec.read.builder import Path, Plain
 from graphspec.read.scalars import OutOfRangeError, resolve
 from graphspec.read.source import Document
-from graphspec.suggestions import closest
-from graphspec.words import describe, enumerate_words, quote, spell_path
+from graphspec.words import closest, describe, did_you_mean, enumerate_words, quote, spell_path
 
 _TYPES: tuple[tuple[str, str], ...] = (
     ("float_", "a number"),
@@ -72,6 +71,80 @@ _OLD_BOOLEANS = ("yes", "no", "on", "off", "y", "n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Where a location leads: a path of the document, the branches of unions on the way, and the types that end it."""
+
+    path: Path
+    data: Plain
+    types: tuple[object, ...]
+    branches: tuple[tuple[Path, str], ...] = ()
+
+    @property
+    def models(self) -> tuple[type[BaseModel], ...]:
+        """Return the classes that may declare what is at the path."""
+        members = (member for annotation in self.types for _, member in _find_members(annotation))
+        return tuple(member for member in members if isinstance(member, type) and issubclass(member, BaseModel))
+
+
+def trace(location: Path, root: type[BaseModel], data: Plain) -> Trace:
+    """Follow a location of pydantic's from the document's root; what leads nowhere in it is left out of the path.
+
+    Such locations go through classes: in addition to keys and indices they name branches of unions, and fields that a
+    validator made of other keys. Neither is in the document.
+    """
+    found = Trace(path=(), data=data, types=(root,))
+    for part in location:
+        members = [pair for annotation in found.types for pair in _find_members(annotation)]
+        match found.data:
+            case dict() if isinstance(part, str) and part in found.data:
+                below = [found.data[part]]
+            case list() if isinstance(part, int) and 0 <= part < len(found.data):
+                below = [found.data[part]]
+            case _:
+                below = []
+        is_union = len(members) > 1
+        chosen = tuple(member for label, member in members if is_union and label == part)
+        if chosen or (is_union and not below):
+            # A step into a branch of a union, not into what a collection holds.
+            branches = (*found.branches, (found.path, str(part)))
+            found = replace(found, types=chosen or found.types, branches=branches)
+            continue
+        types = tuple(inner for _, member in members for inner in _find_inner(member, part))
+        if below:
+            found = replace(found, path=(*found.path, part), data=below[0], types=types)
+        else:
+            found = replace(found, types=types or found.types)
+    return found
+
+
+def _find_members(annotation: object) -> list[tuple[str, object]]:
+    """Return the branches of a type with the labels that locations have for them; None is no branch."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        tags = [item.tag for item in arguments[1:] if isinstance(item, Tag)]
+        return [(tags[0], arguments[0])] if tags else _find_members(arguments[0])
+    if origin in (Union, UnionType):
+        return [member for argument in arguments if argument is not type(None) for member in _find_members(argument)]
+    return [(annotation.__name__ if isinstance(annotation, type) else str(annotation), annotation)]
+
+
+def _find_inner(annotation: object, part: str | int) -> list[object]:
+    """Return the types of what a collection or model holds under a key or index."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields.items()
+        return [field.annotation for name, field in fields if part in (name, field.alias, field.validation_alias)]
+    if not isinstance(origin, type) or not arguments:
+        return []
+    if issubclass(origin, (dict, Mapping)):
+        return [arguments[-1]]
+    if not issubclass(origin, (list, tuple, Sequence)) or not isinstance(part, int):
+        return []
+    is_fixed = issubclass(origin, tuple) and Ellipsis not in arguments
+    return [arguments[part]] if is_fixed and part < len(arguments) else [arguments[0]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
     """What pydantic reports about one error."""
 
@@ -86,23 +159,16 @@ class Detail:
         """Return the detail in one of pydantic's dictionaries."""
         context = cast("Mapping[str, object]", detail.get("ctx", {}))
         location = cast("Path", detail["loc"])
-        read = cls(
-            kind=str(detail["type"]),
-            location=location,
-            message=str(detail["msg"]),
-            found=detail.get("input"),
-            context=context,
-        )
+        kind, found = str(detail["type"]), detail.get("input")
         discriminator = str(context.get("discriminator", ""))
-        return read._about_field(discriminator.strip("'")) if discriminator.startswith("'") else read
-
-    def _about_field(self, field: str) -> Detail:
-        """Return an error about the tag of a union as what it is: a wrong choice, or a missing key."""
-        location = (*self.location, field)
-        if self.kind == "union_tag_not_found":
-            return replace(self, kind="missing", location=location)
-        context = {"expected": self.context["expected_tags"]}
-        return replace(self, kind="literal_error", location=location, found=self.context["tag"], context=context)
+        if discriminator.startswith("'"):
+            # An error about the tag of a union is a wrong choice, or a missing key.
+            location = (*location, discriminator.strip("'"))
+            is_missing = kind == "union_tag_not_found"
+            kind = "missing" if is_missing else "literal_error"
+            if not is_missing:
+                found, context = context["tag"], {"expected": context["expected_tags"]}
+        return cls(kind=kind, location=location, message=str(detail["msg"]), found=found, context=context)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -121,57 +187,42 @@ class Detail:
         return None
 
 
-def explain_constraint(detail: Detail) -> str | None:
-    """Return the constraint that a value of the right type breaks, and the value; None for other errors."""
-    template = _CONSTRAINTS.get(detail.kind)
-    if template is None:
-        return None
-    numbers = {key: f"{item:.15g}" for key, item in detail.context.items() if isinstance(item, float)}
-    return template.format_map({**detail.context, **numbers})
-
-
-def find_remedy(expected: str, found: object) -> str:
-    """Return what to write instead, where a value of the wrong type is a common mistake."""
-    if found is None:
-        return "leave the key out, or give it a value"
-    if expected == "a string" and isinstance(found, bool | int | float):
-        return "put it between quotes"
-    if expected == "a list" and isinstance(found, bool | int | float | str):
-        return f"write a list: `[{found}]`" if len(str(found)) <= _LONGEST else "write a list"
-    if expected == "a list" and isinstance(found, dict):
-        return "put brackets around it, to make it a list of one"
-    if isinstance(found, list):
-        only = cast("list[object]", found)[0] if len(cast("list[object]", found)) == 1 else None
-        return "write it without the brackets" if isinstance(only, _PLAIN.get(expected, ())) else ""
-    if not isinstance(found, str):
-        return ""
-    if expected == "true or false" and found.lower() in _OLD_BOOLEANS:
-        return "yes, no, on and off are strings in YAML 1.2: write true or false"
-    if expected.endswith("number"):
-        return _find_number_remedy(found)
-    return "remove the quotes" if expected == "true or false" and found.lower() in ("true", "false") else ""
-
-
-def show_form(expected: str) -> str:
-    """Return how a value of a type is written."""
-    return _FORMS.get(expected, "")
-
-
-def _find_number_remedy(found: str) -> str:
-    plain = found.strip().replace("_", "").replace(",", "")
-    try:
-        is_number = isinstance(resolve(plain), int | float) and plain.lower() not in ("true", "false")
-    except OutOfRangeError:
-        return ""
-    if not is_number:
-        return ""
-    return "remove the quotes" if plain == found.strip() else f"write {plain}"
+def _find_remedy(expected: str, found: object) -> str:
+    """Return what to write instead of a value of the wrong type, where the mistake is a common one."""
+    remedy = ""
+    match found:
+        case None:
+            remedy = "leave the key out, or give it a value"
+        case bool() | int() | float() if expected == "a string":
+            remedy = "put it between quotes"
+        case bool() | int() | float() | str() if expected == "a list":
+            remedy = f"write a list: `[{found}]`" if len(str(found)) <= _LONGEST else "write a list"
+        case dict() if expected == "a list":
+            remedy = "put brackets around it, to make it a list of one"
+        case list():
+            items = cast("list[object]", found)
+            if len(items) == 1 and isinstance(items[0], _PLAIN.get(expected, ())):
+                remedy = "write it without the brackets"
+        case str() if expected == "true or false" and found.lower() in _OLD_BOOLEANS:
+            remedy = "yes, no, on and off are strings in YAML 1.2: write true or false"
+        case str() if expected.endswith("number"):
+            plain = found.strip().replace("_", "").replace(",", "")
+            try:
+                value = resolve(plain)
+            except OutOfRangeError:
+                value = None
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                remedy = "remove the quotes" if plain == found.strip() else f"write {plain}"
+        case str() if expected == "true or false" and found.lower() in ("true", "false"):
+            remedy = "remove the quotes"
+        case _:
+            pass
+    return remedy
 
 
 _CODE = re.compile(r"GS[0-9]{3}|[EW](?:-[A-Z]+)+")
 _NOT_BUILT = "not_built"
 _OF_KEYS = ("extra_forbidden", "missing")
-_LENGTHS = ("too_short", "too_long")
 _MOST_WORDS = 24
 _FAR = 2
 _MOST_READ = 4 * MOST_PROBLEMS
@@ -184,11 +235,23 @@ def explain_validation(error: ValidationError, document: Document, root: type[Ba
     message; its context may have ``help``, ``label`` and ``at``, "key" or "value".
     """
     # Read more errors than are reported, since the branches of a union make one problem.
-    found = islice(error.errors(include_url=False), _MOST_READ)
-    details = (Detail.read({**detail}) for detail in found)
-    problems = _drop_misspelt(_drop_lengths([_find_problem(detail, document, root) for detail in details]))
-    groups = _choose_branches(problems, 0)
-    return sort_diagnostics(dict.fromkeys(_explain(group, document) for group in groups))
+    details = [Detail.read({**detail}) for detail in islice(error.errors(include_url=False), _MOST_READ)]
+    # Lists with invalid items are too short for pydantic, which does not count these.
+    inner = {detail.location[:length] for detail in details for length in range(len(detail.location))}
+    problems: list[_Problem] = []
+    misspelt: set[Path] = set()
+    for detail in details:
+        if detail.kind in ("too_short", "too_long") and detail.location in inner:
+            continue
+        location = detail.location[:-1] if detail.kind in _OF_KEYS else detail.location
+        problem = _Problem(detail=detail, trace=trace(location, root, document.data))
+        problems.append(problem)
+        if detail.kind == "extra_forbidden":
+            near = closest(str(detail.location[-1]), _find_keys(problem.trace.models), 1)
+            misspelt.update((*location, each) for each in near)
+    # A missing key that is there but misspelt is reported as unknown only.
+    problems = [item for item in problems if item.detail.kind != "missing" or item.detail.location not in misspelt]
+    return sort_diagnostics(dict.fromkeys(_explain(group, document) for group in _choose_branches(problems, 0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,29 +267,6 @@ class _Problem:
         return self.detail.expected_type is not None or bool(self.detail.choices)
 
 
-def _find_problem(detail: Detail, document: Document, root: type[BaseModel]) -> _Problem:
-    location = detail.location[:-1] if detail.kind in _OF_KEYS else detail.location
-    return _Problem(detail=detail, trace=trace(location, root, document.data))
-
-
-def _drop_lengths(problems: Sequence[_Problem]) -> list[_Problem]:
-    """Drop lists that are too short only because pydantic does not count their invalid items."""
-    locations = {problem.detail.location for problem in problems}
-    inner = {location[:length] for location in locations for length in range(len(location))}
-    return [item for item in problems if item.detail.kind not in _LENGTHS or item.detail.location not in inner]
-
-
-def _drop_misspelt(problems: Sequence[_Problem]) -> list[_Problem]:
-    """Drop missing keys that are there but misspelt: the unknown key is reported anyway."""
-    meant = {
-        (*problem.detail.location[:-1], near)
-        for problem in problems
-        if problem.detail.kind == "extra_forbidden"
-        for near in closest(str(problem.detail.location[-1]), _find_keys(problem.trace.models), 1)
-    }
-    return [item for item in problems if item.detail.kind != "missing" or item.detail.location not in meant]
-
-
 def _choose_branches(problems: Iterable[_Problem], level: int) -> list[Sequence[_Problem]]:
     """Group problems into diagnostics: all branches of a union failed, but the user meant one of them."""
     unions: dict[Path, dict[str, list[_Problem]]] = {}
@@ -238,16 +278,12 @@ def _choose_branches(problems: Iterable[_Problem], level: int) -> list[Sequence[
         else:
             groups.append([problem])
     for path, branches in unions.items():
-        groups.extend(_choose_branch(path, list(branches.values()), level))
+        best = min(branches.values(), key=lambda branch: (_distance(path, branch), len(branch)))
+        if len(branches) > 1 and _distance(path, best) == _FAR:
+            groups.append([problem for branch in branches.values() for problem in branch])
+        else:
+            groups.extend(_choose_branches(best, level + 1))
     return groups
-
-
-def _choose_branch(path: Path, branches: Sequence[list[_Problem]], level: int) -> list[Sequence[_Problem]]:
-    """Return the groups of the branch that fits best; one group for all where none fits at all."""
-    best = min(branches, key=lambda branch: (_distance(path, branch), len(branch)))
-    if len(branches) > 1 and _distance(path, best) == _FAR:
-        return [[problem for branch in branches for problem in branch]]
-    return _choose_branches(best, level + 1)
 
 
 def _distance(path: Path, branch: Iterable[_Problem]) -> int:
@@ -259,44 +295,51 @@ def _distance(path: Path, branch: Iterable[_Problem]) -> int:
 
 
 def _explain(group: Sequence[_Problem], document: Document) -> Diagnostic:
+    """Return the diagnostic of a problem, or of the branches of a union that all failed."""
     problem = group[0]
-    kind = problem.detail.kind
+    detail, path = problem.detail, problem.trace.path
     if len(group) > 1 or problem.is_mismatch:
         return _explain_mismatch(group, document)
-    if _CODE.fullmatch(kind) or kind == _NOT_BUILT:
-        return _explain_custom(problem, document)
-    if kind == "extra_forbidden":
-        return _explain_unknown_key(problem, document)
-    if kind == "missing":
-        return _explain_missing_key(problem, document)
-    return _explain_value(problem, document)
-
-
-def _explain_custom(problem: _Problem, document: Document) -> Diagnostic:
-    """Return the diagnostic that a validator of ours made."""
-    detail, path = problem.detail, problem.trace.path
-    is_key = detail.context.get("at") == "key"
-    return Diagnostic(
-        code="GS045" if detail.kind == _NOT_BUILT else detail.kind,
-        message=detail.message,
-        span=document.key_span(path) if is_key else _find_span(document, path),
-        label=str(detail.context.get("label", "")),
-        help=str(detail.context.get("help", "")),
-    )
-
-
-def _explain_unknown_key(problem: _Problem, document: Document) -> Diagnostic:
-    key, path = str(problem.detail.location[-1]), problem.trace.path
-    fields = _find_keys(problem.trace.models)
-    near = closest(key, fields, 1)
-    known = [name for name, is_usable in fields.items() if is_usable]
-    return Diagnostic(
-        code="GS040",
-        message=f"unknown key {quote(key)} in {_where(path)}",
-        span=document.key_span((*path, key)),
-        label=f"did you mean '{near[0]}'?" if near else "",
-        help=f"its keys are {', '.join(known)}" if 0 < len(known) <= _MOST_WORDS else "remove it",
-    )
+    where = f"`{spell_path(path)}`" if path else spell_path(path)
+    key = str(detail.location[-1]) if detail.location else ""
+    if _CODE.fullmatch(detail.kind) or detail.kind == _NOT_BUILT:  # raised by a validator of ours
+        return Diagnostic(
+            code="GS045" if detail.kind == _NOT_BUILT else detail.kind,
+            message=detail.message,
+            span=document.key_span(path) if detail.context.get("at") == "key" else _find_span(document, path),
+            label=str(detail.context.get("label", "")),
+            help=str(detail.context.get("help", "")),
+        )
+    if detail.kind == "extra_forbidden":
+        fields = _find_keys(problem.trace.models)
+        known = [name for name, is_usable in fields.items() if is_usable]
+        return Diagnostic(
+            code="GS040",
+            message=f"unknown key {quote(key)} in {where}",
+            span=document.key_span((*path, key)),
+            label=did_you_mean(key, fields),
+            help=f"its keys are {', '.join(known)}" if 0 < len(known) <= _MOST_WORDS else "remove it",
+        )
+    if detail.kind == "missing":
+        span = document.key_span(path)
+        start = replace(span, end_line=span.line, end_column=span.column)
+        message, label = f"missing key {key!r} in {where}", f"needs '{key}'"
+        span = span if path else start
+        return Diagnostic(code="GS042", message=message, span=span, label=label, help=f"add `{key}: ...`")
+    # What else is wrong with a value: a constraint that it breaks, or what a validator raised.
+    constraint = _CONSTRAINTS.get(detail.kind)
+    raised = detail.context.get("error")
+    if constraint is not None:
+        numbers = {name: f"{item:.15g}" for name, item in detail.context.items() if isinstance(item, float)}
+        expected = constraint.format_map({**detail.context, **numbers})
+        found = detail.context.get("actual_length", describe(detail.found))
+        message = f"expected {expected} as {where}, found {found}"
+    elif isinstance(raised, Exception):
+        message = str(raised) or f"this value is not allowed as {where}"
+    else:
+        message = f"{where}: {detail.message}"
+    span = document.key_span(path) if key == "[key]" else _find_span(document, path)
+    return Diagnostic(code="GS044", message=message, span=span)
 
 
 def _find_keys(models: Iterable[type[BaseModel]]) -> Mapping[str, bool]:
@@ -305,73 +348,23 @@ def _find_keys(models: Iterable[type[BaseModel]]) -> Mapping[str, bool]:
     return {field.alias or name: field.annotation is not type(None) for name, field in fields}
 
 
-def _explain_missing_key(problem: _Problem, document: Document) -> Diagnostic:
-    key, path = str(problem.detail.location[-1]), problem.trace.path
-    span = document.key_span(path)
-    return Diagnostic(
-        code="GS042",
-        message=f"missing key {key!r} in {_where(path)}",
-        span=span if path else _start_of(span),
-        label=f"needs '{key}'",
-        help=f"add `{key}: ...`",
-    )
-
-
 def _explain_mismatch(group: Sequence[_Problem], document: Document) -> Diagnostic:
-    """Report what was expected and found; the problems of a group are the branches of a union that all failed."""
+    """Report what was expected and found: a type, or one of several values."""
     details = [problem.detail for problem in group]
     path, found = group[0].trace.path, details[0].found
+    where, span = f"`{spell_path(path)}`" if path else spell_path(path), _find_span(document, path)
     choices = tuple(dict.fromkeys(choice for detail in details for choice in detail.choices))
     types = tuple(dict.fromkeys(words for detail in details if (words := detail.expected_type) is not None))
     if choices and (isinstance(found, str) or not types):
-        return _explain_choice(path, found, choices, types, document)
-    remedies = (*(find_remedy(words, found) for words in types), *map(show_form, types))
-    return Diagnostic(
-        code="GS041",
-        message=f"expected {enumerate_words((*types, *choices))} as {_where(path)}, found {describe(found)}",
-        span=_find_span(document, path),
-        help=next((remedy for remedy in remedies if remedy), ""),
-    )
-
-
-def _explain_choice(
-    path: Path, found: object, choices: tuple[str, ...], types: tuple[str, ...], document: Document
-) -> Diagnostic:
-    near = closest(found, [choice.strip("'") for choice in choices], 1) if isinstance(found, str) else ()
-    return Diagnostic(
-        code="GS043",
-        message=f"{describe(found)} is not allowed as {_where(path)}",
-        span=_find_span(document, path),
-        label=f"did you mean '{near[0]}'?" if near else "",
-        help=f"write {enumerate_words((*choices, *types))}",
-    )
-
-
-def _explain_value(problem: _Problem, document: Document) -> Diagnostic:
-    """Report what else is wrong with a value: a constraint that it breaks, or what a validator raised."""
-    detail, path = problem.detail, problem.trace.path
-    wanted = explain_constraint(detail)
-    raised = detail.context.get("error")
-    if wanted is not None:
-        found = detail.context.get("actual_length", describe(detail.found))
-        message = f"expected {wanted} as {_where(path)}, found {found}"
-    elif isinstance(raised, Exception):
-        message = str(raised) or f"this value is not allowed as {_where(path)}"
-    else:
-        message = f"{_where(path)}: {detail.message}"
-    span = document.key_span(path) if detail.location[-1:] == ("[key]",) else _find_span(document, path)
-    return Diagnostic(code="GS044", message=message, span=span)
-
-
-def _where(path: Path) -> str:
-    return f"`{spell_path(path)}`" if path else spell_path(path)
+        message, help = f"{describe(found)} is not allowed as {where}", f"write {enumerate_words((*choices, *types))}"
+        label = did_you_mean(found, [choice.strip("'") for choice in choices]) if isinstance(found, str) else ""
+        return Diagnostic(code="GS043", message=message, span=span, label=label, help=help)
+    message = f"expected {enumerate_words((*types, *choices))} as {where}, found {describe(found)}"
+    remedies = (*(_find_remedy(words, found) for words in types), *(_FORMS.get(words, "") for words in types))
+    return Diagnostic(code="GS041", message=message, span=span, help=next(filter(None, remedies), ""))
 
 
 def _find_span(document: Document, path: Path) -> Span:
     """Return where a value stands; of one over several lines, where its key does."""
     span = document.value_span(path)
     return span if span.line == span.end_line or not path else document.key_span(path)
-
-
-def _start_of(span: Span) -> Span:
-    return Span(file=span.file, line=span.line, column=span.column, end_line=span.line, end_column=span.column)

@@ -1,103 +1,116 @@
-"""Rules on when ops run: first and last steps, and modes in which what an op reads is not computed."""
+"""Rules on when ops run: first and last steps, and modes and data sets for which what an op reads is not computed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
+from graphspec.analysis.datasets import UNNAMED, find_datasets, find_declared, find_places
 from graphspec.analysis.evaluation import find_goal, find_returned, find_role, find_watched_mode
-from graphspec.analysis.modes import Reach, find_reaches, is_bound
+from graphspec.analysis.modes import find_reaches, is_bound
 from graphspec.analysis.scope import Scope
-from graphspec.declare.durations import Duration
-from graphspec.declare.ops import MODES, ModeName, Op
+from graphspec.declare.ops import MODES, ModeName
 from graphspec.declare.run import BestSpec, StopSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
-from graphspec.suggestions import closest
-from graphspec.words import enumerate_names
+from graphspec.words import did_you_mean, enumerate_names
 
 
 def check_windows(scope: Scope) -> Iterator[Diagnostic]:
     """Refuse an op whose end comes before its start; moments in different units are left to the compiler."""
     for name, op in scope.sound_ops():
-        if op.start is not None and op.until is not None and _ends_first(op.start, op.until):
-            message = f"op '{name}' never runs: it starts at {_spell(op.start)} and ends with {_spell(op.until)}"
+        start, until = op.start, op.until
+        if start is None or until is None or start.unit != until.unit:
+            continue
+        match start.unit:
+            case "epochs":  # an epoch is a stretch: an op that ends with epoch 2 may start in it
+                never_runs = start.count >= until.count + 1
+            case "run":  # a share of the run is a point between two steps
+                never_runs = start.count >= until.count
+            case "steps" | "updates" | "samples":
+                never_runs = start.count > until.count
+        if never_runs:
+            first, last = (f"step {each.count:g}" if each.unit == "steps" else str(each) for each in (start, until))
+            message = f"op '{name}' never runs: it starts at {first} and ends with {last}"
             help = "both count from 1, and `until` is the last step it runs in"
             yield scope.report("GS120", message, ("ops", name, "until"), help=help)
 
 
-def _ends_first(start: Duration, until: Duration) -> bool:
-    """Return whether an end comes before a start of the same unit, for a run of any length.
-
-    An epoch is a stretch: one that ends with epoch 2 may start in it. A share is a point between two steps.
-    """
-    if start.unit != until.unit:
-        return False
-    match start.unit:
-        case "epochs":
-            return start.count >= until.count + 1
-        case "run":
-            return start.count >= until.count
-        case "steps" | "updates" | "samples":
-            return start.count > until.count
-
-
-def _spell(moment: Duration) -> str:
-    """Return a moment in words: `step 100`, and other units as they are written."""
-    return f"step {moment.count:g}" if moment.unit == "steps" else str(moment)
-
-
 def check_modes(scope: Scope) -> Iterator[Diagnostic]:
     """Refuse an op that runs in a mode in which a value it reads is not computed."""
-    reaches = find_reaches(scope.spec.ops)
-    owners = {value: name for name, op in scope.spec.ops.items() for value in op.defines(name)}
+    ops, reaches = scope.spec.ops, find_reaches(scope.spec.ops)
+    owners = {value: name for name, op in ops.items() for value in op.defines(name)}
     for name, op in scope.sound_ops():
-        if is_bound(op):
-            yield from _check_bound(scope, name, op, owners, reaches)
-        elif not reaches[name].modes:
-            yield from _check_free(scope, name, op, owners, reaches)
-
-
-def _check_bound(
-    scope: Scope, name: str, op: Op, owners: Mapping[str, str], reaches: Mapping[str, Reach]
-) -> Iterator[Diagnostic]:
-    """Compare the modes that an op says with those of the ops it reads."""
-    for reference in op.operands():
-        source = owners.get(reference.name)
-        if source is None:
-            continue
-        blockers = reaches[source].blockers
-        missing: list[ModeName] = [mode for mode in MODES if op.runs_in(mode) and mode in blockers]
-        if missing and (reaches[source].modes or is_bound(scope.spec.ops[source])):
-            message = f"op '{name}' runs in {_join(missing)} mode, where '{reference.name}' is not computed"
-            help = f"change `mode` of op '{blockers[missing[0]]}' or of this op"
-            note = _explain(scope, source, blockers[missing[0]])
-            yield scope.report("GS119", message, ("ops", name, *reference.path), notes=(note,), help=help)
-
-
-def _check_free(
-    scope: Scope, name: str, op: Op, owners: Mapping[str, str], reaches: Mapping[str, Reach]
-) -> Iterator[Diagnostic]:
-    """Report an op that reads values which are never computed in one mode, where it is the first to do so."""
-    sources = [owners[reference.name] for reference in op.operands() if reference.name in owners]
-    if all(reaches[source].modes for source in sources):
-        blockers = sorted(set(reaches[name].blockers.values()), key=list(scope.spec.ops).index)
-        notes = tuple(_say_modes(scope, blocker) for blocker in blockers)
-        message = f"op '{name}' runs in no mode: the values it reads are never computed together"
-        yield scope.report("GS119", message, ("ops", name), key=True, notes=notes, help="change one of these modes")
-
-
-def _explain(scope: Scope, source: str, blocker: str) -> str:
-    said = _say_modes(scope, blocker)
-    return said if source == blocker else f"'{source}' needs '{blocker}', and {said}"
+        references = [reference for reference in op.operands() if reference.name in owners]
+        for reference in references if is_bound(op) else ():
+            source = owners[reference.name]
+            blockers = reaches[source].blockers
+            missing: list[ModeName] = [mode for mode in MODES if op.runs_in(mode) and mode in blockers]
+            if missing and (reaches[source].modes or is_bound(ops[source])):
+                blocker = blockers[missing[0]]
+                message = f"op '{name}' runs in {' and '.join(missing)} mode, where '{reference.name}' is not computed"
+                needs = "" if source == blocker else f"'{source}' needs '{blocker}', and "
+                notes = (f"{needs}{_say_modes(scope, blocker)}",)
+                help = f"change `mode` of op '{blocker}' or of this op"
+                yield scope.report("GS119", message, ("ops", name, *reference.path), notes=notes, help=help)
+        is_first = all(reaches[owners[reference.name]].modes for reference in references)
+        if not is_bound(op) and not reaches[name].modes and is_first:
+            blocking = sorted(set(reaches[name].blockers.values()), key=list(ops).index)
+            notes = tuple(_say_modes(scope, each) for each in blocking)
+            message = f"op '{name}' runs in no mode: the values it reads are never computed together"
+            yield scope.report("GS119", message, ("ops", name), key=True, notes=notes, help="change one of these modes")
 
 
 def _say_modes(scope: Scope, name: str) -> str:
     op = scope.spec.ops[name]
-    return f"op '{name}' runs in {_join(mode for mode in MODES if op.runs_in(mode)) or 'no'} mode only"
+    return f"op '{name}' runs in {' and '.join(mode for mode in MODES if op.runs_in(mode)) or 'no'} mode only"
 
 
-def _join(modes: Iterable[str]) -> str:
-    return " and ".join(modes)
+def check_meetings(scope: Scope) -> Iterator[Diagnostic]:
+    """Refuse an op that runs on batches on which a value it reads is not made."""
+    ops, datasets = scope.spec.ops, find_datasets(scope.spec)
+    places = find_places(ops, datasets)
+    owners = {value: name for name, op in ops.items() for value in op.defines(name)}
+    shown = {
+        name: enumerate_names(each or "no data set" for each in (*datasets, UNNAMED) if each in places[name])
+        for name in ops
+    }
+    for name, op in scope.sound_ops() if datasets else ():
+        references = [reference for reference in op.operands() if reference.name in owners]
+        for reference in references if op.dataset is not None else ():
+            source = owners[reference.name]
+            missing = [each or "none" for each in (*datasets, UNNAMED) if each in places[name] - places[source]]
+            if missing and places[source]:
+                made = f"where '{reference.name}' is not made"
+                message = f"op '{name}' runs on batches of {enumerate_names(missing)}, {made}"
+                notes = (f"'{reference.name}' is made on batches of {shown[source]}",)
+                help = f"change `dataset` of '{source}' or '{name}'"
+                yield scope.report("GS132", message, ("ops", name, *reference.path), notes=notes, help=help)
+        sources = dict.fromkeys(owners[reference.name] for reference in references)
+        if op.dataset is None and not places[name] and all(places[source] for source in sources):
+            notes = tuple(f"'{each}' runs on batches of {shown[each]}" for each in sources)
+            message = f"op '{name}' runs on no data set: the values it reads are never made of one batch"
+            help = "write one op for each data set: an update of each loss, in place of one of their sum"
+            yield scope.report("GS132", message, ("ops", name), key=True, notes=notes, help=help)
+
+
+def check_datasets(scope: Scope) -> Iterator[Diagnostic]:
+    """Check that every data set that an op or the evaluation names is one of the training sets, where there are any."""
+    spec, declared = scope.spec, find_declared(scope.spec)
+    if scope.blind or "train" not in spec.data:
+        return
+    named: list[tuple[str, str, Path]] = [
+        (f"`dataset` of op '{name}'", word.removeprefix("!"), ("ops", name, "dataset", index))
+        for name, op in scope.sound_ops()
+        for index, word in enumerate(op.dataset or ())
+    ]
+    if spec.run.eval is not None and spec.run.eval.dataset is not None:
+        named.append(("`run.eval`", spec.run.eval.dataset, ("run", "eval", "dataset")))
+    has = f"has {enumerate_names(declared)}" if declared else "is one set without a name"
+    for field, name, path in named:
+        if name not in declared:
+            message = f"{field} names the data set '{name}', but `data.train` {has}"
+            help = "declare it under `data`, as in `train: {ds1: {source: ...}, ds2: {source: ...}}`, or fix the name"
+            yield scope.report("GS131", message, path, label=did_you_mean(name, declared), help=help)
 
 
 def check_evaluation(scope: Scope) -> Iterator[Diagnostic]:
@@ -107,7 +120,12 @@ def check_evaluation(scope: Scope) -> Iterator[Diagnostic]:
         return
     role, is_written = find_role(spec), spec.run.eval.data is not None
     if role not in spec.data and role not in scope.broken:
-        yield _miss_data(scope, role, ("run", "eval", "data") if is_written else ("run", "eval"))
+        known = f"; it has {enumerate_names(spec.data)}" if spec.data else ""
+        message = f"`run.eval` evaluates on '{role}', a set that `data` does not have{known}"
+        help = f"declare it under `data`, as in `{role}: {{source: ...}}`, or name another: `eval: {{data: ...}}`"
+        path: Path = ("run", "eval", "data") if is_written else ("run", "eval")
+        label = did_you_mean(role, spec.data)
+        yield scope.report("GS124", message, path, key=not is_written, label=label, help=help)
     mode = spec.run.eval.mode
     if not find_returned(spec, mode) and not scope.broken:
         message = f"`run.eval` evaluates in {mode} mode, in which the step returns nothing"
@@ -124,40 +142,19 @@ def check_watched(scope: Scope) -> Iterator[Diagnostic]:
     for field, watch in watches.items():
         if watch is None or scope.blind or watch.metric in scope.broken:
             continue
+        path: Path = ("run", field, "metric")
         if watch.metric not in returned:
             # An evaluation that returns nothing at all is reported once, where it is requested.
             if returned or run.eval is None:
-                yield _miss_metric(scope, field, watch.metric, mode, returned)
+                found = f"it returns {enumerate_names(returned)}" if returned else "it returns nothing"
+                message = (
+                    f"`run.{field}` goes by '{watch.metric}', which the step does not return in {mode} mode; {found}"
+                )
+                label, help = did_you_mean(watch.metric, returned), _suggest_figure(scope, watch.metric, mode)
+                yield scope.report("GS123", message, path, label=label, help=help)
         elif find_goal(scope.spec, watch) is None:
             message = f"`run.{field}` does not say whether less or more of '{watch.metric}' is better"
-            path: Path = ("run", field, "metric")
             yield scope.report("GS125", message, path, help="also write `mode: min` or `mode: max`")
-
-
-def _miss_data(scope: Scope, role: str, path: Path) -> Diagnostic:
-    near = closest(role, scope.spec.data, 1)
-    known = f"; it has {enumerate_names(scope.spec.data)}" if scope.spec.data else ""
-    return scope.report(
-        "GS124",
-        f"`run.eval` evaluates on '{role}', a set that `data` does not have{known}",
-        path,
-        key=path[-1] == "eval",
-        label=f"did you mean '{near[0]}'?" if near else "",
-        help=f"declare it under `data`, as in `{role}: {{source: ...}}`, or name another: `eval: {{data: ...}}`",
-    )
-
-
-def _miss_metric(scope: Scope, field: str, name: str, mode: ModeName, returned: tuple[str, ...]) -> Diagnostic:
-    near = closest(name, returned, 1)
-    found = f"it returns {enumerate_names(returned)}" if returned else "it returns nothing"
-    message = f"`run.{field}` goes by '{name}', which the step does not return in {mode} mode; {found}"
-    return scope.report(
-        "GS123",
-        message,
-        ("run", field, "metric"),
-        label=f"did you mean '{near[0]}'?" if near else "",
-        help=_suggest_figure(scope, name, mode),
-    )
 
 
 def _suggest_figure(scope: Scope, name: str, mode: ModeName) -> str:

@@ -6,13 +6,26 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from graphspec.analysis.scope import Scope, build_scope
-from graphspec.check.data import check_datasets, check_dimensions, check_meetings
-from graphspec.check.functions import check_functions, check_models, check_outputs
+from graphspec.check.functions import check_arguments, check_dimensions, check_functions, check_models, check_outputs
 from graphspec.check.gradients import check_coverage, check_losses, check_sets
-from graphspec.check.models import check_likeness, check_optimizers, check_ties
-from graphspec.check.names import check_clashes, check_document, check_ops, check_repeats, check_spelling
-from graphspec.check.options import check_layers, check_optimizer_options
-from graphspec.check.timing import check_evaluation, check_modes, check_watched, check_windows
+from graphspec.check.names import (
+    check_clashes,
+    check_document,
+    check_likeness,
+    check_ops,
+    check_repeats,
+    check_spelling,
+    check_ties,
+)
+from graphspec.check.options import check_layers, check_optimizer_options, check_optimizers
+from graphspec.check.timing import (
+    check_datasets,
+    check_evaluation,
+    check_meetings,
+    check_modes,
+    check_watched,
+    check_windows,
+)
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, sort_diagnostics
 from graphspec.limits import MOST_PROBLEMS
@@ -30,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     check_layers,
     check_optimizer_options,
     check_functions,
+    check_arguments,
     check_outputs,
     check_models,
     check_losses,

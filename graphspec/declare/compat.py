@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from graphspec.declare.layers import Layer
 from graphspec.declare.library import Family
 from graphspec.declare.models import ModelSpec
-from graphspec.declare.ops import ClipSpec, LossOp, Op, TransformOp, UpdateOp
+from graphspec.declare.ops import LossOp, Op, TransformOp, UpdateOp
 from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.options import Option
 
@@ -17,7 +17,6 @@ Compat: TypeAlias = Literal["tf_keras", "torch"]
 Place: TypeAlias = Family | Literal["optimizer", "layer", "clip"]
 Plain: TypeAlias = bool | int | float | str
 Defaults: TypeAlias = Mapping[str, Plain]
-Given = TypeVar("Given")
 
 _KERAS_EPS = 1e-7
 
@@ -79,15 +78,20 @@ def fill_op(op: Op, compat: Compat | None) -> Op:
     match op:
         case LossOp(loss=function) | TransformOp(transform=function) if function.is_builtin:
             defaults = find_defaults(compat, op.kind, function.given[0])
-            return op.model_copy(update={"args": _fill(op.args, defaults)}) if defaults else op
+            return op.model_copy(update={"args": {**defaults, **op.args}}) if defaults else op
         case UpdateOp():
-            return _fill_update(op, compat)
+            filled: dict[str, object] = {}
+            if op.optimizer is not None:
+                filled["optimizer"] = _fill_optimizer(op.optimizer, compat)
+            if op.clip is not None and op.clip.eps is None:
+                filled["clip"] = op.clip.model_copy(update={**find_defaults(compat, "clip", op.clip.kind)})
+            return op.model_copy(update=filled) if filled else op
         case _:
             return op
 
 
 def _fill_layer(layer: Layer, compat: Compat) -> Layer:
-    options = _fill(layer.options, find_defaults(compat, "layer", layer.kind))
+    options = {**find_defaults(compat, "layer", layer.kind), **layer.options}
     inner = tuple(_fill_layer(each, compat) for each in layer.layers)
     return layer.model_copy(update={"options": options, "layers": inner})
 
@@ -104,24 +108,4 @@ def _fill_optimizer(optimizer: OptimizerSpec, compat: Compat | None) -> Optimize
     if not optimizer.options.get("momentum") or optimizer.options.get("dampening"):
         # Without a momentum both forms are one, and only lr_outside keeps nothing for it; only it has a dampening.
         defaults = {name: value for name, value in defaults.items() if name != "momentum_form"}
-    return optimizer.model_copy(update={"options": _fill(optimizer.options, defaults)})
-
-
-def _fill_update(op: UpdateOp, compat: Compat | None) -> UpdateOp:
-    filled: dict[str, object] = {}
-    if op.optimizer is not None:
-        filled["optimizer"] = _fill_optimizer(op.optimizer, compat)
-    if op.clip is not None:
-        filled["clip"] = _fill_clip(op.clip, compat)
-    return op.model_copy(update=filled) if filled else op
-
-
-def _fill_clip(clip: ClipSpec, compat: Compat | None) -> ClipSpec:
-    """Return a clip with its `eps` written, where it has none."""
-    defaults = find_defaults(compat, "clip", clip.kind)
-    return clip.model_copy(update=dict(defaults)) if clip.eps is None and defaults else clip
-
-
-def _fill(written: Mapping[str, Given], defaults: Defaults) -> dict[str, Given | Plain]:
-    """Return options with defaults filled in; what the spec writes always stays."""
-    return {**defaults, **written}
+    return optimizer.model_copy(update={"options": {**defaults, **optimizer.options}})

@@ -2,64 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, TypeAlias, cast
 
-from pydantic import AfterValidator, Discriminator, PlainValidator, Tag, WithJsonSchema, model_validator
+from pydantic import Discriminator, PlainValidator, Tag, WithJsonSchema, field_validator, model_validator
 
 from graphspec.declare.base import Declaration, below, problem
-from graphspec.declare.fields import Count, Keyword, NumberFromZero, Value, at_least_one
-from graphspec.declare.names import is_path
-from graphspec.suggestions import closest
-from graphspec.words import describe
+from graphspec.declare.fields import Count, Keyword, NumberFromZero, Value, at_least_one, is_path
+from graphspec.words import describe, did_you_mean
 
 SOURCES = ("digits", "npz", "csv")
 FILES = ("npz", "csv")
 """The sources that read the file at `path`."""
 CLASS = "class:"
-"""What stands before the path of a user's class in a source."""
+"""The prefix of a source that is a user's class; its path follows."""
+
+Columns: TypeAlias = str | tuple[str, ...]
 
 
-def _read_path(value: object) -> str:
-    """Return the path of a user's class, the value of `class`."""
-    if isinstance(value, str) and is_path(value):
-        return value
-    message = f"expected the path of a class, found {describe(value)}"
-    raise below(("class",), problem("GS054", message, help="write `class: pkg.mod:Name`"))
-
-
-def _check_source(source: str) -> str:
-    """Refuse a source that is neither built in nor a class."""
-    if source in SOURCES or (source.startswith(CLASS) and is_path(source.removeprefix(CLASS))):
-        return source
-    near = closest(source, SOURCES, 1)
-    label = f"did you mean '{near[0]}'?" if near else ""
-    help = f"write {', '.join(SOURCES)}, or `class: pkg.mod:Name` in its place"
-    raise problem("GS043", f"no data source is named '{source}'", label=label, help=help)
-
-
-def _read_column(value: object) -> str | tuple[str, ...]:
-    """Return a name, or several; a position in a tuple is the name of what stands there."""
+def _read_column(value: object) -> Columns:
+    """Return a name, or several; a position in a tuple is the name of what is there."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return str(value)
-    names = _list_texts(value)
-    if not names:
-        message = f"expected the name of a column, or a list of names, found {describe(value)}"
+    entries = cast("list[object]", value) if isinstance(value, list | tuple) else []
+    names = tuple(entry for entry in entries if isinstance(entry, str))
+    if not names or len(names) != len(entries):
+        found = describe(cast("object", value))
+        message = f"expected the name of a column, or a list of names, found {found}"
         help = "write `x: height`, `x: [height, width]`, or `x: 0` for the first of a tuple"
         raise problem("GS044", message, help=help)
     return names
 
 
-def _list_texts(value: object) -> tuple[str, ...]:
-    """Return a list of texts; nothing for any other value."""
-    entries = cast("list[object]", value) if isinstance(value, list | tuple) else []
-    texts = tuple(entry for entry in entries if isinstance(entry, str))
-    return texts if len(texts) == len(entries) else ()
-
-
-Columns: TypeAlias = str | tuple[str, ...]
 _ColumnField = Annotated[
     Columns,
     PlainValidator(_read_column),
@@ -78,7 +53,7 @@ _ColumnField = Annotated[
 class DataSource(Declaration):
     """A set of samples and how batches are made of it."""
 
-    source: Annotated[str, AfterValidator(_check_source)]
+    source: str
     """`digits` (bundled), `npz` (a file of arrays), `csv` (a table), or a user's class: `class: pkg.mod:Name`."""
     batch: Count
     """How many samples a batch has."""
@@ -110,10 +85,22 @@ class DataSource(Declaration):
         if "source" in written:
             raise below(("class",), problem("GS053", "a data source has a `source` or a `class`, found both", at="key"))
         rest = {key: item for key, item in written.items() if key != "class"}
-        return {**rest, "source": f"{CLASS}{_read_path(written['class'])}"}
+        path = written["class"]
+        if not isinstance(path, str) or not is_path(path):
+            message = f"expected the path of a class, found {describe(path)}"
+            raise below(("class",), problem("GS054", message, help="write `class: pkg.mod:Name`"))
+        return {**rest, "source": f"{CLASS}{path}"}
+
+    @field_validator("source")
+    @classmethod
+    def _check_source(cls, source: str) -> str:
+        if source in SOURCES or (source.startswith(CLASS) and is_path(source.removeprefix(CLASS))):
+            return source
+        help = f"write {', '.join(SOURCES)}, or `class: pkg.mod:Name` in its place"
+        raise problem("GS043", f"no data source is named '{source}'", label=did_you_mean(source, SOURCES), help=help)
 
     @model_validator(mode="after")
-    def _check(self) -> DataSource:
+    def _check_path(self) -> DataSource:
         if self.source in FILES and self.path is None:
             message, help = f"the source `{self.source}` needs a `path`", f"write `path: data.{self.source}`"
             raise problem("GS053", message, help=help, at="key")
@@ -159,7 +146,7 @@ class TrainingSets(Declaration):
         return {"sets": sets, **({MIX: mix} if MIX in written else {})}
 
     @model_validator(mode="after")
-    def _check(self) -> TrainingSets:
+    def _check_mix(self) -> TrainingSets:
         if self.mix is None:
             return self
         if self.mix.keys() != self.sets.keys():
@@ -173,33 +160,16 @@ class TrainingSets(Declaration):
 
 
 def _tag(value: object) -> str:
-    """Return the tag of what stands in `data`: one source, or several."""
-    if isinstance(value, TrainingSets):
-        return "<sets>"
-    return "<sets>" if isinstance(value, dict) and _is_several(cast("dict[str, object]", value)) else "<source>"
+    """Return the tag of an item of `data`: one source, or several, which hold sources by name and no field of one."""
+    written = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    others = (item for key, item in written.items() if key not in (*DataSource.model_fields, "class", MIX))
+    is_several = any(isinstance(item, dict) for item in others)
+    is_several = is_several and not any(key in written for key in ("source", "class", "batch"))
+    return "<sets>" if is_several or isinstance(value, TrainingSets) else "<source>"
 
 
-def _is_several(written: Mapping[str, object]) -> bool:
-    """Return whether a mapping holds sources by name rather than the fields of one."""
-    own = (*DataSource.model_fields, "class")
-    named = (isinstance(item, dict) for key, item in written.items() if key not in (*own, MIX))
-    return any(named) and not any(key in written for key in ("source", "class", "batch"))
-
-
-def _only_training(data: dict[str, DataSource | TrainingSets]) -> dict[str, DataSource | TrainingSets]:
-    """Refuse several sets that no training takes turns between."""
-    for role, item in data.items():
-        if isinstance(item, TrainingSets) and role != "train":
-            help = "give each a name of its own in `data`, and name the one meant: `run: {eval: {data: ...}}`"
-            raise below((role,), problem("GS056", "only `train` may have several sets", help=help, at="key"))
-    return data
-
-
-DataField = Annotated[
-    dict[
-        str,
-        Annotated[Annotated[DataSource, Tag("<source>")] | Annotated[TrainingSets, Tag("<sets>")], Discriminator(_tag)],
-    ],
-    AfterValidator(_only_training),
+DataField = dict[
+    str,
+    Annotated[Annotated[DataSource, Tag("<source>")] | Annotated[TrainingSets, Tag("<sets>")], Discriminator(_tag)],
 ]
 """The section `data`: a source by role, of training also several."""

@@ -6,14 +6,13 @@ import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import GetPydanticSchema, PlainSerializer, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from graphspec.declare.base import problem
-from graphspec.suggestions import closest
-from graphspec.words import describe
+from graphspec.words import describe, did_you_mean
 
 Unit: TypeAlias = Literal["steps", "updates", "samples", "epochs", "run"]
 
@@ -55,56 +54,40 @@ class Duration:
 def parse_duration(value: object, *, bare: Unit = "steps") -> Duration:
     """Return the duration a document's scalar spells; a whole number alone counts ``bare`` units.
 
-    Raises a validation error with code GS050 for anything else.
+    Raises a validation error with code GS050 for anything else, and for counts that no clock reaches.
     """
     if isinstance(value, Duration):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
-        return _checked(Duration(count=value, unit=bare), str(value))
-    matched = _PATTERN.match(value) if isinstance(value, str) else None
-    unit = _UNITS.get(matched.group(3)) if matched is not None else None
-    if matched is None:
-        raise problem("GS050", f"expected a duration, found {describe(value)}", help=f"write {FORMS}")
-    if unit is None:
-        raise _unknown_unit(matched.group(3))
-    count = float(matched.group(1)) * _SCALES[matched.group(2)]
-    return _checked(Duration(count=count, unit=unit), matched.group(0).strip())
-
-
-def _unknown_unit(word: str) -> PydanticCustomError:
-    near = closest(word, ("steps", "updates", "samples", "epochs", "run"), 1)
-    label = f"did you mean '{near[0]}'?" if near else ""
-    return problem("GS050", f"no duration is counted in '{word}'", label=label, help=f"write {FORMS}")
-
-
-def _checked(duration: Duration, text: str) -> Duration:
-    """Refuse counts that no clock reaches."""
-    if duration.count <= 0:
+        count, unit, text = value, bare, str(value)
+    else:
+        matched = _PATTERN.match(value) if isinstance(value, str) else None
+        if matched is None:
+            raise problem("GS050", f"expected a duration, found {describe(value)}", help=f"write {FORMS}")
+        word, text = matched.group(3), matched.group(0).strip()
+        if word not in _UNITS:
+            label = did_you_mean(word, ("steps", "updates", "samples", "epochs", "run"))
+            raise problem("GS050", f"no duration is counted in '{word}'", label=label, help=f"write {FORMS}")
+        count, unit = float(matched.group(1)) * _SCALES[matched.group(2)], _UNITS[word]
+    if count <= 0:
         raise problem("GS050", f"a duration is more than 0, found {text!r}", help="steps are counted from 1")
-    if duration.unit == "run" and duration.count > 1:
+    if unit == "run" and count > 1:
         raise problem("GS050", f"a share of the run is at most 1, found {text!r}", help="`0.1 run` is its first tenth")
-    if duration.unit not in ("run", "epochs") and not float(duration.count).is_integer():
-        raise problem("GS050", f"{duration.unit} are counted in whole numbers, found {text!r}", help=f"write {FORMS}")
-    return duration
-
-
-def _schema(bare: Unit) -> GetPydanticSchema:
-    """Validate through :func:`parse_duration`."""
-
-    def _parse(value: object) -> Duration:
-        return parse_duration(value, bare=bare)
-
-    return GetPydanticSchema(lambda _source, _handler: core_schema.no_info_plain_validator_function(_parse))
+    if unit not in ("run", "epochs") and not float(count).is_integer():
+        raise problem("GS050", f"{unit} are counted in whole numbers, found {text!r}", help=f"write {FORMS}")
+    return Duration(count=count, unit=unit)
 
 
 _TEXTS = ({"type": "string", "pattern": PATTERN}, {"type": "string", "pattern": r"\$\{"})
 _REMARK = f"A duration: {FORMS}."
 _JSON = {"anyOf": [{"type": "integer", "minimum": 1}, *_TEXTS], "description": _REMARK}
 
-DurationField = Annotated[Duration, _schema("steps"), PlainSerializer(str), WithJsonSchema(_JSON)]
+DurationField = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(str), WithJsonSchema(_JSON)]
 """A duration; a whole number counts steps."""
 
-UpdatesField = Annotated[Duration, _schema("updates"), PlainSerializer(str), WithJsonSchema(_JSON)]
+UpdatesField = Annotated[
+    Duration, PlainValidator(partial(parse_duration, bare="updates")), PlainSerializer(str), WithJsonSchema(_JSON)
+]
 """A duration; a whole number counts applied updates."""
 
 Length: TypeAlias = float | Duration

@@ -1,7 +1,9 @@
-"""The types that fields of several declarations share: numbers, names in lists, shapes, plain values."""
+"""What fields of several declarations share: names and their patterns, and types of numbers, lists, shapes, values."""
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
@@ -18,7 +20,6 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from graphspec.declare.base import problem
-from graphspec.declare.names import KEYWORDS, NAME_PATTERN, is_name
 from graphspec.words import quote
 
 if TYPE_CHECKING:
@@ -31,10 +32,36 @@ else:
 
 T = TypeVar("T", bound=Sized)
 
+NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+KEYWORDS = frozenset((*keyword.kwlist, "__debug__"))
+"""Words of Python: a name becomes a variable of the generated source, and nothing may be assigned to these."""
+
+PATH_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
+"""``pkg.mod:Name``: how a user's class or function is named."""
+
+_NAME = re.compile(NAME_PATTERN)
+_PATH = re.compile(PATH_PATTERN)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text may name an input, a model, an op or a value."""
+    return _NAME.fullmatch(text) is not None and text not in KEYWORDS
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text is an import path of the form ``pkg.mod:Name``."""
+    return _PATH.fullmatch(text) is not None and KEYWORDS.isdisjoint(re.split("[.:]", text))
+
 
 def listed(value: object) -> object:
     """Make one name a list of one."""
     return [value] if isinstance(value, str) else value
+
+
+def listed_item(value: object) -> object:
+    """Make one item, a word or a mapping, a list of one."""
+    alone: list[object] = [value]
+    return alone if isinstance(value, str | dict) else value
 
 
 def is_schedule(value: object) -> bool:
@@ -42,39 +69,42 @@ def is_schedule(value: object) -> bool:
     return isinstance(value, dict) and "schedule" in value
 
 
-_READ_ONCE = "a schedule stands where a plain value is read once, before the first step"
+def _unscheduled(help: str) -> BeforeValidator:
+    """Return a validator that refuses schedules where a plain value is read once."""
+
+    def refuse(value: object) -> object:
+        """Raise a validation error for a schedule."""
+        if is_schedule(value):
+            raise problem(
+                "GS044", "a schedule stands where a plain value is read once, before the first step", help=help
+            )
+        return value
+
+    return BeforeValidator(refuse)
 
 
-def _unscheduled(value: object) -> object:
-    if is_schedule(value):
-        raise problem("GS044", _READ_ONCE, help="write a number")
-    return value
+_NUMBER = _unscheduled("write a number")
 
 
 _Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
 
-def _unscheduled_arg(value: object) -> object:
-    if is_schedule(value):
-        raise problem("GS044", _READ_ONCE, help="write a plain value")
-    return value
-
-
-def _refuse_keyword(name: str) -> PydanticCustomError:
-    what = "is a word of Python" if name in KEYWORDS else "is not a name"
-    help = "an argument is passed by its name: letters, digits and `_`, not a digit first, and no word of Python"
-    return problem("GS058", f"expected the name of an argument, and {quote(name)} {what}", help=help, at="key")
-
-
 def _check_keyword(name: str) -> str:
     if is_name(name):
         return name
-    raise _refuse_keyword(name)
+    what = "is a word of Python" if name in KEYWORDS else "is not a name"
+    help = "an argument is passed by its name: letters, digits and `_`, not a digit first, and no word of Python"
+    raise problem("GS058", f"expected the name of an argument, and {quote(name)} {what}", help=help, at="key")
 
 
 def check_keywords(keys: Iterable[str]) -> None:
     """Raise a validation error with code GS058 where keys that become names of arguments are no names."""
-    wrong = [InitErrorDetails(type=_refuse_keyword(key), loc=(key,), input=key) for key in keys if not is_name(key)]
+    wrong: list[InitErrorDetails] = []
+    for key in keys:
+        try:
+            _check_keyword(key)
+        except PydanticCustomError as error:
+            wrong.append(InitErrorDetails(type=error, loc=(key,), input=key))
     if wrong:
         raise ValidationError.from_exception_data("spec", wrong)
 
@@ -82,19 +112,19 @@ def check_keywords(keys: Iterable[str]) -> None:
 Keyword = Annotated[str, AfterValidator(_check_keyword), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
 """A key that becomes the name of an argument, unchanged, in the generated source."""
 
-Args = dict[Keyword, Annotated[Value, BeforeValidator(_unscheduled_arg)]]
+Args = dict[Keyword, Annotated[Value, _unscheduled("write a plain value")]]
 """Keyword arguments that are read once: plain values."""
 
-Number = Annotated[_Finite, BeforeValidator(_unscheduled)]
+Number = Annotated[_Finite, _NUMBER]
 """A finite number."""
 
-NumberFromZero = Annotated[_Finite, Ge(0), BeforeValidator(_unscheduled)]
+NumberFromZero = Annotated[_Finite, Ge(0), _NUMBER]
 """A finite number that is not negative."""
 
-PositiveNumber = Annotated[_Finite, Gt(0), BeforeValidator(_unscheduled)]
+PositiveNumber = Annotated[_Finite, Gt(0), _NUMBER]
 """A finite number greater than 0."""
 
-Share = Annotated[_Finite, Ge(0), Le(1), BeforeValidator(_unscheduled)]
+Share = Annotated[_Finite, Ge(0), Le(1), _NUMBER]
 """A number from 0 to 1."""
 
 Count = Annotated[int, Strict(), Ge(1)]
@@ -104,12 +134,13 @@ Count = Annotated[int, Strict(), Ge(1)]
 def at_least_one(noun: str, *, help: str = "add one, or leave the key out") -> AfterValidator:
     """Return a validator that refuses an empty list, or mapping, of what the noun says."""
 
-    def _check(value: T) -> T:
+    def check(value: T) -> T:
+        """Raise a validation error where there is none."""
         if not value:
             raise problem("GS044", f"expected at least one {noun}, found none", help=help)
         return value
 
-    return AfterValidator(_check)
+    return AfterValidator(check)
 
 
 _Listed = BeforeValidator(listed, json_schema_input_type=str | list[str])

@@ -7,8 +7,8 @@ from typing import cast
 from pydantic import model_validator
 
 from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.fields import is_path
 from graphspec.declare.library import FUNCTIONS, Family, find_other_names
-from graphspec.declare.names import is_path
 
 
 class PerBackend(Declaration):
@@ -32,13 +32,7 @@ class PerBackend(Declaration):
 
     def find(self, backend: str) -> str | None:
         """Return the name for a backend, or None where the spec gives it none."""
-        match backend:
-            case "torch":
-                return self.torch
-            case "tensorflow":
-                return self.tensorflow
-            case _:
-                return None
+        return {"torch": self.torch, "tensorflow": self.tensorflow}.get(backend)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -50,7 +44,7 @@ class ClassName(PerBackend):
     """The import path of a user's class, for every backend or per backend."""
 
     @model_validator(mode="after")
-    def _check(self) -> ClassName:
+    def _check_class(self) -> ClassName:
         _require_paths(self, "class", "zoo.gan:Generator")
         return self
 
@@ -59,7 +53,7 @@ class FunctionName(PerBackend):
     """A function: a name of the library (``bce``), a user's ``pkg.mod:fn``, or one path per backend."""
 
     @model_validator(mode="after")
-    def _check(self) -> FunctionName:
+    def _check_function(self) -> FunctionName:
         if not self.is_builtin:
             _require_paths(self, "function", "losses:focal")
         return self

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
-from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag, field_validator, model_validator
 
 from graphspec.declare.base import Declaration, NotBuilt, below, not_built, problem
 from graphspec.declare.compat import Compat, fill_model, fill_op
@@ -17,8 +17,7 @@ from graphspec.declare.models import ModelSpec
 from graphspec.declare.ops import KINDS, EmaOp, Op, OpBase
 from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.declare.run import RunSpec
-from graphspec.suggestions import closest
-from graphspec.words import enumerate_names
+from graphspec.words import did_you_mean, enumerate_names
 
 NOT_BUILT = ("adapt", "repeat", "choose", "sometimes")
 """Kinds that the language has and this version does not execute."""
@@ -40,46 +39,35 @@ def find_kinds(op: Mapping[str, object]) -> tuple[str, ...]:
     return first or tuple(key for key in op if key in SECOND)
 
 
-def _find_strays(op: Mapping[str, object]) -> tuple[str, ...]:
-    """Return `loss` and `copy` where the op's kind has no such field: they were meant as a second kind."""
-    kinds = find_kinds(op)
-    if not kinds or any(kind in SECOND or kind not in KINDS for kind in kinds):
-        return ()
-    fields = {field for kind in kinds for field in KINDS[kind].model_fields}
-    return tuple(key for key in SECOND if key in op and key not in fields)
-
-
 def _check(value: object) -> object:
     """Refuse what is not an op of exactly one kind that is built."""
     if isinstance(value, OpBase):
         return value
+    forms = f"an op has exactly one of the keys {', '.join(sorted(KINDS))}"
     if not isinstance(value, dict):
-        raise problem("GS051", "expected an op: a mapping with one kind key", help=_forms())
+        raise problem("GS051", "expected an op: a mapping with one kind key", help=forms)
     op = cast("dict[str, object]", value)
-    match (*find_kinds(op), *_find_strays(op)):
+    kinds = find_kinds(op)
+    strays: tuple[str, ...] = ()
+    if not any(kind in SECOND or kind not in KINDS for kind in kinds):
+        # `loss` and `copy` where the op's kind has no such field were meant as a second kind.
+        fields = {field for kind in kinds for field in KINDS[kind].model_fields}
+        strays = tuple(key for key in SECOND if key in op and key not in fields)
+    match (*kinds, *strays):
         case ():
-            raise _kindless(op)
+            for key in op:
+                if label := did_you_mean(key, KINDS):
+                    message = f"no kind of op is named '{key}'"
+                    raise below((key,), problem("GS051", message, label=label, help=forms, at="key"))
+            raise problem("GS051", "this op has no kind", help=forms, at="key")
         case (kind,):
             if kind in NOT_BUILT:
-                raise below((kind,), not_built(f"the op kind `{kind}`", help=_forms()))
+                raise below((kind,), not_built(f"the op kind `{kind}`", help=forms))
             return op
         case found:
             message = f"an op has one kind, found {enumerate_names(found)}"
             help = "split it into several ops, or remove the extra keys"
             raise below((found[-1],), problem("GS052", message, help=help, at="key"))
-
-
-def _kindless(op: Mapping[str, object]) -> Exception:
-    for key in op:
-        for near in closest(key, KINDS, 1):
-            label = f"did you mean '{near}'?"
-            message = f"no kind of op is named '{key}'"
-            return below((key,), problem("GS051", message, label=label, help=_forms(), at="key"))
-    return problem("GS051", "this op has no kind", help=_forms(), at="key")
-
-
-def _forms() -> str:
-    return f"an op has exactly one of the keys {', '.join(sorted(KINDS))}"
 
 
 if TYPE_CHECKING:
@@ -143,6 +131,16 @@ class GraphSpec(Declaration):
 
     _document: Document | None = PrivateAttr(None)
 
+    @field_validator("data")
+    @classmethod
+    def _check_roles(cls, data: DataField) -> DataField:
+        """Refuse several sets that no training takes turns between."""
+        for role, item in data.items():
+            if isinstance(item, TrainingSets) and role != "train":
+                help = "give each a name of its own in `data`, and name the one meant: `run: {eval: {data: ...}}`"
+                raise below((role,), problem("GS056", "only `train` may have several sets", help=help, at="key"))
+        return data
+
     @model_validator(mode="after")
     def _fill(self) -> GraphSpec:
         """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither."""
@@ -190,15 +188,14 @@ class GraphSpec(Declaration):
     @property
     def loss_scale(self) -> LossScaleSpec | None:
         """Return how losses are scaled, None where they are not: dynamically where a model computes in float16."""
-        declared = None if self.precision is None else self.precision.loss_scale
-        if declared is None and self._names_float16() and any(self.compute(name) == "float16" for name in self.models):
+        declared, compute = None, None
+        if self.precision is not None:
+            declared, compute = self.precision.loss_scale, self.precision.compute
+        # Following likenesses is needed only where float16 is written at all.
+        is_written = "float16" in (compute, *(model.precision for model in self.models.values()))
+        if declared is None and is_written and any(self.compute(name) == "float16" for name in self.models):
             return LossScaleSpec()
         return None if declared is None or declared.kind == "none" else declared
-
-    def _names_float16(self) -> bool:
-        """Return whether float16 is written for the document or for a model."""
-        own = None if self.precision is None else self.precision.compute
-        return "float16" in (own, *(model.precision for model in self.models.values()))
 
     def source(self, role: str, dataset: str | None = None) -> DataSource | None:
         """Return what `data` says of a role, or of one of its several sets: without a name of the first."""

@@ -9,8 +9,7 @@ from pydantic import PlainValidator, Strict, WithJsonSchema, model_validator
 
 from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.fields import Keyword, Number, Shape
-from graphspec.declare.scheduled import read_schedule
-from graphspec.declare.schedules import ScheduleSpec
+from graphspec.declare.schedules import ScheduleSpec, read_schedule
 from graphspec.words import describe
 
 DType: TypeAlias = Literal["float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool"]
@@ -36,12 +35,6 @@ def _read_operand(value: object) -> object:
     raise problem("GS044", f"expected the name of a value, a number or a boolean, found {describe(value)}")
 
 
-def _sort_mapping(value: dict[str, object]) -> dict[str, object]:
-    """Take a mapping for keywords, unless it is one of our own fields, which hold what no operand is."""
-    is_sorted = value.keys() <= {"positional", "keyword"} and all(isinstance(v, tuple | dict) for v in value.values())
-    return value if is_sorted else {"keyword": value}
-
-
 OperandField = Annotated[
     Operand, PlainValidator(_read_operand), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]
@@ -64,7 +57,11 @@ class Inputs(Declaration):
             case list() | tuple():
                 return {"positional": tuple(cast("list[object]", value))}
             case dict():
-                return _sort_mapping(cast("dict[str, object]", value))
+                written = cast("dict[str, object]", value)
+                # Our own fields hold what no operand is; any other mapping is one of keywords.
+                is_sorted = written.keys() <= {"positional", "keyword"}
+                is_sorted = is_sorted and all(isinstance(each, tuple | dict) for each in written.values())
+                return written if is_sorted else {"keyword": written}
             case Inputs():
                 return value
             case _:
@@ -90,7 +87,7 @@ Beginning: TypeAlias = Literal["zeros", "ones", "normal", "uniform", "unit_norma
 FLOATS = frozenset({"float32", "float64", "float16", "bfloat16"})
 
 
-def _fixed(value: object) -> object:
+def _read_fixed_size(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     if isinstance(value, str):
@@ -99,7 +96,7 @@ def _fixed(value: object) -> object:
     raise problem("GS044", f"expected a size, found {value!r}", help="a whole number from 1 up")
 
 
-FixedSize = Annotated[int, PlainValidator(_fixed), WithJsonSchema({"type": "integer", "minimum": 1})]
+FixedSize = Annotated[int, PlainValidator(_read_fixed_size), WithJsonSchema({"type": "integer", "minimum": 1})]
 
 
 class StateSpec(Declaration):

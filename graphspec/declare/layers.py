@@ -115,22 +115,19 @@ class Layer(Declaration):
     def _read(cls, value: object) -> object:
         if isinstance(value, str):
             return {"kind": value}
-        if isinstance(value, dict) and len(cast("dict[str, object]", value)) == 1:
-            kind, given = next(iter(cast("dict[str, object]", value).items()))
-            return {"kind": kind, **_read_options(kind, given)}
         if isinstance(value, Layer):
             return value
-        help = "write `relu`, `{linear: 64}` or `{conv2d: {out: 32, kernel: 3}}`; each layer is its own list item"
-        raise problem("GS055", "expected a layer: its name, or a mapping with one key, its name", help=help)
-
-
-def _read_options(kind: str, given: object) -> dict[str, object]:
-    """Return the fields of a layer from the value of its kind."""
-    if isinstance(given, list) and kind == "residual":
-        return {"residual": tuple(cast("list[object]", given))}
-    if isinstance(given, dict):
-        return {"options": given}
-    first = LAYERS.get(kind, ())[:1]
-    if given is None or not first:
-        return {"options": {} if given is None else {"": given}}
-    return {"options": {first[0].name: given}}
+        if not isinstance(value, dict) or len(cast("dict[str, object]", value)) != 1:
+            help = "write `relu`, `{linear: 64}` or `{conv2d: {out: 32, kernel: 3}}`; each layer is its own list item"
+            raise problem("GS055", "expected a layer: its name, or a mapping with one key, its name", help=help)
+        kind, given = next(iter(cast("dict[str, object]", value).items()))
+        first = LAYERS.get(kind, ())[:1]
+        match given:
+            case list() if kind == "residual":
+                return {"kind": kind, "residual": tuple(cast("list[object]", given))}
+            case dict():
+                return {"kind": kind, "options": cast("dict[str, object]", given)}
+            case None:
+                return {"kind": kind, "options": {}}
+            case _:
+                return {"kind": kind, "options": {first[0].name if first else "": given}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, Strict, model_validator
+from pydantic import Field, Strict, field_validator, model_validator
 
 from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.fields import Args, NamesOrNone, Number, at_least_one
@@ -17,16 +17,6 @@ from graphspec.words import describe
 
 BufferPolicy: TypeAlias = Literal["copy", "average", "ignore"]
 Size = Annotated[int, Strict(), Field(ge=1)]
-
-
-def _read_file(value: object) -> object:
-    if isinstance(value, str) and value.endswith(".safetensors"):
-        return value
-    help = "`stepgraph export` writes such files, and `safetensors` converts others"
-    raise problem("GS044", f"expected the path of a `.safetensors` file, found {describe(value)}", help=help)
-
-
-WeightsFile = Annotated[str, Field(pattern=r"\.safetensors$"), BeforeValidator(_read_file)]
 
 
 class ParameterSpec(Declaration):
@@ -86,7 +76,7 @@ class ModelSpec(Declaration):
     """What an average over this model does with its buffers."""
     groups: Annotated[tuple[GroupSpec, ...], Strict(False), Field(min_length=1)] = ()
     """Parameters for which something is different when the model is updated; the others are in none."""
-    weights: WeightsFile | None = None
+    weights: Annotated[str, Field(pattern=r"\.safetensors$")] | None = None
     """A safetensors file that the parameters and buffers start from; a relative path starts from the spec's folder."""
     precision: ComputeField | None = None
     """The type in which it computes, in place of the document's."""
@@ -95,16 +85,23 @@ class ModelSpec(Declaration):
     regularizer: Regularizers | None = None
     """Terms over the parameters, added once per step to what an update of the model differentiates."""
 
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _check_file(cls, value: object) -> object:
+        if value is None or (isinstance(value, str) and value.endswith(".safetensors")):
+            return value
+        help = "`stepgraph export` writes such files, and `safetensors` converts others"
+        raise problem("GS044", f"expected the path of a `.safetensors` file, found {describe(value)}", help=help)
+
     @model_validator(mode="after")
     def _check_source(self) -> ModelSpec:
         sources = {"class": self.class_, "layers": self.layers, "parameter": self.parameter, "like": self.like}
         given = [name for name, value in sources.items() if value is not None]
         if len(given) != 1:
             found = " and ".join(f"`{name}`" for name in given) or "none of them"
+            message = f"a model has exactly one of {', '.join(sources)}; found {found}"
             help = "`class: pkg.mod:Name`, `layers: [...]`, `parameter: {shape, init}` or `like: other`"
-            raise problem(
-                "GS053", f"a model has exactly one of {', '.join(sources)}; found {found}", help=help, at="key"
-            )
+            raise problem("GS053", message, help=help, at="key")
         return self
 
     @model_validator(mode="after")

@@ -114,9 +114,12 @@ def _read_option(value: object) -> object:
     """Read one option's value: a scalar, a schedule, or a list of numbers and schedules."""
     if isinstance(value, dict):
         return _read_schedule(cast("dict[str, object]", value))
-    if isinstance(value, list | tuple):
-        return _read_numbers(tuple(cast("Sequence[object]", value)))
-    return value
+    if not isinstance(value, list | tuple):
+        return value
+    items = tuple(cast("Sequence[object]", value))
+    if any(isinstance(item, bool) or not isinstance(item, int | float | dict | ScheduleSpec) for item in items):
+        raise problem("GS044", "expected a list of numbers")
+    return _ITEMS.validate_python(items)
 
 
 def _read_schedule(value: dict[str, object]) -> ScheduleSpec:
@@ -126,12 +129,6 @@ def _read_schedule(value: dict[str, object]) -> ScheduleSpec:
     return ScheduleSpec.model_validate(value)
 
 
-def _read_numbers(values: tuple[object, ...]) -> tuple[object, ...]:
-    if any(isinstance(value, bool) or not isinstance(value, int | float | dict | ScheduleSpec) for value in values):
-        raise problem("GS044", "expected a list of numbers")
-    return _ITEMS.validate_python(values)
-
-
 def _read_item(value: object) -> object:
     return _read_schedule(cast("dict[str, object]", value)).close(None) if isinstance(value, dict) else value
 
@@ -139,21 +136,6 @@ def _read_item(value: object) -> object:
 _EPOCH = re.compile(r"[1-9][0-9]{0,17}")
 _ITEMS = TypeAdapter(tuple[Annotated[object, BeforeValidator(_read_item)], ...])
 """Each is read by itself, so that a problem of a schedule is reported at its place."""
-
-
-def _sort_epochs(written: Mapping[str, object]) -> Mapping[str, object]:
-    """Return optimizers by their first epochs, in the order of these; refuse what is no epoch, and no first one."""
-    help = "write `optimizer: {1: {name: adam}, 10: {name: sgd}}`: each steps from its epoch on, counted from 1"
-    for key, item in written.items():
-        if not _EPOCH.fullmatch(key):
-            message = f"expected the epoch from which on an optimizer steps, found {quote(key)}"
-            raise below((key,), problem("GS044", message, help=help, at="key"))
-        if isinstance(item, dict) and any(inner.isdigit() for inner in cast("dict[str, object]", item)):
-            raise below((key,), problem("GS044", "expected one optimizer, found several by epochs", help=help))
-    if "1" not in written:
-        message = f"no optimizer steps before epoch {min(map(int, written))}"
-        raise problem("GS044", message, help="write the first one under `1`")
-    return {key: written[key] for key in sorted(written, key=int)}
 
 
 OptionField = Annotated[OptionValue, PlainValidator(_read_option), WithJsonSchema({})]
@@ -177,16 +159,26 @@ class OptimizerSpec(Declaration):
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, value: object) -> object:
-        """Move everything but `name` and `class` into the options."""
+        """Move everything but `name` and `class` into the options, and optimizers by epochs into the order of these."""
         if isinstance(value, str):
             return {"name": value}
         if not isinstance(value, dict):
             return value
         written = cast("dict[str, object]", value)
-        if any(key.isdigit() for key in written):
-            return {"epochs": _sort_epochs(written)}
-        named = {key: written[key] for key in ("name", "class") if key in written}
-        return {**named, "options": {key: item for key, item in written.items() if key not in named}}
+        if not any(key.isdigit() for key in written):
+            named = {key: written[key] for key in ("name", "class") if key in written}
+            return {**named, "options": {key: item for key, item in written.items() if key not in named}}
+        help = "write `optimizer: {1: {name: adam}, 10: {name: sgd}}`: each steps from its epoch on, counted from 1"
+        for key, item in written.items():
+            if not _EPOCH.fullmatch(key):
+                message = f"expected the epoch from which on an optimizer steps, found {quote(key)}"
+                raise below((key,), problem("GS044", message, help=help, at="key"))
+            if isinstance(item, dict) and any(inner.isdigit() for inner in cast("dict[str, object]", item)):
+                raise below((key,), problem("GS044", "expected one optimizer, found several by epochs", help=help))
+        if "1" not in written:
+            message = f"no optimizer steps before epoch {min(map(int, written))}"
+            raise problem("GS044", message, help="write the first one under `1`")
+        return {"epochs": {key: written[key] for key in sorted(written, key=int)}}
 
     @model_validator(mode="after")
     def _check(self) -> OptimizerSpec:

@@ -9,17 +9,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_valid
 
 from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.durations import Duration, DurationField
-from graphspec.declare.fields import at_least_one
+from graphspec.declare.fields import at_least_one, is_path, listed_item
 from graphspec.declare.functions import FunctionName
-from graphspec.declare.names import is_path
-from graphspec.declare.scheduled import OwnFromZero, OwnNumber, OwnPositive
-from graphspec.declare.schedules import ScheduleSpec
+from graphspec.declare.schedules import OwnFromZero, OwnNumber, OwnPositive, ScheduleSpec
 from graphspec.matching import UnmatchableError, read_pattern
-from graphspec.suggestions import closest
-from graphspec.words import quote
+from graphspec.words import did_you_mean, quote
 
 
-def _check(pattern: str) -> str:
+def _check_pattern(pattern: str) -> str:
     try:
         read_pattern(pattern)
     except UnmatchableError as error:
@@ -27,14 +24,12 @@ def _check(pattern: str) -> str:
         raise problem("GS060", f"the pattern {quote(pattern)} is not taken: {error}", help=help) from error
     except re.error as error:
         help = "write a Python regular expression, as in `weight$`; a plain name works too"
-        message = (
-            f"expected a regular expression, found {quote(pattern)}: {error.msg} at character {(error.pos or 0) + 1}"
-        )
-        raise problem("GS044", message, help=help) from error
+        found = f"{quote(pattern)}: {error.msg} at character {(error.pos or 0) + 1}"
+        raise problem("GS044", f"expected a regular expression, found {found}", help=help) from error
     return pattern
 
 
-Pattern = Annotated[str, AfterValidator(_check)]
+Pattern = Annotated[str, AfterValidator(_check_pattern)]
 """A regular expression of Python, searched in the names of a model's parameters."""
 
 
@@ -90,20 +85,6 @@ MAX_NORM = 2.0
 Axis = Annotated[int, Strict()]
 
 
-def _read_word(word: str) -> dict[str, object]:
-    """Return the mapping that a short form means: `non_negative`, `unit_norm`, `max_norm`, `pkg.mod:fn`."""
-    if word in ("non_negative", "unit_norm"):
-        return {word: True}
-    if word == "max_norm":
-        return {word: MAX_NORM}
-    if is_path(word):
-        return {"function": word}
-    near = closest(word, KINDS)
-    label = f"did you mean '{near[0]}'?" if near else ""
-    help = "write `non_negative`, `unit_norm`, `{max_norm: 2}`, `{clip: [-1, 1]}` or `pkg.mod:fn`"
-    raise problem("GS110", f"no constraint is named '{word}'", label=label, help=help)
-
-
 class ConstraintSpec(Declaration):
     """A projection of parameters: `{clip: [-1, 1]}`, `non_negative`, `unit_norm`, `{max_norm: 2}` or `pkg.mod:fn`."""
 
@@ -124,8 +105,21 @@ class ConstraintSpec(Declaration):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, value: object) -> object:
-        return _read_word(value) if isinstance(value, str) else value
+    def _read_short(cls, value: object) -> object:
+        """Return the mapping that a short form means: `non_negative`, `unit_norm`, `max_norm`, `pkg.mod:fn`."""
+        match value:
+            case "non_negative" | "unit_norm":
+                return {value: True}
+            case "max_norm":
+                return {value: MAX_NORM}
+            case str() if is_path(value):
+                return {"function": value}
+            case str():
+                help = "write `non_negative`, `unit_norm`, `{max_norm: 2}`, `{clip: [-1, 1]}` or `pkg.mod:fn`"
+                label = did_you_mean(value, KINDS)
+                raise problem("GS110", f"no constraint is named '{value}'", label=label, help=help)
+            case _:
+                return value
 
     @model_validator(mode="after")
     def _check(self) -> ConstraintSpec:
@@ -155,17 +149,11 @@ class ConstraintSpec(Declaration):
         return [kind for kind, value in zip(KINDS, values, strict=True) if value is not None]
 
 
-def _listed(value: object) -> object:
-    """Make one constraint or regularizer a list of one."""
-    alone: list[object] = [value]
-    return alone if isinstance(value, str | dict) else value
-
-
 Constraints = Annotated[
     tuple[ConstraintSpec, ...],
     Strict(False),
     at_least_one("constraint"),
-    BeforeValidator(_listed, json_schema_input_type=ConstraintSpec | list[ConstraintSpec]),
+    BeforeValidator(listed_item, json_schema_input_type=ConstraintSpec | list[ConstraintSpec]),
 ]
 """One constraint, or several that are applied one after another."""
 
@@ -208,6 +196,6 @@ Regularizers = Annotated[
     tuple[RegularizerSpec, ...],
     Strict(False),
     at_least_one("regularizer"),
-    BeforeValidator(_listed, json_schema_input_type=RegularizerSpec | list[RegularizerSpec]),
+    BeforeValidator(listed_item, json_schema_input_type=RegularizerSpec | list[RegularizerSpec]),
 ]
 """One regularizer, or several that are added."""

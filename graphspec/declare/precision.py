@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias, cast, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import AllowInfNan, BeforeValidator, Strict, WithJsonSchema, model_validator
+from pydantic import AllowInfNan, BeforeValidator, Strict, WithJsonSchema, field_validator, model_validator
 
 from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.fields import Count, PositiveNumber
@@ -55,15 +55,6 @@ def _read_type(value: object) -> object:
         return value
     plain = value.removeprefix("torch.").removeprefix("tf.")
     return _TYPES.get(plain, plain)
-
-
-def _read_params(value: object) -> object:
-    """Return the type of parameters; raise for another than float32, which belongs to `compute`."""
-    found = _read_type(value)
-    if found in ("float16", "bfloat16"):
-        help = f"write `compute: {found}`; what is added to a parameter in a step is often too little for {found}"
-        raise problem("GS043", f"parameters are float32 in every step, not {found}", help=help)
-    return found
 
 
 ComputeField = Annotated[
@@ -125,17 +116,11 @@ class LossScaleSpec(Declaration):
         if self.kind == "none" and self.initial != 32768.0:
             message = f"`initial: {self.initial:g}` is the scale at the start, and there is none"
             raise below(("initial",), problem("GS056", message, help="remove it", at="key"))
-        if self.kind != "dynamic":
-            self._refuse_idle()
+        for name in ("growth_steps", "growth_factor", "backoff_factor", "min_scale") if self.kind != "dynamic" else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                message = f"`{name}` goes with `kind: dynamic`; a {self.kind} scale does not change"
+                raise below((name,), problem("GS056", message, help="remove it", at="key"))
         return self
-
-    def _refuse_idle(self) -> None:
-        """Refuse what says how a scale changes that does not."""
-        defaults = {"growth_steps": 2000, "growth_factor": 2.0, "backoff_factor": 0.5, "min_scale": 1.0}
-        written = self.model_dump(include=set(defaults))
-        for name in (name for name, default in defaults.items() if written[name] != default):
-            message = f"`{name}` goes with `kind: dynamic`; a {self.kind} scale does not change"
-            raise below((name,), problem("GS056", message, help="remove it", at="key"))
 
 
 class PrecisionSpec(Declaration):
@@ -143,14 +128,24 @@ class PrecisionSpec(Declaration):
 
     compute: ComputeField = "float32"
     """The type of the operands of layers that multiply matrices and convolve; all other numbers are float32."""
-    params: Annotated[Literal["float32"], BeforeValidator(_read_params)] = "float32"
+    params: Literal["float32"] = "float32"
     """The type of parameters, of what optimizers keep, and of gradients."""
     loss_scale: LossScaleSpec | None = None
     """How losses are scaled; without a word `dynamic` where something is computed in float16, else `none`."""
 
+    @field_validator("params", mode="before")
+    @classmethod
+    def _check_params(cls, value: object) -> object:
+        """Refuse another type than float32, which belongs to `compute`."""
+        found = _read_type(value)
+        if found in ("float16", "bfloat16"):
+            help = f"write `compute: {found}`; what is added to a parameter in a step is often too little for {found}"
+            raise problem("GS043", f"parameters are float32 in every step, not {found}", help=help)
+        return found
+
     @model_validator(mode="before")
     @classmethod
-    def _spell_out(cls, value: object) -> object:
+    def _read_word(cls, value: object) -> object:
         """Read the name of a type as that in which models compute."""
         if isinstance(value, bool | int | float):
             message = f"expected the name of a type, or a mapping, as `precision`, found {describe(value)}"

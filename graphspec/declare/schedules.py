@@ -1,18 +1,32 @@
-"""Schedules: a number that changes while training, and the clock it is read by."""
+"""Schedules: a number that changes while training, the clock it is read by, and fields that take one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, Self, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias, cast
 
-from annotated_types import Ge, Gt
-from pydantic import AfterValidator, AllowInfNan, Field, Strict, model_validator
-from pydantic_core import PydanticCustomError
+from annotated_types import Ge, Gt, Le
+from pydantic import (
+    AllowInfNan,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.durations import Duration, Length, LengthField, parse_duration
-from graphspec.declare.fields import at_least_one
+from graphspec.declare.fields import Keyword, at_least_one, is_schedule
+
+if TYPE_CHECKING:
+    from graphspec.read.source import Plain
 
 ScheduleKind: TypeAlias = Literal[
     "constant", "linear", "cosine", "polynomial", "exponential", "step", "warmup", "piecewise", "join"
@@ -60,38 +74,11 @@ def parse_moment(key: str) -> Length:
     return int(key) if key.isdecimal() else parse_duration(key)
 
 
-def _check_moments(at: dict[str, float]) -> dict[str, float]:
-    """Refuse moments that are none, that do not begin with 0, or that stand in no order."""
-    before: Length | None = None
-    for key in at:
-        moment = _read_moment(key)
-        if before is None and moment != 0:
-            message = f"a piecewise schedule begins at 0, found `{key}` first"
-            raise below((key,), problem("GS053", message, help="say what holds from the start: `0: 0.1`", at="key"))
-        if before is not None and _is_late(before, moment):
-            message = f"the moments of a piecewise schedule rise, found `{key}` after one that is not earlier"
-            raise below((key,), problem("GS053", message, help="put the earlier moment first", at="key"))
-        before = moment
-    if before is None:
-        raise problem("GS053", "a piecewise schedule has at least one value", help="write `at: {0: 0.1, 1000: 0.01}`")
-    return at
-
-
-def _read_moment(key: str) -> Length:
-    """Read a key; its problem points to it."""
-    try:
-        return parse_moment(key)
-    except PydanticCustomError as error:
-        context = error.context or {}
-        help, label = str(context.get("help", "")), str(context.get("label", ""))
-        raise below((key,), problem("GS050", error.message(), help=help, label=label, at="key")) from error
-
-
-def _is_late(before: Length, moment: Length) -> bool:
-    """Return whether a moment fails to come after the one before it, where their units can be compared."""
-    if isinstance(before, Duration) and isinstance(moment, Duration):
-        return before.unit == moment.unit and before.count >= moment.count
-    return not isinstance(before, Duration) and not isinstance(moment, Duration) and before >= moment
+def _lasts(length: Length, other: Length) -> bool:
+    """Return whether a length is at least another of its unit; False where their units cannot be compared."""
+    if isinstance(length, Duration) and isinstance(other, Duration):
+        return length.unit == other.unit and length.count >= other.count
+    return not isinstance(length, Duration) and not isinstance(other, Duration) and length >= other
 
 
 def _attribute(name: str) -> str:
@@ -122,8 +109,35 @@ class CurveSpec(Declaration):
     """step: the factor gained at every `every`."""
     every: LengthField | None = None
     """step: how long it is from one drop to the next."""
-    at: Annotated[dict[str, Finite], AfterValidator(_check_moments)] | None = None
+    at: dict[str, Finite] | None = None
     """piecewise: the values, each by the moment from which on it holds: `{0: 0.1, 30 epochs: 0.01}`."""
+
+    @field_validator("at")
+    @classmethod
+    def _check_moments(cls, at: dict[str, float] | None) -> dict[str, float] | None:
+        """Refuse moments that are none, that do not begin with 0, or that are in no order."""
+        if at is None:
+            return None
+        before: Length | None = None
+        for key in at:
+            try:
+                moment = parse_moment(key)
+            except PydanticCustomError as error:
+                context = error.context or {}
+                help, label = str(context.get("help", "")), str(context.get("label", ""))
+                raise below((key,), problem("GS050", error.message(), help=help, label=label, at="key")) from error
+            if before is None and moment != 0:
+                message = f"a piecewise schedule begins at 0, found `{key}` first"
+                raise below((key,), problem("GS053", message, help="say what holds from the start: `0: 0.1`", at="key"))
+            # Moments in different units are left to the compiler.
+            if before is not None and _lasts(before, moment):
+                message = f"the moments of a piecewise schedule rise, found `{key}` after one that is not earlier"
+                raise below((key,), problem("GS053", message, help="put the earlier moment first", at="key"))
+            before = moment
+        if before is None:
+            help = "write `at: {0: 0.1, 1000: 0.01}`"
+            raise problem("GS053", "a piecewise schedule has at least one value", help=help)
+        return at
 
     @model_validator(mode="after")
     def _complete(self) -> CurveSpec:
@@ -201,10 +215,6 @@ class CurveSpec(Declaration):
 Clock: TypeAlias = Literal["updates", "steps", "samples", "epochs"]
 
 
-def _as_mapping(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
-
-
 class PartSpec(CurveSpec):
     """One part of a join: a curve that lasts for a while."""
 
@@ -215,14 +225,14 @@ class PartSpec(CurveSpec):
     @classmethod
     def _refuse_whole(cls, value: object) -> object:
         """Refuse what only a whole schedule has."""
-        written = _as_mapping(value)
+        written = cast("dict[str, object]", value) if isinstance(value, dict) else {}
         if written.get("schedule") == "join":
             help = "list its parts among those of the outer join"
             raise problem("GS053", "a join has no join among its parts", help=help)
         if "clock" in written:
             help = "write `clock` next to `parts`"
             raise below(("clock",), problem("GS053", "all parts of a join have one clock", help=help, at="key"))
-        return value
+        return cast("object", value)
 
     @property
     def length(self) -> Length | None:
@@ -239,45 +249,33 @@ class PartSpec(CurveSpec):
     def end(self) -> float | None:
         """Return the value with which the part is over, None where that cannot be read off its fields."""
         last = self.fields.get("value", self.fields.get("to"))
-        return last if isinstance(last, float) and (self.over is None or self._goes_all_the_way(self.over)) else None
-
-    def _goes_all_the_way(self, over: Length) -> bool:
-        """Return whether the part lasts its whole `over`, as far as that can be seen."""
-        length = self.length
-        if isinstance(length, Duration) and isinstance(over, Duration):
-            return length.unit == over.unit and length.count >= over.count
-        return not isinstance(length, Duration | None) and not isinstance(over, Duration) and length >= over
-
-
-def _check_lengths(parts: tuple[PartSpec, ...]) -> tuple[PartSpec, ...]:
-    """Refuse a part without an end before another, and an end of the last one."""
-    for index, part in enumerate(parts[:-1]):
-        if part.length is None:
-            message = f"a part of a join lasts as long as its `over` or `for`; this {part.schedule} has neither"
-            raise below((index,), problem("GS053", message, help="write `for: 1000`, or make it the last part"))
-    if parts and parts[-1].for_ is not None:
-        error = problem(
-            "GS053",
-            "the last part of a join never ends",
-            help="remove `for`, or add the part that follows",
-            at="key",
-        )
-        raise below((len(parts) - 1, "for"), error)
-    return parts
-
-
-Parts = Annotated[tuple[PartSpec, ...], Strict(False), at_least_one("part"), AfterValidator(_check_lengths)]
+        is_whole = self.over is None or (self.length is not None and _lasts(self.length, self.over))
+        return last if isinstance(last, float) and is_whole else None
 
 
 class ScheduleSpec(CurveSpec):
     """A schedule: a curve, or several joined, of what a clock counts; the first use reads it at 0."""
 
-    parts: Parts | None = None
+    parts: Annotated[tuple[PartSpec, ...], Strict(False), at_least_one("part")] | None = None
     """join: curves one after another; each starts its own count at 0 when the one before it is over."""
     clock: Clock = "updates"
     """What is counted: applied updates of the optimizer, steps made, their samples, or finished epochs; by default the
     updates where an optimizer is near, in its options and groups, and in what clips, constrains or regularizes for it,
     and steps elsewhere."""
+
+    @field_validator("parts")
+    @classmethod
+    def _check_lengths(cls, parts: tuple[PartSpec, ...] | None) -> tuple[PartSpec, ...] | None:
+        """Refuse a part without an end before another, and an end of the last one."""
+        for index, part in enumerate(parts[:-1] if parts else ()):
+            if part.length is None:
+                message = f"a part of a join lasts as long as its `over` or `for`; this {part.schedule} has neither"
+                raise below((index,), problem("GS053", message, help="write `for: 1000`, or make it the last part"))
+        if parts and parts[-1].for_ is not None:
+            help = "remove `for`, or add the part that follows"
+            error = problem("GS053", "the last part of a join never ends", help=help, at="key")
+            raise below((len(parts) - 1, "for"), error)
+        return parts
 
     def close(self, value: float | None, place: tuple[str, ...] = ()) -> Self:
         """Return the schedule with the values that it leaves out.
@@ -291,21 +289,142 @@ class ScheduleSpec(CurveSpec):
             if self.parts is None:
                 return super().close(value)
             for index, part in enumerate(self.parts):
-                parts.append(part.close(self._find_neighbour(index, parts, value)))
+                given = value
+                if parts and part.schedule != "warmup":
+                    given = parts[-1].end
+                elif part.schedule in ("warmup", "constant"):
+                    # Constants that leave their own values out are passed over.
+                    rest = self.parts[index + 1 :]
+                    begins = (each.begin for each in rest if each.begin is not None or each.schedule != "constant")
+                    begin = next(begins, None)
+                    given = value if begin is None else begin
+                parts.append(part.close(given))
         except PydanticCustomError as error:
             raise below(place if self.parts is None else (*place, "parts", len(parts)), error) from error
         return self.model_copy(update={"parts": tuple(parts)}) if any(each.is_open for each in self.parts) else self
 
-    def _find_neighbour(self, index: int, before: Sequence[PartSpec], value: float | None) -> float | None:
-        """Return the value that a part leaves out, given the parts before it."""
-        kind = (self.parts or ())[index].schedule
-        if before and kind != "warmup":
-            return before[-1].end
-        for part in (self.parts or ())[index + 1 :] if kind in ("warmup", "constant") else ():
-            if part.begin is not None or part.schedule != "constant":
-                return value if part.begin is None else part.begin
-        return value
-
     def written(self) -> Mapping[str, object]:
         """Return the fields that are written, by their names in the language."""
         return super().written() if self.parts is None else {**super().written(), "parts": self.parts}
+
+
+Read: TypeAlias = Callable[[object], ScheduleSpec | None]
+
+
+def read_schedule(value: object) -> ScheduleSpec | None:
+    """Return the schedule that a mapping with a `schedule` declares, None for anything else.
+
+    It counts train steps where it names no clock. Raises a validation error with code GS053 for the clock `updates`:
+    only an optimizer applies updates.
+    """
+    if not is_schedule(value):
+        return None
+    written = cast("dict[str, object]", value)
+    if written.get("clock") == "updates":
+        message = "`clock: updates` counts those of an optimizer, and this number belongs to none"
+        raise below(("clock",), problem("GS053", message, help="leave `clock` out: train steps are counted then"))
+    return ScheduleSpec.model_validate({"clock": "steps", **written}).close(None)
+
+
+def read_own_schedule(value: object) -> ScheduleSpec | None:
+    """Return a schedule likewise, but one that counts an optimizer's updates where it names no clock."""
+    return ScheduleSpec.model_validate(value).close(None) if is_schedule(value) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenValue:
+    """A value that a schedule begins with, ends with or takes."""
+
+    number: float
+    place: tuple[str | int, ...]
+    """Where it is written below the schedule; where it is a default, the curve that leaves it out."""
+    left_out: str = ""
+    """The key that is left out."""
+    kind: str
+    """The shape of the curve."""
+
+    @property
+    def origin(self) -> str:
+        """Return in words where a number comes from that the spec does not write."""
+        return f"`{self.left_out}` of a {self.kind} schedule is {self.number:g} unless it is written"
+
+
+def find_values(schedule: ScheduleSpec) -> Iterator[TakenValue]:
+    """Yield every value that a schedule begins with, ends with or takes, those of defaults too."""
+    curves: list[tuple[CurveSpec, tuple[str | int, ...]]] = [(schedule, ())]
+    curves.extend((part, ("parts", index)) for index, part in enumerate(schedule.parts or ()))
+    for curve, place in curves:
+        written = curve.written()
+        for key, number in curve.values.items():
+            if key[0] in written:
+                yield TakenValue(number=number, place=(*place, *key), kind=curve.schedule)
+            else:
+                yield TakenValue(number=number, place=place, left_out=key[0], kind=curve.schedule)
+
+
+def _scheduled(plain: TypeAdapter[float], form: object, read: Read = read_schedule) -> PlainValidator:
+    """Return the validator of a number of a kind, or of a schedule whose values are such numbers.
+
+    What is wrong with a value of a schedule is a problem of its place, or (GS053) of the schedule that leaves it out.
+    """
+    bounds = {"gt": "is greater than", "ge": "is at least", "lt": "is less than", "le": "is at most"}
+
+    def validate(value: object) -> float | ScheduleSpec:
+        """Return the number or the schedule."""
+        schedule = value if isinstance(value, ScheduleSpec) else read(value)
+        if schedule is None:
+            return plain.validate_python(value)
+        for taken in find_values(schedule):
+            try:
+                plain.validate_python(taken.number)
+            except ValidationError as error:
+                detail = error.errors()[0]
+                context = detail.get("ctx", {})
+                if taken.left_out:
+                    limits = (f"{bounds[key]} {limit:g}" for key, limit in context.items() if key in bounds)
+                    message = f"{taken.origin}, and this number does not take it"
+                    help = f"write `{taken.left_out}`, as a number that {' and '.join(limits)}"
+                    raise below(taken.place, problem("GS053", message, help=help)) from error
+                found = InitErrorDetails(type=detail["type"], loc=taken.place, input=taken.number, ctx=context)
+                raise ValidationError.from_exception_data("spec", [found]) from error
+        return schedule
+
+    return PlainValidator(validate, json_schema_input_type=form)
+
+
+_Positive = Annotated[Finite, Gt(0)]
+_Share = Annotated[Finite, Ge(0), Le(1)]
+_FromZero = Annotated[Finite, Ge(0)]
+
+ScheduledNumber = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(Finite), Finite | ScheduleSpec)]
+"""A finite number, or a schedule of train steps."""
+
+ScheduledShare = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(_Share), _Share | ScheduleSpec)]
+"""A number from 0 to 1, or a schedule of train steps."""
+
+OwnPositive = Annotated[
+    float | ScheduleSpec, _scheduled(TypeAdapter(_Positive), _Positive | ScheduleSpec, read_own_schedule)
+]
+"""A number greater than 0, or a schedule of an optimizer's updates."""
+
+OwnFromZero = Annotated[
+    float | ScheduleSpec, _scheduled(TypeAdapter(_FromZero), _FromZero | ScheduleSpec, read_own_schedule)
+]
+"""A number that is not negative, or a schedule of an optimizer's updates."""
+
+OwnNumber = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(Finite), Finite | ScheduleSpec, read_own_schedule)]
+"""A finite number, or a schedule of an optimizer's updates."""
+
+
+def _read_arg(value: object) -> object:
+    """Return an argument: a schedule as its declaration, anything else unchanged."""
+    return read_schedule(value) or value
+
+
+if TYPE_CHECKING:
+    ArgValue: TypeAlias = Plain | ScheduleSpec
+else:
+    ArgValue = object  # a document's reader makes plain values only
+
+ScheduledArgs = dict[Keyword, Annotated[ArgValue, BeforeValidator(_read_arg)]]
+"""Keyword arguments: plain values, and schedules of train steps."""

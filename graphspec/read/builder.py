@@ -108,21 +108,29 @@ class Builder:
         return self._stack[-1].start if self._stack else None
 
     def add(self, value: Scalar, start: int, end: int) -> None:
-        """Add a scalar: a key where one must come, else a value."""
+        """Add a scalar: a key where one must come, else a value; whole numbers are keys by their digits, as in JSON."""
         self._count(start)
         self._end = end
         frame = self._stack[-1] if self._stack else None
-        if frame is not None and frame.key is None and isinstance(frame.items, dict):
-            self._take_key(frame, value, start, end)
-        else:
+        if frame is None or frame.key is not None or not isinstance(frame.items, dict):
             self._attach(frame, value, start)
+        elif isinstance(value, bool) or not isinstance(value, int | str):
+            self._refuse_key(frame, describe(value), start, end)
+        else:
+            frame.key, frame.key_region = str(value), (start, end)
+            if frame.key in frame.items:
+                first_start, first_end, _, _ = self._regions[(*frame.path, frame.key)]
+                label = f"it is first given at {self._text.span(first_start, first_end).place}"
+                message = f"key {quote(frame.key)} is given twice"
+                self.report("GS005", message, start, end, label=label, help="rename or remove one of them")
 
     def open(self, kind: Kind, start: int, end: int) -> None:
         """Open a collection that starts with the characters from ``start`` to ``end``."""
         self._count(start)
         self._end = end
         if len(self._stack) >= self._limits.depth:
-            self._fail_too_deep(start, end)
+            message = f"collections are nested more than {self._limits.depth} deep"
+            self.fail("GS014", message, start, end, help="close a bracket before, or raise `limits`")
         is_key = self.awaits_key
         frame = self._stack[-1] if self._stack else None
         if frame is not None and is_key:
@@ -174,10 +182,6 @@ class Builder:
             message = f"the document has more than {self._limits.nodes:,} keys, values and collections"
             self.fail("GS013", message, start, start, help="put data into files and name them, or raise `limits`")
 
-    def _fail_too_deep(self, start: int, end: int) -> NoReturn:
-        message = f"collections are nested more than {self._limits.depth} deep"
-        self.fail("GS014", message, start, end, help="close a bracket before, or raise `limits`")
-
     def _attach(self, frame: _Frame | None, value: Plain, start: int) -> Path:
         """Put a value where it belongs and return its path."""
         if frame is None:
@@ -196,34 +200,11 @@ class Builder:
         self._regions[path] = (*frame.key_region, start, self._end)
         return path
 
-    def _take_key(self, frame: _Frame, value: Scalar, start: int, end: int) -> None:
-        """Keep a scalar as the key of the next value. Whole numbers are keys too, by their digits, as in JSON."""
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            self._refuse_key(frame, describe(value), start, end)
-            return
-        key = str(value)
-        frame.key = key
-        frame.key_region = (start, end)
-        if isinstance(frame.items, dict) and key in frame.items:
-            self._refuse_duplicate((*frame.path, key), start, end)
-
     def _refuse_key(self, frame: _Frame, found: str, start: int, end: int) -> None:
         help = "put the key between quotes, or check the brackets: `{` and `[` start a collection"
         self.report("GS010", f"expected a string as key, found {found}", start, end, help=help)
         frame.key = _replacement(start)
         frame.key_region = (start, end)
-
-    def _refuse_duplicate(self, path: Path, start: int, end: int) -> None:
-        first_start, first_end, _, _ = self._regions[path]
-        first = self._text.span(first_start, first_end)
-        self.report(
-            "GS005",
-            f"key {quote(str(path[-1]))} is given twice",
-            start,
-            end,
-            label=f"it is first given at {first.place}",
-            help="rename or remove one of them",
-        )
 
 
 def _replacement(start: int) -> str:

@@ -13,8 +13,7 @@ from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import MOST_PROBLEMS, Limits
 from graphspec.read.builder import Path, Plain, SourceText
 from graphspec.read.source import Document
-from graphspec.suggestions import closest
-from graphspec.words import quote
+from graphspec.words import did_you_mean, quote
 
 _MARK = "${"
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}|\$\{")
@@ -31,11 +30,34 @@ def interpolate(document: Document, *, limits: Limits = _DEFAULT_LIMITS) -> Docu
     """
     if not isinstance(document.data, dict):
         return document
-    variables = _find_variables(document)
+    variables = document.data.get("vars")
+    variables = {} if variables is None else variables
+    if not isinstance(variables, dict):
+        span, help = document.value_span(("vars",)), "write `vars: {latent: 32}`"
+        message = "expected a mapping of names to constants as `vars`"
+        raise SpecError([Diagnostic(code="GS034", message=message, span=span, help=help)], document.texts)
     uses = tuple(_find_uses(document.data, ()))
     if not uses:
         return document
-    order = _check(document, variables, uses)
+    problems = _check_uses(document, variables, uses)
+    needs: dict[str, list[str]] = {name: [] for name in variables}
+    for use in uses:
+        if len(use.path) > 1 and use.path[0] == "vars":
+            needs[str(use.path[1])].extend(name for _, name in use.tokens if name is not None and name in variables)
+    order: tuple[str, ...] = ()
+    try:
+        order = tuple(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        # The cycle is reported at the variable that is listed first, and begins with it.
+        *members, _ = [str(name) for name in reversed(error.args[1])]
+        spans = {name: document.key_span(("vars", name)) for name in members}
+        first = min(members, key=lambda name: (spans[name].file, spans[name].line, spans[name].column))
+        at = members.index(first)
+        message = f"variables need each other: {' -> '.join([*members[at:], *members[:at], first])}"
+        help = "give one of them a value of its own"
+        problems.append(Diagnostic(code="GS031", message=message, span=spans[first], help=help))
+    if problems:
+        raise SpecError(problems, document.texts)
     return replace(document, data=_Substitution(document, limits).run(variables, order))
 
 
@@ -56,17 +78,6 @@ class _Use:
                 yield self.text[found.start() :], None
 
 
-def _find_variables(document: Document) -> Mapping[str, Plain]:
-    variables = document.data.get("vars") if isinstance(document.data, dict) else None
-    if variables is None:
-        return {}
-    if not isinstance(variables, dict):
-        span, help = document.value_span(("vars",)), "write `vars: {latent: 32}`"
-        message = "expected a mapping of names to constants as `vars`"
-        raise SpecError([Diagnostic(code="GS034", message=message, span=span, help=help)], document.texts)
-    return variables
-
-
 def _find_uses(value: Plain, path: Path) -> Iterator[_Use]:
     match value:
         case str():
@@ -82,77 +93,29 @@ def _find_uses(value: Plain, path: Path) -> Iterator[_Use]:
             pass
 
 
-def _check(document: Document, variables: Mapping[str, Plain], uses: tuple[_Use, ...]) -> tuple[str, ...]:
-    """Return the variables in an order in which they can be resolved; raise SpecError where a use is wrong."""
+def _check_uses(document: Document, variables: Mapping[str, Plain], uses: tuple[_Use, ...]) -> list[Diagnostic]:
+    """Return what is wrong with uses of variables, up to the number of problems that are reported."""
     locator = _Locator(document)
     found: list[Diagnostic] = []
     for use in uses:
         for written, name in dict.fromkeys(use.tokens):
-            problem = None if len(found) == MOST_PROBLEMS else _find_problem(written, name, variables)
-            if problem is not None:
-                found.append(replace(problem, span=locator.find(use.path, written, last=name is None)))
-    try:
-        order = tuple(TopologicalSorter(_find_needs(variables, uses)).static_order())
-    except CycleError as error:
-        order = ()
-        found.append(_explain_cycle(document, [str(name) for name in reversed(error.args[1])]))
-    if found:
-        raise SpecError(found, document.texts)
-    return order
-
-
-def _find_needs(variables: Mapping[str, Plain], uses: tuple[_Use, ...]) -> Mapping[str, list[str]]:
-    """Return the variables that each variable uses."""
-    needs: dict[str, list[str]] = {name: [] for name in variables}
-    for use in uses:
-        if len(use.path) > 1 and use.path[0] == "vars":
-            needs[str(use.path[1])].extend(name for _, name in use.tokens if name is not None and name in variables)
-    return needs
-
-
-def _find_problem(written: str, name: str | None, variables: Mapping[str, Plain]) -> Diagnostic | None:
-    if name is None:
-        return Diagnostic(
-            code="GS032",
-            message="`${` is not closed",
-            help="write `${name}` with the name of a variable, or `$${` for the characters themselves",
-        )
-    if name in variables:
-        return None
-    if not _NAME.fullmatch(name):
-        return _refuse_expression(written, name, variables)
-    near = closest(name, variables, 1)
-    known = f"variables are {', '.join(variables)}" if 0 < len(variables) <= 20 else "declare it"
-    return Diagnostic(
-        code="GS030",
-        message=f"there is no variable {quote(name)}",
-        label=f"did you mean '{near[0]}'?" if near else "",
-        help=f"{known}: `vars: {{{name}: ...}}`" if known == "declare it" else known,
-    )
-
-
-def _refuse_expression(written: str, name: str, variables: Mapping[str, Plain]) -> Diagnostic:
-    last = name.strip().rpartition(".")[2]
-    return Diagnostic(
-        code="GS032",
-        message=f"expected the name of a variable, found {quote(written)}",
-        label=f"did you mean '${{{last}}}'?" if last in variables else "",
-        help="only `${name}` with a key of `vars` is replaced: no expressions, functions or environment",
-    )
-
-
-def _explain_cycle(document: Document, names: list[str]) -> Diagnostic:
-    """Report a cycle of variables, starting with the one listed first."""
-    members = names[:-1]
-    span, first = min(((document.key_span(("vars", name)), name) for name in members), key=lambda pair: _place(pair[0]))
-    at = members.index(first)
-    chain = " -> ".join([*members[at:], *members[:at], first])
-    message = f"variables need each other: {chain}"
-    return Diagnostic(code="GS031", message=message, span=span, help="give one of them a value of its own")
-
-
-def _place(span: Span) -> tuple[str, int, int]:
-    return span.file, span.line, span.column
+            if name in variables or len(found) == MOST_PROBLEMS:
+                continue
+            code, message, label = "GS032", f"expected the name of a variable, found {quote(written)}", ""
+            help = "only `${name}` with a key of `vars` is replaced: no expressions, functions or environment"
+            if name is None:
+                message = "`${` is not closed"
+                help = "write `${name}` with the name of a variable, or `$${` for the characters themselves"
+            elif _NAME.fullmatch(name):
+                code, message, label = "GS030", f"there is no variable {quote(name)}", did_you_mean(name, variables)
+                known = 0 < len(variables) <= 20
+                help = f"variables are {', '.join(variables)}" if known else f"declare it: `vars: {{{name}: ...}}`"
+            else:
+                last = name.strip().rpartition(".")[2]
+                label = f"did you mean '${{{last}}}'?" if last in variables else ""
+            span = locator.find(use.path, written, last=name is None)
+            found.append(Diagnostic(code=code, message=message, span=span, label=label, help=help))
+    return found
 
 
 class _Locator:
@@ -197,20 +160,17 @@ class _Substitution:
 
     def _replace(self, value: Plain, path: Path) -> Plain:
         match value:
-            case str():
-                return self._replace_text(value, path) if _MARK in value else value
+            case str() if _MARK in value:
+                whole = _TOKEN.fullmatch(value)
+                if whole is not None and whole["name"] is not None:
+                    return self._copy(self._values[whole["name"]], path, len(path))
+                return _TOKEN.sub(lambda found: self._spell(found["name"], path), value)
             case dict():
                 return {key: self._replace(item, (*path, key)) for key, item in value.items()}
             case list():
                 return [self._replace(item, (*path, index)) for index, item in enumerate(value)]
             case _:
                 return value
-
-    def _replace_text(self, text: str, path: Path) -> Plain:
-        whole = _TOKEN.fullmatch(text)
-        if whole is not None and whole["name"] is not None:
-            return self._copy(self._values[whole["name"]], path, len(path))
-        return _TOKEN.sub(lambda found: self._spell(found, path), text)
 
     def _copy(self, value: Plain, path: Path, depth: int) -> Plain:
         """Return a value of its own for every use, so that what is counted is what the document becomes."""
@@ -225,32 +185,31 @@ class _Substitution:
             case _:
                 return value
 
-    def _spell(self, found: re.Match[str], path: Path) -> str:
-        """Return the replacement of an interpolation inside a text."""
-        name = found["name"]
+    def _spell(self, name: str | None, path: Path) -> str:
+        """Return the replacement of an interpolation inside a text: a scalar as YAML spells it; `${` without a name."""
         if name is None:
             return _MARK
         value = self._values[name]
-        if isinstance(value, dict | list):
-            self._refuse_collection(name, path)
-            return ""
-        text = _spell_scalar(value)
+        match value:
+            case dict() | list():
+                written, kind = f"${{{name}}}", "a mapping" if isinstance(value, dict) else "a list"
+                message = f"variable {name!r} is {kind} and cannot be a part of a text"
+                span = _Locator(self._document).find(path, written)
+                help = f"let `{written}` stand alone, or use a variable with a single value"
+                self._diagnostics.append(Diagnostic(code="GS033", message=message, span=span, help=help))
+                if len(self._diagnostics) == MOST_PROBLEMS:
+                    raise SpecError(dict.fromkeys(self._diagnostics), self._document.texts)
+                return ""
+            case None:
+                text = "null"
+            case bool():
+                text = "true" if value else "false"
+            case float() if not math.isfinite(value):
+                text = ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+            case _:
+                text = str(value)
         self._count(path, nodes=0, characters=len(text))
         return text
-
-    def _refuse_collection(self, name: str, path: Path) -> None:
-        kind = "a mapping" if isinstance(self._values[name], dict) else "a list"
-        written = f"${{{name}}}"
-        self._diagnostics.append(
-            Diagnostic(
-                code="GS033",
-                message=f"variable {name!r} is {kind} and cannot be a part of a text",
-                span=_Locator(self._document).find(path, written),
-                help=f"let `{written}` stand alone, or use a variable with a single value",
-            )
-        )
-        if len(self._diagnostics) == MOST_PROBLEMS:
-            raise SpecError(dict.fromkeys(self._diagnostics), self._document.texts)
 
     def _count(self, path: Path, *, nodes: int, characters: int) -> None:
         self._nodes += nodes
@@ -263,18 +222,3 @@ class _Substitution:
     def _fail(self, path: Path, message: str) -> NoReturn:
         span, help = self._document.value_span(path), "write fewer variables that repeat others"
         raise SpecError([Diagnostic(code="GS035", message=message, span=span, help=help)], self._document.texts)
-
-
-def _spell_scalar(value: None | bool | float | str) -> str:
-    """Return a scalar as YAML spells it."""
-    match value:
-        case str():
-            return value
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case float() if not math.isfinite(value):
-            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-        case _:
-            return str(value)

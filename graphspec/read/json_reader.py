@@ -43,31 +43,31 @@ class _JsonReader:
         self._state: State = "value"
 
     def read(self) -> None:
-        """Read all tokens of the text."""
+        """Read all tokens of the text: the state says which may come."""
         self._skip_space()
         if self._position == len(self._content):
             return
         while self._position < len(self._content):
-            self._take(self._content[self._position])
+            character = self._content[self._position]
+            match self._state:
+                case "value" | "value or end":
+                    self._take_value(character)
+                case "key" | "key or end":
+                    self._take_key(character)
+                case "comma or end":
+                    self._take_comma(character)
+                case "finished":
+                    self._fail("more text follows after the end of the document", help="one file holds one value")
             self._skip_space()
         if self._state != "finished":
-            self._fail_unclosed()
+            opened = self._builder.innermost
+            self._position = len(self._content) if opened is None else opened
+            end = self._ends[-1] if self._ends else ""
+            self._fail(f"the document ends before the `{end}` that belongs here", help=f"close it with `{end}`")
 
     def _skip_space(self) -> None:
         found = _SPACE.match(self._content, self._position)
         self._position = self._position if found is None else found.end()
-
-    def _take(self, character: str) -> None:
-        """Take what begins with a character: the state says what may."""
-        match self._state:
-            case "value" | "value or end":
-                self._take_value(character)
-            case "key" | "key or end":
-                self._take_key(character)
-            case "comma or end":
-                self._take_comma(character)
-            case "finished":
-                self._fail("more text follows after the end of the document", help="one file holds one value")
 
     def _take_value(self, character: str) -> None:
         start = self._position
@@ -122,7 +122,12 @@ class _JsonReader:
         try:
             found, self._position = _DECODER.raw_decode(self._content, start)
         except JSONDecodeError as error:
-            self._fail_string(start, error)
+            if error.msg.startswith("Unterminated"):
+                self._fail("a quote is not closed", help="end the text with a double quote")
+            self._position = min(error.pos, len(self._content))
+            if error.msg.startswith("Invalid control"):
+                self._fail("a text goes over the end of its line or has a tab in it", help=r"write `\n` or `\t`")
+            self._fail("unknown escape in a text", help=r"write `\\` for a backslash, `\u00e9` for a character")
         value = str(found)
         if _SURROGATE.search(value):
             help = r"write both halves of the pair, as in `\ud83d\ude00`, or the character itself"
@@ -134,49 +139,28 @@ class _JsonReader:
         start = self._position
         found = _WORD.match(self._content, start)
         word = "" if found is None else found.group()
-        if word in _LITERALS:
-            self._position += len(word)
-            return _LITERALS[word]
-        if not _NUMBER.fullmatch(word):
-            self._fail_word(word)
+        if word not in _LITERALS and not _NUMBER.fullmatch(word):
+            message = "expected a value"
+            help = "a value is a text, a number, true, false, null, a list or a mapping"
+            if word in _NOT_FINITE:
+                message = f"JSON has no `{word}`"
+                help = "leave the key out, or write the spec as YAML: `.nan`, `.inf`"
+            elif word in _ALMOST:
+                message, help = f"JSON has no `{word}`", f"write `{_ALMOST[word]}`"
+            elif word[:1].isalpha():
+                help = "a string needs double quotes"
+            elif word:
+                message, help = f"{quote(word)} is not a number of JSON", "write numbers as in 0.5, -1 or 2e-4"
+            self._fail_at_token(message, help=help)
         self._position += len(word)
+        if word in _LITERALS:
+            return _LITERALS[word]
         try:
             return number(word)
         except OutOfRangeError:
             help = "whole numbers have up to 64 bits, others are below 1.8e308; quote it if it is a text"
             self._builder.report("GS019", "this number is too large to hold", start, self._position, help=help)
             return 0
-
-    def _fail_word(self, word: str) -> NoReturn:
-        if word in _NOT_FINITE:
-            self._fail_at_token(
-                f"JSON has no `{word}`", help="leave the key out, or write the spec as YAML: `.nan`, `.inf`"
-            )
-        if word in _ALMOST:
-            self._fail_at_token(f"JSON has no `{word}`", help=f"write `{_ALMOST[word]}`")
-        if word[:1].isalpha():
-            self._fail_at_token("expected a value", help="a string needs double quotes")
-        if word:
-            self._fail_at_token(f"{quote(word)} is not a number of JSON", help="write numbers as in 0.5, -1 or 2e-4")
-        self._fail_at_token(
-            "expected a value", help="a value is a text, a number, true, false, null, a list or a mapping"
-        )
-
-    def _fail_string(self, start: int, error: JSONDecodeError) -> NoReturn:
-        position = min(error.pos, len(self._content))
-        if error.msg.startswith("Unterminated"):
-            self._position = start
-            self._fail("a quote is not closed", help="end the text with a double quote")
-        self._position = position
-        if error.msg.startswith("Invalid control"):
-            self._fail("a text goes over the end of its line or has a tab in it", help=r"write `\n` or `\t`")
-        self._fail("unknown escape in a text", help=r"write `\\` for a backslash, `\u00e9` for a character")
-
-    def _fail_unclosed(self) -> NoReturn:
-        opened = self._builder.innermost
-        self._position = len(self._content) if opened is None else opened
-        end = self._ends[-1] if self._ends else ""
-        self._fail(f"the document ends before the `{end}` that belongs here", help=f"close it with `{end}`")
 
     def _fail_at_token(self, message: str, *, help: str) -> NoReturn:
         """Fail where a token should begin; two common reasons for it have words of their own."""

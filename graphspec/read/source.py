@@ -14,7 +14,7 @@ from graphspec.limits import Limits
 from graphspec.read.builder import Path, Plain, Region, SourceText
 from graphspec.read.json_reader import read_json
 from graphspec.read.yaml_reader import read_yaml
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 _BYTE_ORDER_MARK = "\ufeff"
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,7 +28,14 @@ def read_bytes(path: FilePath, file: str, limits: Limits) -> bytes:
         with path.open("rb") as stream:
             return stream.read(limits.bytes + 1)
     except FileNotFoundError:
-        _fail("GS016", f"there is no file {file!r}", help=_suggest_sibling(path))
+        try:
+            names = sorted(entry.name for entry in islice(path.parent.iterdir(), _MOST_SIBLINGS))
+        except OSError:
+            help = f"there is no directory '{path.parent}' either"
+        else:
+            near = [str(path.with_name(name)) for name in closest(path.name, names, 1)]
+            help = f"perhaps it is {near[0]!r}" if near else "check the path; `stepgraph init` writes a spec"
+        _fail("GS016", f"there is no file {file!r}", help=help)
     except IsADirectoryError:
         _fail("GS017", f"{file!r} is a directory", help="name the spec's file in it")
     except (OSError, ValueError) as error:
@@ -44,7 +51,13 @@ def decode(content: bytes | str, file: str, limits: Limits) -> SourceText:
     if len(raw) > limits.bytes:
         message = f"the document is larger than {limits.bytes:,} bytes"
         _fail("GS012", message, span=start, help="put data into files and name them, or raise `limits`")
-    text = SourceText(file=file, content=_decode(raw, file).removeprefix(_BYTE_ORDER_MARK))
+    if raw.startswith(_UTF16_MARKS):
+        raise _not_utf8(raw, 0, file, "save it as UTF-8: it looks like UTF-16")
+    try:
+        decoded = raw.decode("utf-8", "strict")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(raw, error.start, file, "save the file as UTF-8 text") from None
+    text = SourceText(file=file, content=decoded.removeprefix(_BYTE_ORDER_MARK))
     found = _NOT_TEXT.search(text.content)
     if found is not None:
         character = f"U+{ord(found.group()):04X}"
@@ -52,15 +65,6 @@ def decode(content: bytes | str, file: str, limits: Limits) -> SourceText:
         span, help = text.span(*found.span()), "save it as UTF-8 text, or remove the character"
         _fail("GS002", message, span=span, texts=text.texts, help=help)
     return text
-
-
-def _decode(raw: bytes, file: str) -> str:
-    if raw.startswith(_UTF16_MARKS):
-        raise _not_utf8(raw, 0, file, "save it as UTF-8: it looks like UTF-16")
-    try:
-        return raw.decode("utf-8", "strict")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(raw, error.start, file, "save the file as UTF-8 text") from None
 
 
 def _not_utf8(raw: bytes, position: int, file: str, help: str) -> SpecError:
@@ -71,17 +75,6 @@ def _not_utf8(raw: bytes, position: int, file: str, help: str) -> SpecError:
     message = "this is a binary file" if is_binary else f"byte 0x{raw[position]:02x} is not UTF-8"
     texts = {} if is_binary else {file: raw.decode("utf-8", "replace")}
     return SpecError([Diagnostic(code="GS002", message=message, span=place, help=help)], texts)
-
-
-def _suggest_sibling(path: FilePath) -> str:
-    try:
-        names = sorted(entry.name for entry in islice(path.parent.iterdir(), _MOST_SIBLINGS))
-    except OSError:
-        return f"there is no directory '{path.parent}' either"
-    near = closest(path.name, names, 1)
-    return (
-        f"perhaps it is {str(path.with_name(near[0]))!r}" if near else "check the path; `stepgraph init` writes a spec"
-    )
 
 
 def _fail(

@@ -14,10 +14,10 @@ from typing import TypeAlias, assert_never, cast
 
 from pydantic import JsonValue
 
+from graphspec.declare.fields import NAME_PATTERN, PATH_PATTERN
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.layers import LAYERS
-from graphspec.declare.library import FUNCTIONS, Family, Signature, find_other_names
-from graphspec.declare.names import NAME_PATTERN, PATH_PATTERN
+from graphspec.declare.library import FUNCTIONS, Family, find_other_names
 from graphspec.declare.optimizers import OPTIMIZERS
 from graphspec.declare.options import BATCH, Option
 from graphspec.declare.parameters import KINDS
@@ -83,8 +83,18 @@ def describe_training_sets() -> Json:
 
 def describe_layer() -> Json:
     """Return the schema of one layer: its name, or a mapping with one key."""
+    residual: Json = {
+        "description": "x + f(x), f being the inner layers.",
+        "type": "array",
+        "items": {"$ref": "#/$defs/Layer"},
+        "minItems": 1,
+    }
+    inner: dict[str, JsonValue] = {}
+    for kind, options in LAYERS.items():
+        full = describe_options(options)
+        inner[kind] = {"anyOf": [describe_option(options[0]), full]} if options else full
+    inner["residual"] = residual
     bare = [kind for kind, options in LAYERS.items() if kind != "residual" and not any(o.required for o in options)]
-    inner: dict[str, JsonValue] = {kind: _describe_layer_options(kind, options) for kind, options in LAYERS.items()}
     mapping: Json = {"type": "object", "properties": inner, "additionalProperties": False}
     return {
         "description": "A layer: `relu`, `{linear: 64}`, `{conv2d: {out: 32, kernel: 3}}` or `{residual: [...]}`.",
@@ -92,21 +102,13 @@ def describe_layer() -> Json:
     }
 
 
-def _describe_layer_options(kind: str, options: tuple[Option, ...]) -> Json:
-    if kind == "residual":
-        return {
-            "description": "x + f(x), f being the inner layers.",
-            "type": "array",
-            "items": {"$ref": "#/$defs/Layer"},
-            "minItems": 1,
-        }
-    full = describe_options(options)
-    return {"anyOf": [describe_option(options[0]), full]} if options else full
-
-
 def describe_optimizer() -> Json:
     """Return the schema of an optimizer: a name, a mapping for each rule, or a class."""
-    rules: list[JsonValue] = [_describe_rule(name, options) for name, options in OPTIMIZERS.items()]
+    rules: list[JsonValue] = []
+    for name, options in OPTIMIZERS.items():
+        named: dict[str, JsonValue] = {"name": {"const": name, "description": f"The rule `{name}`."}}
+        named |= {option.name: _with_schedule(option) for option in options}
+        rules.append({"type": "object", "properties": named, "required": ["name"], "additionalProperties": False})
     other: Json = {
         "type": "object",
         "description": "A user's optimizer class with its keyword arguments.",
@@ -127,12 +129,6 @@ def describe_optimizer() -> Json:
         "description": "An optimizer: `adam`, `{name: adam, lr: 2e-4}` or `{class: pkg.mod:Name}`.",
         "anyOf": [*one, phases],
     }
-
-
-def _describe_rule(name: str, options: tuple[Option, ...]) -> Json:
-    named: dict[str, JsonValue] = {"name": {"const": name, "description": f"The rule `{name}`."}}
-    settings: dict[str, JsonValue] = {option.name: _with_schedule(option) for option in options}
-    return {"type": "object", "properties": named | settings, "required": ["name"], "additionalProperties": False}
 
 
 def _with_schedule(option: Option) -> Json:
@@ -214,27 +210,23 @@ def describe_function(family: Family) -> Json:
 
 def describe_uses(family: Family) -> list[JsonValue]:
     """Return what follows from each name of the library: how many inputs and which arguments an op has."""
-    return [_describe_use(family, name, signature) for name, signature in FUNCTIONS[family].items()]
-
-
-def _describe_use(family: Family, name: str, signature: Signature) -> Json:
-    options = describe_options(signature.options, scheduled=family != "metric")
-    if family in ("call", "loss"):
-        known = cast("dict[str, Json]", options["properties"])
-        for other, name in find_other_names(signature).items():
-            known[other] = {**known[name], "description": f"Another name of `{name}`."}
-    properties: dict[str, JsonValue] = {"args": options}
-    if family in ("loss", "call", "metric"):
-        properties["inputs"] = _describe_operands(signature)
-    required: list[JsonValue] = ["args"] if any(option.required for option in signature.options) else []
-    then: Json = {"properties": properties, **({"required": required} if required else {})}
-    return {"if": {"properties": {family: {"const": name}}, "required": [family]}, "then": then}
-
-
-def _describe_operands(signature: Signature) -> Json:
-    """Return the limits on a list of inputs; anything else than a list is left to the general schema."""
-    most: Json = {} if signature.most is None else {"maxItems": signature.most}
-    return {"description": ", ".join(signature.operands), "minItems": signature.fewest, **most}
+    uses: list[JsonValue] = []
+    for name, signature in FUNCTIONS[family].items():
+        options = describe_options(signature.options, scheduled=family != "metric")
+        if family in ("call", "loss"):
+            known = cast("dict[str, Json]", options["properties"])
+            for other, own in find_other_names(signature).items():
+                known[other] = {**known[own], "description": f"Another name of `{own}`."}
+        properties: dict[str, JsonValue] = {"args": options}
+        if family in ("loss", "call", "metric"):
+            # Limits on a list of inputs; anything else than a list is left to the general schema.
+            most: Json = {} if signature.most is None else {"maxItems": signature.most}
+            operands = ", ".join(signature.operands)
+            properties["inputs"] = {"description": operands, "minItems": signature.fewest, **most}
+        required: list[JsonValue] = ["args"] if any(option.required for option in signature.options) else []
+        then: Json = {"properties": properties, **({"required": required} if required else {})}
+        uses.append({"if": {"properties": {family: {"const": name}}, "required": [family]}, "then": then})
+    return uses
 
 
 FILE = "graphspec.schema.json"
@@ -262,13 +254,12 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 """Fields of which exactly one is written."""
 
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "ConstraintSpec": ("non_negative", "unit_norm", "max_norm"),
-    "RegularizerSpec": (),
-}
-"""Declarations for which a word may stand, or the path of a function."""
+_WORDS = ("ConstraintSpec", "RegularizerSpec")
+"""Declarations in place of which the path of a function may be written."""
 
 _SHORT: Mapping[str, tuple[Json, ...]] = {
+    "ConstraintSpec": ({"enum": ["non_negative", "unit_norm", "max_norm"]}, PATH),
+    "RegularizerSpec": (PATH,),
     "LossScaleSpec": ({"enum": ["none", "dynamic", "fixed"]}, {"type": "number", "exclusiveMinimum": 0}),
     "PrecisionSpec": ({"enum": [*TYPE_NAMES]},),
 }
@@ -292,7 +283,11 @@ def build_schema() -> Json:
     schedule = _read(ScheduleSpec.model_json_schema())
     definitions |= {**cast("dict[str, Json]", schedule.pop("$defs")), "ScheduleSpec": schedule}
     cast("dict[str, Json]", schedule["properties"])["clock"].pop("default")  # it depends on the place
-    definitions["ScheduleOp"] = _open_curve(definitions["ScheduleOp"], schedule)
+    # A schedule op has what its curve is made of in place of the curve.
+    op = definitions["ScheduleOp"]
+    common, curve = (cast("dict[str, JsonValue]", each["properties"]) for each in (op, schedule))
+    kept = {name: item for name, item in common.items() if name not in ("schedule", "every", "start", "until")}
+    definitions["ScheduleOp"] = {**op, "properties": {**curve, **kept}, "required": ["schedule"]}
     definitions.pop("FunctionName")  # written out with the names of each family
     whole = {name: _finish(name, item) for name, item in definitions.items()}
     root = _each(_clean, schema)
@@ -320,64 +315,30 @@ def _read(schema: Mapping[str, object]) -> Json:
 def _finish(name: str, definition: Json) -> Json:
     """Return a definition with what pydantic cannot know of it."""
     cleaned = _each(_clean, dict(_DEFINITIONS.get(name, definition)))
+    properties = cast("dict[str, Json]", cleaned.get("properties", {}))
     if name in _FAMILIES:
-        cleaned = _add_functions(cleaned, _FAMILIES[name])
+        family = _FAMILIES[name]
+        properties[family] = {**describe_function(family), "description": properties[family]["description"]}
+        cleaned["allOf"] = describe_uses(family)
     if name == "ModelSpec":
-        cast("dict[str, Json]", cleaned["properties"])["layers"]["minItems"] = 1
+        properties["layers"]["minItems"] = 1
     if name == "DataSource":
-        cleaned = _add_class(cleaned)
+        known: list[JsonValue] = [{"enum": ["digits", "npz"]}, {"type": "string", "pattern": "^class:"}]
+        properties["source"] = {"anyOf": known, "description": properties["source"]["description"]}
+        properties["class"] = {**PATH, "description": "The import path of a user's source, `pkg.mod:Name`."}
+        cleaned["required"] = ["batch"]
     if name in _CHOICES:
         cleaned["oneOf"] = [{"required": [field]} for field in _CHOICES[name]]
-    if name in _WORDS:
-        cleaned = _add_words(cleaned, _WORDS[name])
     if name == "LossScaleSpec":
-        cleaned = _add_other_names(cleaned, OTHER_NAMES)
+        for other, own in OTHER_NAMES.items():
+            properties[other] = {**properties[own], "description": f"Another name of `{own}`."}
+    if name in _WORDS:
+        path: Json = {"anyOf": [PATH, PER_BACKEND], "description": properties["function"]["description"]}
+        properties["function"] = path
     if name in _SHORT:
-        cleaned = _add_short(cleaned, _SHORT[name])
+        short: Json = {"description": cleaned.pop("description"), "anyOf": [*_SHORT[name], cleaned]}
+        cleaned = short
     return _each(_accept_variables, cleaned)
-
-
-def _open_curve(definition: Json, schedule: Json) -> Json:
-    """Return a schedule op with what its curve is made of in place of the curve."""
-    common, curve = (cast("dict[str, JsonValue]", each["properties"]) for each in (definition, schedule))
-    kept = {name: item for name, item in common.items() if name not in ("schedule", "every", "start", "until")}
-    return {**definition, "properties": {**curve, **kept}, "required": ["schedule"]}
-
-
-def _add_functions(definition: Json, family: Family) -> Json:
-    properties = cast("dict[str, Json]", definition["properties"])
-    properties[family] = {**describe_function(family), "description": properties[family]["description"]}
-    return {**definition, "allOf": describe_uses(family)}
-
-
-def _add_words(definition: Json, words: tuple[str, ...]) -> Json:
-    """Accept a word, or the path of a function, in place of a mapping."""
-    properties = cast("dict[str, Json]", definition["properties"])
-    path: Json = {"anyOf": [PATH, PER_BACKEND], "description": properties["function"]["description"]}
-    mapping: Json = {**definition, "properties": {**properties, "function": path}}
-    known: list[JsonValue] = [{"enum": [*words]}] if words else []
-    return {"description": mapping.pop("description"), "anyOf": [*known, PATH, mapping]}
-
-
-def _add_short(definition: Json, short: tuple[Json, ...]) -> Json:
-    """Accept a short form in place of a mapping."""
-    return {"description": definition.pop("description"), "anyOf": [*short, definition]}
-
-
-def _add_other_names(definition: Json, names: Mapping[str, str]) -> Json:
-    """Let fields have other names as well."""
-    properties = cast("dict[str, Json]", definition["properties"])
-    others = {other: {**properties[name], "description": f"Another name of `{name}`."} for other, name in names.items()}
-    return {**definition, "properties": {**properties, **others}}
-
-
-def _add_class(definition: Json) -> Json:
-    """Let a data source have a `class` in place of its `source`."""
-    properties = cast("dict[str, Json]", definition["properties"])
-    known: list[JsonValue] = [{"enum": ["digits", "npz"]}, {"type": "string", "pattern": "^class:"}]
-    properties["source"] = {"anyOf": known, "description": properties["source"]["description"]}
-    properties["class"] = {**PATH, "description": "The import path of a user's source, `pkg.mod:Name`."}
-    return {**definition, "required": ["batch"]}
 
 
 def _clean(node: Json) -> Json:
@@ -397,21 +358,16 @@ def _clean(node: Json) -> Json:
 
 
 def _merge(branches: Iterable[Json], node: Json) -> Json:
-    """Return a node with these alternatives, without a level where there is one."""
+    """Return a node with these alternatives, those of alternatives among them, without a level where there is one."""
     remarks = {key: node[key] for key in _REMARKS if key in node}
     chosen = list(branches)
     if len(chosen) == 1:
         return {**chosen[0], **remarks}
-    return {"anyOf": cast("list[JsonValue]", _flatten(chosen)), **remarks}
-
-
-def _flatten(branches: Iterable[Json]) -> list[Json]:
-    """Put alternatives of alternatives on one level, each once."""
-    flat: list[Json] = []
-    for branch in branches:
+    flat: list[JsonValue] = []
+    for branch in chosen:
         inner = cast("list[Json]", branch["anyOf"]) if branch.keys() == {"anyOf"} else [branch]
         flat.extend(item for item in inner if item not in flat)
-    return flat
+    return {"anyOf": flat, **remarks}
 
 
 def _accept_variables(node: Json) -> Json:

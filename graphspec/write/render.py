@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import TypeAlias, cast
 
 from graphspec.analysis.evaluation import find_goal, find_role
-from graphspec.analysis.modes import Reach, find_reaches
+from graphspec.analysis.modes import find_reaches
 from graphspec.analysis.signatures import find_options
+from graphspec.declare.base import Declaration
 from graphspec.declare.data import DataSource, TrainingSets
+from graphspec.declare.durations import Duration
+from graphspec.declare.functions import PerBackend
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.inputs import Inputs
+from graphspec.declare.layers import LAYERS, Layer
+from graphspec.declare.models import ModelSpec
 from graphspec.declare.ops import (
     MODES,
     CallOp,
@@ -20,15 +29,259 @@ from graphspec.declare.ops import (
     LossOp,
     MetricOp,
     Op,
+    Output,
     RandomOp,
+    ScheduleOp,
     TransformOp,
     UpdateOp,
 )
+from graphspec.declare.ops.base import OpBase
+from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.options import find_defaults
-from graphspec.declare.run import RunSpec
+from graphspec.declare.schedules import FIELDS, CurveSpec, PartSpec, ScheduleSpec
 from graphspec.read.builder import Plain
-from graphspec.write.layout import lay_out
-from graphspec.write.spelling import spell
+
+Tree: TypeAlias = None | bool | int | float | str | list["Tree"] | dict[str, "Tree"]
+
+ONE_OR_MORE = ("update", "gradients", "inputs", "wrt", "grad_outputs", "after", "mode", "dataset")
+"""Fields of ops that take a name, or a list of them: one is written without brackets."""
+
+
+class Word(str):
+    """A text that is written without quotes although it begins like a number: a duration, or a moment."""
+
+    __slots__ = ()
+
+
+def spell(value: object) -> Tree:
+    """Return what a document holds for a declaration, or for a value of one of its fields."""
+    match value:
+        case str():
+            return value.replace("${", "$${")  # what looks like an interpolation in a finished spec is none
+        case None | bool() | int() | float():
+            return value
+        case Duration():
+            return spell_duration(value)
+        case list() | tuple():
+            return [spell(item) for item in cast("list[object]", value)]
+        case dict():
+            return {key: spell(item) for key, item in cast("dict[str, object]", value).items()}
+        case Inputs():
+            positional = spell(value.positional[0]) if len(value.positional) == 1 else spell(value.positional)
+            return {key: spell(item) for key, item in value.keyword.items()} if value.keyword else positional
+        case PerBackend() if value.torch == value.tensorflow:
+            return value.torch
+        case Output():
+            return value.name if value.tap is None else {value.name: {"tap": value.tap}}
+        case Layer():
+            return _spell_layer(value)
+        case OptimizerSpec():
+            return _spell_optimizer(value)
+        case CurveSpec():
+            return _spell_curve(value)
+        case DataSource():
+            path = {} if value.class_path is None else {"class": value.class_path}
+            return {**path, **{key: item for key, item in _spell_fields(value).items() if key != "source" or not path}}
+        case TrainingSets():
+            mix = {} if value.mix is None else {"mix": spell(value.mix)}
+            return {**{name: spell(each) for name, each in value.sets.items()}, **mix}
+        case ModelSpec():
+            fields = _spell_fields(value)
+            return fields if value.like is not None else {key: fields[key] for key in fields if key != "init"}
+        case OpBase():
+            # What its kind has comes first, then what all ops have.
+            fields = _spell_fields(value)
+            ordered = sorted(fields, key=lambda key: key in OpBase.model_fields)
+            spelled = {key: fields[key] for key in ordered if key != "schedule"}
+            return {**_spell_curve(value.curve), **spelled} if isinstance(value, ScheduleOp) else spelled
+        case Declaration():
+            return _spell_fields(value)
+        case _:
+            raise TypeError(f"no document holds a {type(value).__name__}")
+
+
+def spell_duration(duration: Duration) -> Word:
+    """Return a duration with all its digits: ``500 steps``, ``0.125 run``."""
+    exact = duration.count
+    count = str(int(exact)) if float(exact).is_integer() else format(Decimal(repr(exact)), "f")
+    return Word(f"{count} {duration.unit}")
+
+
+def _spell_fields(value: Declaration) -> dict[str, Tree]:
+    """Return every field that holds more than nothing at all, in the order of their declaration."""
+    written: Mapping[str, object] = dict(value)
+    spelled: dict[str, Tree] = {}
+    for name, field in type(value).model_fields.items():
+        item, key = written[name], field.alias or name
+        is_empty = item in ((), {}, "") or (isinstance(item, Inputs) and not len(item))
+        if item is None or (is_empty and item == field.default):
+            continue
+        tree = spell(item)
+        is_one = isinstance(value, OpBase) and key in ONE_OR_MORE and isinstance(tree, list) and len(tree) == 1
+        spelled[key] = tree[0] if is_one and isinstance(tree, list) else tree
+    return spelled
+
+
+def _spell_layer(layer: Layer) -> Tree:
+    if layer.layers:
+        return {layer.kind: [_spell_layer(inner) for inner in layer.layers]}
+    table = LAYERS[layer.kind]
+    options = {**find_defaults(table), **layer.options}
+    written = {option.name: options[option.name] for option in table if options[option.name] is not None}
+    if not written:
+        return layer.kind
+    return {layer.kind: spell(next(iter(written.values())) if len(table) == 1 else written)}
+
+
+def _spell_optimizer(optimizer: OptimizerSpec) -> Tree:
+    if optimizer.epochs:
+        return {Word(epoch): _spell_optimizer(each) for epoch, each in optimizer.epochs.items()}
+    kind = {"name": optimizer.name} if optimizer.name is not None else {"class": spell(optimizer.class_)}
+    return {**kind, **{key: spell(item) for key, item in optimizer.resolved().items()}}
+
+
+def _spell_curve(curve: CurveSpec) -> dict[str, Tree]:
+    """Return a schedule with the defaults of its kind."""
+    written = curve.written()
+    spelled: dict[str, Tree] = {"schedule": curve.schedule}
+    spelled |= {name: spell(written.get(name, default)) for name, default in FIELDS[curve.schedule].items()}
+    if curve.at is not None:
+        spelled["at"] = {Word(key): value for key, value in curve.at.items()}
+    if isinstance(curve, PartSpec) and curve.for_ is not None:
+        spelled["for"] = spell(curve.for_)
+    return {**spelled, "clock": curve.clock} if isinstance(curve, ScheduleSpec) else spelled
+
+
+_PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][A-Za-z0-9_./%+-]*(?::[A-Za-z0-9_./%+-]+)*(?: [A-Za-z0-9_./%+-]+)*")
+_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
+"""What some version of YAML, or some reader, takes for more than a text."""
+
+# libyaml refuses some of these as they are, and the others change the direction of a text or are not seen; JSON's
+# escapes do not cover them.
+_UNPRINTABLE = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff]"
+)
+
+
+def spell_scalar(value: None | bool | int | float | str) -> str:
+    """Return a scalar that YAML 1.2 reads back as the same value; floats have the fewest digits that do so."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float() if not math.isfinite(value):
+            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+        case int() | float():
+            return repr(value)
+        case str():
+            return str(value) if isinstance(value, Word) or is_plain(value) else quote(value)
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a text needs no quotes, in a flow collection either."""
+    return _PLAIN.fullmatch(text) is not None and text.casefold() not in _WORDS
+
+
+def quote(text: str) -> str:
+    """Return a text between double quotes."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(text, ensure_ascii=False))
+
+
+WIDTH = 120
+OPENED = frozenset(("inputs", "state", "models", "ops", "data"))
+"""Sections whose parts are always on lines of their own."""
+
+_INDENT = "  "
+_BREAK = re.compile(r"(?<=\S) (?=\S)")
+
+
+def lay_out(document: Mapping[str, Tree]) -> str:
+    """Return a document as YAML.
+
+    Every op, model, input and data source begins on a line of its own. What fits on one line is written there, between
+    brackets. What does not is opened one level: each of its parts is on a line of its own, or opened in turn; the
+    fields of an op, and lists of names and numbers, continue in the next line instead.
+    """
+    lines: list[str] = []
+    for key, value in document.items():
+        if key not in OPENED or not isinstance(value, dict) or not value:
+            lines.extend(_write_entry(key, value, ""))
+            continue
+        lines.append(f"{key}:")
+        for name, item in value.items():
+            fields = item.items() if key == "ops" and isinstance(item, dict) else ()
+            parts = [f"{spell_scalar(field)}: {_flow(inner)}," for field, inner in fields]
+            # The fields of an op are between brackets, one after another, unless one of them is long itself.
+            if parts and max(map(len, parts)) + 2 * len(_INDENT) <= WIDTH:
+                lines.extend(_fill(f"{_INDENT}{spell_scalar(name)}: {{", parts, 2 * _INDENT, end="}"))
+            else:
+                lines.extend(_write_entry(name, item, _INDENT))
+    return "\n".join(lines) + "\n"
+
+
+def _write_entries(entries: Mapping[str, Tree], indent: str) -> Iterator[str]:
+    for key, value in entries.items():
+        yield from _write_entry(key, value, indent)
+
+
+def _write_entry(key: str, value: Tree, indent: str) -> Iterator[str]:
+    """Yield the lines of a key and its value."""
+    yield from _write(f"{indent}{spell_scalar(key)}:", value, indent + _INDENT)
+
+
+def _write(head: str, value: Tree, indent: str) -> Iterator[str]:
+    """Yield the lines of a value after ``head``; lines after the first are indented."""
+    flow = _flow(value)
+    if len(head) + 1 + len(flow) <= WIDTH:
+        yield f"{head} {flow}"
+        return
+    match value:
+        case dict():
+            yield head
+            yield from _write_entries(value, indent)
+        case list() if all(not isinstance(item, dict | list) for item in value):
+            yield from _fill(f"{head} [", [f"{_flow(item)}," for item in value], indent, end="]")
+        case list():
+            yield head
+            for item in value:
+                if isinstance(item, dict) and len(indent) + 2 + len(_flow(item)) > WIDTH:
+                    # A mapping begins on the line of the dash.
+                    first, *rest = _write_entries(item, indent + _INDENT)
+                    yield f"{indent}- {first.removeprefix(indent + _INDENT)}"
+                    yield from rest
+                else:
+                    yield from _write(f"{indent}-", item, indent + _INDENT)
+        case str():
+            # A line break between quotes is read as a space.
+            parts = _BREAK.split(flow if flow.startswith('"') else quote(value))
+            yield from _fill(f"{head} ", parts, indent)
+        case _:
+            yield f"{head} {flow}"
+
+
+def _fill(head: str, parts: list[str], indent: str, *, end: str = "") -> Iterator[str]:
+    """Yield lines filled with parts, as many as fit on each; the last part loses its comma to the end."""
+    last = parts[-1].removesuffix(",") if end else parts[-1]
+    line, is_fresh = head, True
+    for part in [*parts[:-1], f"{last}{end}"]:
+        if not is_fresh and len(line) + 1 + len(part) > WIDTH:
+            yield line
+            line, is_fresh = indent, True
+        line = f"{line}{part}" if is_fresh else f"{line} {part}"
+        is_fresh = False
+    yield line
+
+
+def _flow(value: Tree) -> str:
+    """Return a value on one line."""
+    match value:
+        case dict():
+            return f"{{{', '.join(f'{spell_scalar(key)}: {_flow(item)}' for key, item in value.items())}}}"
+        case list():
+            return f"[{', '.join(_flow(item) for item in value)}]"
+        case _:
+            return spell_scalar(value)
 
 
 def resolve(spec: GraphSpec) -> GraphSpec:
@@ -36,70 +289,41 @@ def resolve(spec: GraphSpec) -> GraphSpec:
 
     `vars` and `compat` are gone: they say nothing more.
     """
-    context = _Context(
-        updated=frozenset(name for op in spec.ops.values() if isinstance(op, UpdateOp) for name in op.update),
-        reaches=find_reaches(spec.ops),
-    )
-    ops = {name: op.model_copy(update=_find_defaults(name, op, context)) for name, op in spec.ops.items()}
-    data = {name: _resolve_source(name, source) for name, source in spec.data.items()}
-    return spec.model_copy(update={"vars": {}, "compat": None, "ops": ops, "data": data, "run": _resolve_run(spec)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Context:
-    """What the defaults of an op depend on: the models that some update writes, and where every op runs."""
-
-    updated: frozenset[str]
-    reaches: Mapping[str, Reach]
-
-
-def _find_defaults(name: str, op: Op, context: _Context) -> dict[str, object]:
-    """Return the fields of an op that it leaves out, and what follows for them."""
-    found: dict[str, object] = _find_args(op)
-    if op.mode is None and op.default_modes != MODES:
-        found["mode"] = op.default_modes
-    match op:
-        case ForwardOp(train=None):
-            # An op that never runs in train mode does not train by default, regardless of who owns the model.
-            found["train"] = op.forward in context.updated and "train" in context.reaches[name].modes
-        case EmaOp():
-            found["interval_correction"] = op.correction
-        case UpdateOp(clip=ClipSpec(eps=None) as clip):
-            found["clip"] = clip.model_copy(update={"eps": clip.epsilon})
-        case _:
-            pass
-    return found
-
-
-def _find_args(op: Op) -> dict[str, object]:
-    """Return the arguments of a function of the library with their defaults, in the order of its table."""
-    match op:
-        case CallOp() | LossOp() | MetricOp() | TransformOp() | RandomOp():
-            defaults = {key: value for key, value in find_defaults(find_options(op)).items() if value is not None}
-            return {"args": {**defaults, **op.args}} if defaults else {}
-        case _:
-            return {}
-
-
-def _resolve_source(role: str, source: DataSource | TrainingSets) -> DataSource | TrainingSets:
-    if isinstance(source, TrainingSets):
-        sets = {
-            name: each.model_copy(update={"drop_last": each.drops_last(role)}) for name, each in source.sets.items()
-        }
-        return source.model_copy(update={"sets": sets})
-    return source.model_copy(update={"drop_last": source.drops_last(role)})
-
-
-def _resolve_run(spec: GraphSpec) -> RunSpec:
-    run = spec.run
-    found: dict[str, object] = {}
+    updated = frozenset(name for op in spec.ops.values() if isinstance(op, UpdateOp) for name in op.update)
+    reaches = find_reaches(spec.ops)
+    ops: dict[str, Op] = {}
+    for name, op in spec.ops.items():
+        found: dict[str, object] = {}
+        if op.mode is None and op.default_modes != MODES:
+            found["mode"] = op.default_modes
+        match op:
+            case CallOp() | LossOp() | MetricOp() | TransformOp() | RandomOp():
+                # Arguments of a function of the library, in the order of its table.
+                defaults = {key: value for key, value in find_defaults(find_options(op)).items() if value is not None}
+                found |= {"args": {**defaults, **op.args}} if defaults else {}
+            case ForwardOp(train=None):
+                # An op that never runs in train mode does not train by default, regardless of who owns the model.
+                found["train"] = op.forward in updated and "train" in reaches[name].modes
+            case EmaOp():
+                found["interval_correction"] = op.correction
+            case UpdateOp(clip=ClipSpec(eps=None) as clip):
+                found["clip"] = clip.model_copy(update={"eps": clip.epsilon})
+            case _:
+                pass
+        ops[name] = op.model_copy(update=found)
+    data: dict[str, DataSource | TrainingSets] = {}
+    for role, source in spec.data.items():
+        sets = source.sets if isinstance(source, TrainingSets) else {"": source}
+        whole = {name: each.model_copy(update={"drop_last": each.drops_last(role)}) for name, each in sets.items()}
+        data[role] = source.model_copy(update={"sets": whole}) if isinstance(source, TrainingSets) else whole[""]
+    run, settings = spec.run, dict[str, object]()
     if run.eval is not None:
-        found["eval"] = run.eval.model_copy(update={"data": find_role(spec)})
-    if run.best is not None:
-        found["best"] = run.best.model_copy(update={"mode": find_goal(spec, run.best)})
-    if run.stop is not None:
-        found["stop"] = run.stop.model_copy(update={"mode": find_goal(spec, run.stop)})
-    return run.model_copy(update=found)
+        settings["eval"] = run.eval.model_copy(update={"data": find_role(spec)})
+    for key, watch in (("best", run.best), ("stop", run.stop)):
+        if watch is not None:
+            settings[key] = watch.model_copy(update={"mode": find_goal(spec, watch)})
+    run = run.model_copy(update=settings)
+    return spec.model_copy(update={"vars": {}, "compat": None, "ops": ops, "data": data, "run": run})
 
 
 def to_plain(spec: GraphSpec) -> dict[str, Plain]:
@@ -120,6 +344,3 @@ def render(spec: GraphSpec) -> str:
     True
     """
     return lay_out(to_plain(spec))
-
-
-__all__ = ["render", "to_plain"]

@@ -14,7 +14,7 @@ from graphspec.declare.data import Columns
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import InputSpec
 from graphspec.diagnostics import SpecError
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.data.place import Place
 
 Array: TypeAlias = npt.NDArray[np.generic]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 
 from graphspec.diagnostics import SpecError
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.data.arrays import Array
 from runtime.data.place import Place
 from runtime.data.source import Stored, store

@@ -12,7 +12,7 @@ import numpy.lib.format as npy
 from graphspec.declare.data import FILES, Columns, DataSource, TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.data.arrays import column_names
 from runtime.data.batches import Batches, Sampled, count_batches
 from runtime.data.files import read_cells, read_digits, read_npz, read_table

@@ -9,7 +9,7 @@ from typing import TypeGuard, final
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.codegen.resources import find_inputs
 from runtime.engine.backend import Signature
 

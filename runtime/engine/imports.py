@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from graphspec.diagnostics import Span, SpecError
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.problems import NO_TEXTS, describe, problem, raised_in, short_path
 
 _PATH = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*$")

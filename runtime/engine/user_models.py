@@ -17,7 +17,7 @@ from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.parameters import GroupSpec
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.matching import is_found
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.codegen.module import find_user_paths
 from runtime.engine.backend import BuildRequest
 from runtime.engine.errors import diagnose_finding

@@ -12,7 +12,7 @@ from compiler.timing.curves import find_scheduled
 from compiler.types.dimension import UNKNOWN
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.codegen.resources import find_uses, is_running
 from runtime.problems import problem
 

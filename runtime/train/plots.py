@@ -17,7 +17,7 @@ import numpy.typing as npt
 from compiler.ir.instructions import Emit
 from compiler.ir.program import Mode, Program
 from graphspec.declare.graph import GraphSpec
-from graphspec.suggestions import closest
+from graphspec.words import closest
 from runtime.checkpoints.disk import replace_file
 from runtime.data.arrays import Batch, dataset_of
 from runtime.folder import cannot_write

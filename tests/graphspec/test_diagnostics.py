@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 from graphspec.diagnostics import Diagnostic, Span, SpecError, render
-from graphspec.suggestions import closest
+from graphspec.words import closest
 
 GAN = "ops:\n" * 20 + "  step_d: {update: disc, loss: d_loss}\n"
 

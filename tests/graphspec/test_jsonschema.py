@@ -130,6 +130,8 @@ def test_models_that_load_are_valid(small, line):
         "a: {loss: mse, inputs: [x]}",
         "a: {call: clip, inputs: x, args: {mn: 1}}",
         "a: {call: one_hot, inputs: y}",
+        "a: {call: mean, inputs: [x, x]}",
+        "a: {call: softmax, inputs: x, args: {axes: 1}}",
         "a: {random: normal}",
         "a: {call: relu, inputs: x, mode: trian}",
         "a: {update: net, loss: err, accumulate: 0}",

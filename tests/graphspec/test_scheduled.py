@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.timing.schedule_fields import find_schedules
+from compiler.timing.curves import find_schedules
 from graphspec import load
 from graphspec.write.render import render
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, PlainValidator, Strict, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, PlainValidator, Strict, ValidationInfo, WithJsonSchema, field_validator
 
 from graphspec.declare.base import Declaration, not_built, problem
 from graphspec.declare.durations import DurationField, parse_duration
-from graphspec.declare.fields import NamesOrNone, at_least_one, listed
-from graphspec.declare.names import NAME_PATTERN, is_name
+from graphspec.declare.fields import NAME_PATTERN, NamesOrNone, at_least_one, is_name, listed
 from graphspec.words import describe
 
 ModeName: TypeAlias = Literal["train", "eval", "test", "infer"]
@@ -35,33 +34,6 @@ class Reference:
     role: Role
 
 
-def _read_every(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise problem(
-            "GS057", "`every` takes a whole number of steps, or the name of an update", help="write `every: 5`"
-        )
-    if isinstance(value, int) and value < 1:
-        raise problem("GS057", f"`every` is at least 1, found {value}", help="1 is every step")
-    if isinstance(value, str) and not value.isidentifier():
-        raise problem(
-            "GS057",
-            f"`every` takes a whole number of steps, or the name of an update, found {value!r}",
-            help="write `every: 5`",
-        )
-    return value
-
-
-def _read_moment(value: object, info: ValidationInfo) -> object:
-    """Read when an op starts or ends; epochs are counted from 1, so no op starts in the middle of one before that."""
-    if isinstance(value, dict):
-        raise not_built(f"a mapping for `{info.field_name}`", help="write a moment, as in `1000 steps` or `3 epochs`")
-    duration = parse_duration(value)
-    if info.field_name == "start" and duration.unit == "epochs" and duration.count < 1:
-        message = f"`start` counts epochs from 1, found {describe(value)}"
-        raise problem("GS050", message, help="`start: 1 epochs` is the first step; for a part of it write steps")
-    return duration
-
-
 def _read_dataset(value: object) -> str:
     """Read the name of a data set, or `!` and a name for all but that one."""
     if isinstance(value, str) and is_name(value.removeprefix("!")):
@@ -75,8 +47,6 @@ DatasetWord = Annotated[
     PlainValidator(_read_dataset),
     WithJsonSchema({"type": "string", "pattern": f"^!?{NAME_PATTERN.removeprefix('^')}"}),
 ]
-Moment = Annotated[DurationField, BeforeValidator(_read_moment)]
-Every = Annotated[int | str, BeforeValidator(_read_every)]
 ModeWords = Annotated[
     tuple[ModeWord, ...],
     Strict(False),
@@ -101,16 +71,45 @@ class OpBase(Declaration):
     """Modes it runs in: one, a list, or `"!eval"` for all but one. Default: every mode (writers of models: train)."""
     after: NamesOrNone | None = None
     """Ops that must have happened; the op then sees what they wrote. `[]` says that none is meant."""
-    every: Every | None = None
+    every: int | str | None = None
     """Run at every n-th step, or exactly in the steps in which the named update was applied."""
-    start: Moment | None = None
+    start: DurationField | None = None
     """When it runs for the first time, counted from 1: `100 steps`; `3 epochs` is the first step of epoch 3."""
-    until: Moment | None = None
+    until: DurationField | None = None
     """When it runs for the last time: `100 steps`; `1 epochs` is the last step of epoch 1."""
     doc: str = ""
     """A remark, kept for readers."""
     dataset: DatasetWords | None = None
     """Data sets it runs for: one, a list, or `"!ds1"` for all but one. Default: every one whose values it can read."""
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _read_every(cls, value: object) -> object:
+        if value is None:
+            return None
+        message = "`every` takes a whole number of steps, or the name of an update"
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise problem("GS057", message, help="write `every: 5`")
+        if isinstance(value, int) and value < 1:
+            raise problem("GS057", f"`every` is at least 1, found {value}", help="1 is every step")
+        if isinstance(value, str) and not value.isidentifier():
+            raise problem("GS057", f"{message}, found {value!r}", help="write `every: 5`")
+        return value
+
+    @field_validator("start", "until", mode="before")
+    @classmethod
+    def _read_moment(cls, value: object, info: ValidationInfo) -> object:
+        """Read when an op starts or ends; epochs count from 1, so no op starts in the middle of one before that."""
+        if value is None:
+            return None
+        if isinstance(value, dict):
+            help = "write a moment, as in `1000 steps` or `3 epochs`"
+            raise not_built(f"a mapping for `{info.field_name}`", help=help)
+        duration = parse_duration(value)
+        if info.field_name == "start" and duration.unit == "epochs" and duration.count < 1:
+            message = f"`start` counts epochs from 1, found {describe(value)}"
+            raise problem("GS050", message, help="`start: 1 epochs` is the first step; for a part of it write steps")
+        return duration
 
     @property
     @abstractmethod

@@ -11,7 +11,7 @@ from graphspec.declare.fields import Names
 from graphspec.declare.functions import FunctionName, read_options
 from graphspec.declare.inputs import Inputs
 from graphspec.declare.ops.base import OpBase, Reference
-from graphspec.declare.scheduled import ScheduledArgs
+from graphspec.declare.schedules import ScheduledArgs
 
 
 class CallOp(OpBase):

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import field_validator, model_validator
 
 from graphspec.declare.base import Declaration, NotBuilt, below, not_built, problem
 from graphspec.declare.durations import UpdatesField
 from graphspec.declare.fields import is_schedule
 from graphspec.declare.models import BufferPolicy
 from graphspec.declare.ops.base import ModeName, OpBase, Reference
-from graphspec.declare.scheduled import ScheduledShare
-from graphspec.declare.schedules import ScheduleSpec
-
-
-def _plain_decay(value: object) -> object:
-    if not is_schedule(value) and isinstance(value, dict):
-        help = "write a number, a schedule, or `half_life: 500 updates`"
-        raise not_built("a decay by `kind`", help=help)
-    return value
-
-
-def _only_initial(value: object) -> object:
-    if value in ("first_update", "zeros"):
-        raise not_built(f"`init: {value}`", help="the average starts as the target's initial weights")
-    return value
+from graphspec.declare.schedules import ScheduledShare, ScheduleSpec
 
 
 class UseSpec(Declaration):
@@ -46,7 +32,7 @@ class EmaOp(OpBase):
     """The model that is averaged."""
     into: str | None = None
     """The model that holds the average (default: a hidden one with the op's name)."""
-    decay: Annotated[ScheduledShare | None, BeforeValidator(_plain_decay)] = None
+    decay: ScheduledShare | None = None
     """The share of the old average that is kept."""
     half_life: UpdatesField | None = None
     """After how long half of the old average is gone: updates of the source, or time in any other unit."""
@@ -56,7 +42,7 @@ class EmaOp(OpBase):
     """Whether `every: k` raises the decay to the power k (default: compound for half_life, none for decay and tau)."""
     buffers: BufferPolicy | None = None
     """What happens to buffers such as BatchNorm's statistics."""
-    init: Annotated[Literal["initial"], BeforeValidator(_only_initial)] = "initial"
+    init: Literal["initial"] = "initial"
     """How the average starts: as the target's initial weights."""
     use: UseSpec = UseSpec()
     """Where the average stands in for the model: `{eval: swap}` evaluates it in the model's place."""
@@ -67,23 +53,35 @@ class EmaOp(OpBase):
     float_buffers: NotBuilt = None
     int_buffers: NotBuilt = None
 
+    @field_validator("decay", mode="before")
+    @classmethod
+    def _refuse_kind(cls, value: object) -> object:
+        if isinstance(value, dict) and not is_schedule(cast("object", value)):
+            help = "write a number, a schedule, or `half_life: 500 updates`"
+            raise not_built("a decay by `kind`", help=help)
+        return cast("object", value)
+
+    @field_validator("init", mode="before")
+    @classmethod
+    def _refuse_beginning(cls, value: object) -> object:
+        if value in ("first_update", "zeros"):
+            raise not_built(f"`init: {value}`", help="the average starts as the target's initial weights")
+        return value
+
     @model_validator(mode="after")
-    def _check(self) -> EmaOp:
+    def _check_rate(self) -> EmaOp:
         rates = {"decay": self.decay, "half_life": self.half_life, "tau": self.tau}
         given = [name for name, value in rates.items() if value is not None]
         if len(given) != 1:
             found = " and ".join(f"`{name}`" for name in given) or "none of them"
             help = "`decay: 0.999`, `half_life: 500 updates` or `tau: 0.005`"
             raise problem("GS053", f"an ema has exactly one of {', '.join(rates)}; found {found}", help=help, at="key")
-        self._check_correction()
-        return self
-
-    def _check_correction(self) -> None:
-        """Refuse to raise a decay to a power that is another at every firing."""
         if self.interval_correction == "compound" and isinstance(self.decay or self.tau, ScheduleSpec):
+            # The power would be another at every firing.
             message = "`interval_correction: compound` goes with a decay that does not change, found a schedule"
             help = "let the schedule give the decay of each firing, and leave `interval_correction` out"
             raise below(("interval_correction",), problem("GS053", message, help=help))
+        return self
 
     @property
     def kind(self) -> Literal["ema"]:

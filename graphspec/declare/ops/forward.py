@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Strict, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Strict, WithJsonSchema, field_validator, model_validator
 
 from graphspec.declare.base import Declaration, below, problem
-from graphspec.declare.fields import at_least_one
+from graphspec.declare.fields import NAME_PATTERN, at_least_one, is_name, listed_item
 from graphspec.declare.inputs import Inputs
-from graphspec.declare.names import NAME_PATTERN, is_name
 from graphspec.declare.ops.base import OpBase, Reference
 from graphspec.words import describe
+
+_FORMS = "write a name, or `{h: {tap: layer4}}` for what an inner layer gives"
 
 
 class Output(Declaration):
@@ -28,42 +29,22 @@ class Output(Declaration):
     def _read(cls, value: object) -> object:
         if isinstance(value, str):
             return {"name": value}
-        if isinstance(value, dict):
-            return _read_tap(cast("dict[str, object]", value))
         if isinstance(value, Output):
             return value
-        raise problem("GS044", f"expected an output, found {describe(value)}", help=_FORMS)
+        if not isinstance(value, dict):
+            raise problem("GS044", f"expected an output, found {describe(value)}", help=_FORMS)
+        for name, inner in cast("dict[str, object]", value).items():
+            if len(cast("dict[str, object]", value)) == 1 and isinstance(inner, dict) and inner.keys() == {"tap"}:
+                tap = cast("dict[str, object]", inner)["tap"]
+                return {"name": name, "tap": str(tap) if type(tap) is int else tap}
+        raise problem("GS044", "expected an output: one name with the layer that is tapped", help=_FORMS)
 
-
-def _read_tap(value: dict[str, object]) -> dict[str, object]:
-    """Return name and layer of `{h: {tap: layer4}}`."""
-    for name, inner in value.items():
-        if len(value) == 1 and isinstance(inner, dict) and inner.keys() == {"tap"}:
-            tap = cast("dict[str, object]", inner)["tap"]
-            return {"name": name, "tap": str(tap) if type(tap) is int else tap}
-    raise problem("GS044", "expected an output: one name with the layer that is tapped", help=_FORMS)
-
-
-def _listed(value: object) -> object:
-    return [cast("object", value)] if isinstance(value, str | dict) else value
-
-
-_FORMS = "write a name, or `{h: {tap: layer4}}` for what an inner layer gives"
-
-
-def _check_method(name: str) -> str:
-    if is_name(name):
-        return name
-    raise problem("GS044", f"expected the name of a method, found {describe(name)}", help="write it as in `encode`")
-
-
-MethodName = Annotated[str, AfterValidator(_check_method), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
 
 Outputs = Annotated[
     tuple[Output, ...],
     Strict(False),
     at_least_one("output"),
-    BeforeValidator(_listed, json_schema_input_type=Output | list[Output]),
+    BeforeValidator(listed_item, json_schema_input_type=Output | list[Output]),
 ]
 
 
@@ -78,7 +59,7 @@ class ForwardOp(OpBase):
     """Names of its results, where it has several or inner layers are tapped; these are the values then."""
     train: bool | None = None
     """Whether the model runs as in training. Default: in train mode, if some update owns the model."""
-    method: MethodName | None = None
+    method: Annotated[str, WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})] | None = None
     """The method that is called in place of the model itself."""
     stop: bool = False
     """Whether the results are constants for every gradient."""
@@ -87,21 +68,28 @@ class ForwardOp(OpBase):
     checkpoint: bool = False
     """Whether its inner results are not kept for gradients, which run it again."""
 
-    @model_validator(mode="after")
-    def _check(self) -> ForwardOp:
-        for found, reason in self._find_contradictions() if self.checkpoint else ():
-            message = f"`checkpoint` does not go with {found}: {reason}"
-            raise below(("checkpoint",), problem("GS053", message, help="remove one of them", at="key"))
-        return self
+    @field_validator("method")
+    @classmethod
+    def _check_method(cls, name: str | None) -> str | None:
+        if name is not None and not is_name(name):
+            help = "write it as in `encode`"
+            raise problem("GS044", f"expected the name of a method, found {describe(name)}", help=help)
+        return name
 
-    def _find_contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield what contradicts that gradients run the call again, and why."""
-        if self.stop:
-            yield "`stop`", "no gradient runs through the call"
-        if self.snapshot:
-            yield "`snapshot`", "gradients run the model itself again, not a clone"
-        if any(output.tap is not None for output in self.outputs or ()):
-            yield "a tapped output", "what an inner layer gives would be kept"
+    @model_validator(mode="after")
+    def _check_checkpoint(self) -> ForwardOp:
+        """Refuse what contradicts that gradients run the call again."""
+        tapped = any(output.tap is not None for output in self.outputs or ())
+        contradictions = (
+            (self.stop, "`stop`", "no gradient runs through the call"),
+            (self.snapshot, "`snapshot`", "gradients run the model itself again, not a clone"),
+            (tapped, "a tapped output", "what an inner layer gives would be kept"),
+        )
+        for is_found, found, reason in contradictions:
+            if self.checkpoint and is_found:
+                message = f"`checkpoint` does not go with {found}: {reason}"
+                raise below(("checkpoint",), problem("GS053", message, help="remove one of them", at="key"))
+        return self
 
     @property
     def kind(self) -> Literal["forward"]:

@@ -11,7 +11,7 @@ from graphspec.declare.base import below, problem
 from graphspec.declare.functions import FunctionName, read_options
 from graphspec.declare.inputs import Inputs
 from graphspec.declare.ops.base import OpBase, Reference
-from graphspec.declare.scheduled import ScheduledArgs, ScheduledNumber
+from graphspec.declare.schedules import ScheduledArgs, ScheduledNumber
 
 
 class LossOp(OpBase):

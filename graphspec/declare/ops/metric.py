@@ -13,27 +13,20 @@ from graphspec.declare.fields import Args
 from graphspec.declare.functions import FunctionName
 from graphspec.declare.inputs import Inputs
 from graphspec.declare.ops.base import OpBase, Reference
-from graphspec.suggestions import closest
+from graphspec.words import did_you_mean
 
 Moment: TypeAlias = Literal["epoch", "never", "step"]
 WORDS: tuple[Moment, ...] = get_args(Moment)
 HELP = "write `epoch`, `never`, `step` or a duration such as `100 steps` or `2 epochs`"
 
 
-def _read(value: object) -> Moment | Duration:
-    """Read when a metric resets."""
+def _read_reset(value: object) -> Moment | Duration:
     for word in WORDS:
         if value == word:
             return word
     if isinstance(value, str) and value.isidentifier():
-        near = closest(value, WORDS)
-        label = f"did you mean '{near[0]}'?" if near else ""
-        raise problem("GS050", f"a metric is not reset at {value!r}", label=label, help=HELP)
+        raise problem("GS050", f"a metric is not reset at {value!r}", label=did_you_mean(value, WORDS), help=HELP)
     return parse_duration(value)
-
-
-def _spell(reset: Moment | Duration) -> str:
-    return reset if isinstance(reset, str) else str(reset)
 
 
 _JSON = {
@@ -44,7 +37,7 @@ _JSON = {
         {"type": "string", "pattern": r"\$\{"},
     ]
 }
-Reset = Annotated[Moment | Duration, PlainValidator(_read), PlainSerializer(_spell), WithJsonSchema(_JSON)]
+Reset = Annotated[Moment | Duration, PlainValidator(_read_reset), PlainSerializer(str), WithJsonSchema(_JSON)]
 
 
 class MetricOp(OpBase):

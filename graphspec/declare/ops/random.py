@@ -10,7 +10,7 @@ from pydantic import model_validator
 from graphspec.declare.base import problem
 from graphspec.declare.fields import Shape
 from graphspec.declare.ops.base import OpBase, Reference
-from graphspec.declare.scheduled import ScheduledArgs
+from graphspec.declare.schedules import ScheduledArgs
 
 Distribution: TypeAlias = Literal["normal", "uniform", "bernoulli", "permutation", "randint"]
 

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from graphspec.declare.base import below, problem
 from graphspec.declare.ops.base import OpBase, Reference
-from graphspec.declare.scheduled import read_schedule
-from graphspec.declare.schedules import FIELDS, ScheduleSpec
+from graphspec.declare.schedules import FIELDS, ScheduleSpec, read_schedule
 
 CURVE = ("schedule", "clock", *dict.fromkeys(name for fields in FIELDS.values() for name in fields))
 """The keys of the op that say what the schedule is; `every` is that of a `step`."""

@@ -8,7 +8,7 @@ from typing import Literal
 from graphspec.declare.fields import Names
 from graphspec.declare.functions import FunctionName
 from graphspec.declare.ops.base import OpBase, Reference
-from graphspec.declare.scheduled import ScheduledArgs
+from graphspec.declare.schedules import ScheduledArgs
 
 
 class TransformOp(OpBase):

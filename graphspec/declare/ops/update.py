@@ -12,8 +12,7 @@ from graphspec.declare.fields import Names
 from graphspec.declare.ops.base import ModeName, OpBase, Reference
 from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.parameters import Constraints
-from graphspec.declare.scheduled import OwnFromZero, OwnPositive
-from graphspec.declare.schedules import ScheduleSpec
+from graphspec.declare.schedules import OwnFromZero, OwnPositive, ScheduleSpec
 from graphspec.words import describe
 
 Steps = Annotated[int, Strict(), Field(ge=1)]
@@ -72,7 +71,7 @@ class ClipSpec(Declaration):
         return value
 
     @model_validator(mode="after")
-    def _check(self) -> ClipSpec:
+    def _check_limit(self) -> ClipSpec:
         limits = {"norm": self.norm, "value": self.value, "agc": self.agc}
         written = [name for name, limit in limits.items() if limit is not None]
         if len(written) != 1:
@@ -134,22 +133,18 @@ class UpdateOp(OpBase):
     sparse: NotBuilt = None
 
     @model_validator(mode="after")
-    def _check(self) -> UpdateOp:
+    def _check_source(self) -> UpdateOp:
         if (self.loss is None) == (self.gradients is None):
             found = "neither" if self.loss is None else "both"
             help = "`loss: my_loss`, or `gradients: my_gradients` from a `gradient` or `transform` op"
             raise problem("GS053", f"an update has a `loss` or `gradients`, found {found}", help=help, at="key")
-        self._check_clock()
-        return self
-
-    def _check_clock(self) -> None:
-        """Refuse a clip that follows the updates of several optimizers."""
         if self.clip is None or self.is_single:
-            return
+            return self
         for name, number in ((self.clip.kind, self.clip.limit), ("eps", self.clip.eps)):
             if isinstance(number, ScheduleSpec) and number.clock == "updates":
                 message = "this update has several optimizers, and `clock: updates` counts those of one"
                 raise below(("clip", name), problem("GS053", message, help="write `clock: steps`"))
+        return self
 
     @property
     def is_single(self) -> bool:
