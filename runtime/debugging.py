@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, TypeVar, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,8 @@ import numpy.typing as npt
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from runtime.checkpoints.disk import write_file
-from runtime.checkpoints.format import Fields
 from runtime.problems import problem
-from runtime.state import Plain, State
+from runtime.state import Plain, PlainModel, State
 from runtime.step import BROKEN, StepError
 from runtime.train.checkpointing import find_state
 
@@ -33,6 +32,7 @@ FOUND = frozenset({"GS261", "GS262"})
 """Codes of the checks of a debug build."""
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
+Section = TypeVar("Section", bound=PlainModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,21 @@ class Kept:
     report: str
     dataset: str | None = None
     """The data set of the batch, where the step was given one."""
+
+
+class Origin(PlainModel):
+    """The seed and the framework of the numbers of a checkpoint."""
+
+    seed: int
+    backend: str
+
+
+class Replay(PlainModel):
+    """The mode of the step that was kept, the checksum of its batch, and the data set where it was given one."""
+
+    mode: str
+    sha256: str
+    dataset: str | None = None
 
 
 @final
@@ -131,9 +146,9 @@ def keep_step(folder: Path, step: Step, kept: Kept) -> None:
         "backend": step.plan.program.backend,
         "device": step.device,
     }
-    named: dict[str, Plain] = {} if kept.dataset is None else {"dataset": kept.dataset}
-    replay: Plain = {"mode": kept.mode, "sha256": hashlib.sha256(content).hexdigest(), **named}
-    sections: dict[str, Plain] = {"origin": origin, "counters": dict(kept.state.counters), SECTION: replay}
+    replay = Replay(mode=kept.mode, sha256=hashlib.sha256(content).hexdigest(), dataset=kept.dataset)
+    sections: dict[str, Plain] = {"origin": origin, "counters": dict(kept.state.counters)}
+    sections[SECTION] = replay.model_dump(exclude_none=True)
     write_checkpoint(folder, Checkpoint(arrays=kept.state.arrays, sections=sections))
     write_file(folder / BATCH, content)
     write_file(folder / REPORT, f"{kept.report}\n".encode())
@@ -144,23 +159,12 @@ def find_seed(folder: Path) -> int:
 
     Raises SpecError: GS240, GS241, GS242 no checkpoint that can be read, GS263 no step was kept in it.
     """
-    try:
-        return _read_origin(folder).whole("seed")
-    except ValueError:
-        raise _not_kept(folder) from None
+    return _read(folder, read_checkpoint(folder), "origin", Origin).seed
 
 
 def find_framework(folder: Path) -> str:
     """Return the framework under which a step was kept; raises as :func:`find_seed`."""
-    try:
-        return _read_origin(folder).text("backend")
-    except ValueError:
-        raise _not_kept(folder) from None
-
-
-def _read_origin(folder: Path) -> Fields:
-    """Return the origin of the numbers of a checkpoint."""
-    return Fields(content=read_checkpoint(folder).sections).part("origin")
+    return _read(folder, read_checkpoint(folder), "origin", Origin).backend
 
 
 def replay(folder: Path, step: Step) -> dict[str, object]:
@@ -170,34 +174,20 @@ def replay(folder: Path, step: Step) -> dict[str, object]:
     checkpoint that can be read, GS263 no step was kept in it, GS264 it is of another spec; StepError as the step does.
     """
     checkpoint = read_checkpoint(folder)
-    mode, batch = _read_step(folder, checkpoint)
+    kept = _read(folder, checkpoint, SECTION, Replay)
+    batch = _read_batch(folder / BATCH, kept.sha256)
     step.restore(find_state(checkpoint))
-    return step(batch, mode, _read_dataset(checkpoint))
+    return step(batch, kept.mode, kept.dataset)
 
 
-def _read_dataset(checkpoint: Checkpoint) -> str | None:
-    """Return the data set of the batch of a step that was kept; None where it was given none."""
-    match checkpoint.sections.get(SECTION):
-        case {"dataset": str(name)}:
-            return name
-        case _:
-            return None
-
-
-def _read_step(folder: Path, checkpoint: Checkpoint) -> tuple[str, Arrays]:
-    """Return mode and batch of the step that was kept in a folder."""
+def _read(folder: Path, checkpoint: Checkpoint, section: str, model: type[Section]) -> Section:
+    """Return a section of the checkpoint of a step that was kept."""
     try:
-        fields = Fields(content=checkpoint.sections).part(SECTION)
-        mode, checksum = fields.text("mode"), fields.text("sha256")
-    except ValueError:
-        raise _not_kept(folder) from None
-    return mode, _read_batch(folder / BATCH, checksum)
-
-
-def _not_kept(folder: Path) -> SpecError:
-    """Return the error of a folder without a step to replay."""
-    help = "name a folder `nan-step-<n>` that `run --debug nan` wrote; a checkpoint alone has no batch"
-    return problem("GS263", f"{str(folder)!r} is a checkpoint, but no step was kept in it", help=help)
+        return model.read(checkpoint.sections.get(section))
+    except ValueError as error:
+        help = "name a folder `nan-step-<n>` that `run --debug nan` wrote; a checkpoint alone has no batch"
+        message = f"{str(folder)!r} is a checkpoint, but no step was kept in it"
+        raise problem("GS263", message, help=help) from error
 
 
 def _read_batch(path: Path, checksum: str) -> Arrays:

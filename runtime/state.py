@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphspec.diagnostics import SpecError
 from runtime.problems import problem
@@ -24,6 +26,26 @@ Plain: TypeAlias = None | bool | int | float | str | list["Plain"] | dict[str, "
 """Plain data as in JSON; numbers that are not finite are refused."""
 Tree: TypeAlias = "None | bool | int | float | str | Leaf | list[Tree] | tuple[Tree, ...] | Mapping[str, Tree]"
 """Plain data with arrays anywhere in it; numpy's scalars and tuples are read back as numbers and lists."""
+
+
+class PlainModel(BaseModel):
+    """A part of a file or a state that is plain data: frozen, and without conversions between types.
+
+    Keys that it does not declare are ignored: what a later version adds need not be read.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    @classmethod
+    def read(cls, plain: object) -> Self:
+        """Return the model in plain data; raise ValueError, with the path, for the first field that does not fit."""
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            path, message = ".".join(map(str, first["loc"])), first["msg"]
+            raise ValueError(f"{path!r}: {message[0].lower()}{message[1:]}") from None
+
 
 ARRAY, ESCAPED = "array", "plain"
 """The key of a mapping that represents an array, and of one that represents a mapping with one of these keys."""

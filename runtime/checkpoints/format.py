@@ -13,13 +13,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn, TypeAlias, cast
+from typing import Annotated, Literal, NoReturn, TypeAlias, cast
+
+from pydantic import Field, NonNegativeInt
 
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints.disk import replace_folder
 from runtime.folder import CHECKPOINTS, cannot_write
 from runtime.problems import problem
-from runtime.state import Array, Plain
+from runtime.state import Array, Plain, PlainModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,60 +30,6 @@ class Checkpoint:
 
     arrays: Mapping[str, Array]
     sections: Mapping[str, Plain]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
-    """The fields of an object; every method raises ValueError where a field is missing or of another type."""
-
-    content: Mapping[str, Plain]
-
-    def text(self, key: str) -> str:
-        """Return a text."""
-        value = self.content.get(key)
-        return value if isinstance(value, str) else self._refuse(key, "a text")
-
-    def whole(self, key: str) -> int:
-        """Return a whole number."""
-        value = self.content.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        return self._refuse(key, "a whole number")
-
-    def size(self, key: str) -> int:
-        """Return a whole number from 0 up."""
-        value = self.whole(key)
-        return value if value >= 0 else self._refuse(key, "a number from 0 up")
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts."""
-        value = self.content.get(key)
-        found = [item for item in value if isinstance(item, str)] if isinstance(value, list) else None
-        return self._refuse(key, "a list of texts") if found != value or found is None else tuple(found)
-
-    def sizes(self, key: str) -> tuple[int, ...]:
-        """Return a list of whole numbers from 0 up."""
-        value = self.content.get(key)
-        items = value if isinstance(value, list) else [None]
-        found = [item for item in items if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
-        return tuple(found) if len(found) == len(items) else self._refuse(key, "a list of sizes")
-
-    def mapping(self, key: str) -> dict[str, Plain]:
-        """Return an object unchanged."""
-        value = self.content.get(key)
-        return value if isinstance(value, dict) else self._refuse(key, "an object")
-
-    def part(self, key: str) -> Fields:
-        """Return the fields of an object."""
-        return Fields(content=self.mapping(key))
-
-    def text_mapping(self, key: str) -> dict[str, str]:
-        """Return an object whose values are texts."""
-        part = self.part(key)
-        return {name: part.text(name) for name in part.content}
-
-    def _refuse(self, key: str, expected: str) -> NoReturn:
-        raise ValueError(f"{key!r} is not {expected}" if key in self.content else f"{key!r} is missing")
 
 
 SEAL = "checksum"
@@ -180,11 +128,10 @@ _RESERVED = "__metadata__"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(PlainModel):
     """Shape and element type of an array."""
 
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[NonNegativeInt, ...], Field(strict=False)]
     dtype: str
 
     def __str__(self) -> str:
@@ -233,44 +180,25 @@ class ForeignError(ValueError):
     """A manifest that is intact, but not stepgraph's or of a newer format."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFile:
+class StateFile(PlainModel):
     """The file of the arrays: its name, its size in bytes and its sha256."""
 
     file: str
-    bytes: int
+    bytes: NonNegativeInt
     sha256: str
 
-    @classmethod
-    def describe(cls, file: str, content: bytes) -> StateFile:
-        """Return the description of a file's content."""
-        return cls(file=file, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(PlainModel):
     """Everything in a checkpoint except its arrays."""
 
-    sections: Mapping[str, Plain]
-    tensors: Mapping[str, Signature]
+    sections: dict[str, object]
     state: StateFile
-    versions: Mapping[str, str]
+    versions: dict[str, str]
+    tensors: dict[str, Signature]
 
-    def to_json(self) -> bytes:
-        """Return the manifest as sealed JSON; raise ValueError for sections that JSON cannot hold."""
-        state = self.state
-        tensors: dict[str, Plain] = {
-            name: {"shape": list(signature.shape), "dtype": signature.dtype} for name, signature in self.tensors.items()
-        }
-        return seal(
-            {
-                "checkpoint": FORMAT,
-                "sections": dict(self.sections),
-                "state": {"file": state.file, "bytes": state.bytes, "sha256": state.sha256},
-                "versions": dict(self.versions),
-                "tensors": tensors,
-            }
-        )
+
+class _Format(PlainModel):
+    checkpoint: int
 
 
 def read_manifest(text: bytes) -> Manifest:
@@ -278,30 +206,16 @@ def read_manifest(text: bytes) -> Manifest:
 
     Raises ForeignError where it is not stepgraph's or of a newer format, ValueError where it is damaged.
     """
-    content = open_object(text)
+    content: Mapping[str, Plain] = open_object(text)
     if "checkpoint" not in content and SEAL not in content:
         raise ForeignError("its manifest.json is not that of a checkpoint")
-    fields = Fields(content=unseal(content))
-    version = fields.whole("checkpoint")
+    content = unseal(content)
+    version = _Format.read(content).checkpoint
     if version > FORMAT:
         raise ForeignError(f"it has format {version}, and this version of stepgraph reads format {FORMAT}")
     if version != FORMAT:
         raise ForeignError(f"there is no format {version}")
-    return _parse_manifest(fields)
-
-
-def _parse_manifest(fields: Fields) -> Manifest:
-    state, tensors = fields.part("state"), fields.part("tensors")
-    return Manifest(
-        sections=fields.mapping("sections"),
-        tensors={name: _read_signature(tensors.part(name)) for name in tensors.content},
-        state=StateFile(file=state.text("file"), bytes=state.size("bytes"), sha256=state.text("sha256")),
-        versions=fields.text_mapping("versions"),
-    )
-
-
-def _read_signature(fields: Fields) -> Signature:
-    return Signature(shape=fields.sizes("shape"), dtype=fields.text("dtype"))
+    return Manifest.read(content)
 
 
 _PACKAGES = ("stepgraph", "numpy", "safetensors")
@@ -340,23 +254,24 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
 
 def _make_files(folder: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
     """Return the content of both files by name."""
+    origin = checkpoint.sections.get("origin")
+    backend = origin.get("backend") if isinstance(origin, dict) else None
     try:
         state = pack(checkpoint.arrays)
-        return {STATE: state, MANIFEST: _describe(checkpoint, state).to_json()}
+        tensors = {name: signature.model_dump(mode="json") for name, signature in describe(checkpoint.arrays).items()}
+        manifest = seal(
+            {
+                "checkpoint": FORMAT,
+                "sections": dict(checkpoint.sections),
+                "state": {"file": STATE, "bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()},
+                "versions": dict[str, Plain](find_versions(backend if isinstance(backend, str) else "")),
+                "tensors": dict[str, Plain](tensors),
+            }
+        )
     except ValueError as error:
         help = "a state holds arrays of numbers, and what JSON can say"
         raise problem("GS234", f"cannot write {str(folder)!r}: {error}", help=help) from error
-
-
-def _describe(checkpoint: Checkpoint, state: bytes) -> Manifest:
-    origin = checkpoint.sections.get("origin")
-    backend = origin.get("backend") if isinstance(origin, dict) else None
-    return Manifest(
-        sections=checkpoint.sections,
-        tensors=describe(checkpoint.arrays),
-        state=StateFile.describe(STATE, state),
-        versions=find_versions(backend if isinstance(backend, str) else ""),
-    )
+    return {STATE: state, MANIFEST: manifest}
 
 
 def _require_free(place: Path) -> None:
@@ -476,7 +391,8 @@ def _read(folder: Path) -> Checkpoint:
     manifest = _read_manifest(folder)
     arrays = _read_arrays(folder, manifest.state)
     _compare(manifest.tensors, describe(arrays))
-    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=manifest.sections)
+    sections = cast("dict[str, Plain]", manifest.sections)
+    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=sections)
 
 
 def _read_manifest(folder: Path) -> Manifest:

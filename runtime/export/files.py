@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from compiler.ir.program import InputDecl, Program
 from runtime.checkpoints.format import find_versions, open_object
 from runtime.engine.backend import PackedModel, PackedProgram
 from runtime.export.pure import Pure
-from runtime.state import Plain
+from runtime.state import Plain, PlainModel
 
 LISTING = "export.json"
 FORMAT = 1
@@ -69,28 +69,31 @@ class Exported:
         return (json.dumps(listing, indent=2) + "\n").encode("ascii")
 
 
+class ListedFile(PlainModel):
+    """The file, or the folder of files, of a model or program in a listing."""
+
+    file: str
+    files: dict[str, object] | None = None
+
+
+class Listing(PlainModel):
+    """The files of an export."""
+
+    export: int
+    weights: dict[str, ListedFile]
+    program: ListedFile | None = None
+
+
 def find_listed(folder: Path) -> frozenset[str]:
     """Return the names of the files that an export wrote into a folder; none where it is not an export."""
     try:
-        content = open_object((folder / LISTING).read_bytes())
+        listing = Listing.read(open_object((folder / LISTING).read_bytes()))
     except (OSError, ValueError):
         return frozenset()
-    weights, program = content.get("weights"), content.get("program")
-    parts = (*(weights.values() if isinstance(weights, dict) else ()), program)
-    files = [path for part in parts if isinstance(part, dict) for path in _list_files(part)]
-    return frozenset({LISTING, *files}) if content.get("export") else frozenset()
-
-
-def _list_files(part: Mapping[str, Plain]) -> Iterator[str]:
-    """Yield the paths of the files of a model or program in a listing."""
-    file, inner = part.get("file"), part.get("files")
-    match file, inner:
-        case str(), dict():
-            yield from (f"{file}/{path}" for path in inner)
-        case str(), _:
-            yield file
-        case _:
-            return
+    found = {LISTING}
+    for part in (*listing.weights.values(), *([] if listing.program is None else [listing.program])):
+        found.update([part.file] if part.files is None else [f"{part.file}/{path}" for path in part.files])
+    return frozenset(found)
 
 
 def _mark(content: bytes) -> dict[str, Plain]:

@@ -92,8 +92,8 @@ class Keeper:
         loop = _section(checkpoint, "loop")
         try:
             run.restore(loop)
-        except (KeyError, TypeError, ValueError) as error:
-            raise problem("GS241", "the checkpoint does not say how far its run was") from error
+        except ValueError as error:
+            raise problem("GS241", f"the checkpoint does not say how far its run was: {error}") from error
         if "planned" not in loop:  # written by an older version
             run.planned = self.store.steps()
 

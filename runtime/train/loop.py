@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, cast
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from compiler.timing.units import Pace
 from graphspec.declare.durations import Duration
@@ -19,7 +20,7 @@ from graphspec.diagnostics import SpecError
 from runtime.data.arrays import Batch, dataset_of
 from runtime.interrupt import Interrupt
 from runtime.problems import problem
-from runtime.state import Plain
+from runtime.state import Plain, PlainModel
 from runtime.train.display import Display
 from runtime.train.evaluate import Evaluation
 from runtime.train.logs import Log, Row, not_finite, read_latest
@@ -141,17 +142,36 @@ class Standing:
         value = None if self.value is None else self.value.hex()
         return {"metric": self.metric, "mode": self.mode, "value": value, "step": self.step, "waited": self.waited}
 
-    def restored(self, kept: Mapping[str, Plain]) -> Standing:
+    def restored(self, kept: KeptStanding | None) -> Standing:
         """Return the standing from a checkpoint; one of another metric or goal is ignored."""
-        if (kept.get("metric"), kept.get("mode")) != (self.metric, self.mode):
+        if kept is None or (kept.metric, kept.mode) != (self.metric, self.mode):
             return self
-        match kept:
-            case {"value": str() as value, "step": int() as step, "waited": int() as waited}:
-                return replace(self, value=float.fromhex(value), step=step, waited=waited)
-            case {"waited": int() as waited}:
-                return replace(self, waited=waited)
-            case _:
-                return self
+        value = None if kept.value is None else float.fromhex(kept.value)
+        return replace(self, value=value, step=kept.step, waited=kept.waited)
+
+
+class KeptStanding(PlainModel):
+    """What :meth:`Standing.to_plain` gives."""
+
+    metric: str
+    mode: str
+    value: str | None
+    step: int | None
+    waited: int
+
+
+class KeptState(PlainModel):
+    """What :meth:`RunState.to_plain` gives; older versions do not record the last two."""
+
+    step: int
+    seconds: float
+    due: bool
+    evaluated: int
+    best: KeptStanding | None
+    stop: KeptStanding | None
+    latest: dict[str, str]
+    rows: int | None = None
+    planned: Annotated[tuple[int, ...], Field(strict=False)] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,23 +207,14 @@ class RunState:
             "planned": list(self.planned),
         }
 
-    def restore(self, kept: Mapping[str, Plain]) -> None:
-        """Take over what :meth:`to_plain` gave. Raises KeyError, TypeError or ValueError for anything else."""
-        self.made = cast("int", kept["step"])
-        self.seconds = float(cast("float", kept["seconds"]))
-        self.due = kept["due"] is True
-        self.evaluated = cast("int", kept["evaluated"])
-        self.best = _restored(self.best, kept["best"])
-        self.stop = _restored(self.stop, kept["stop"])
-        latest = cast("Mapping[str, str]", kept["latest"])
-        self.latest = {name: float.fromhex(value) for name, value in latest.items()}
-        self.rows = cast("int | None", kept.get("rows"))
-        self.planned = tuple(cast("list[int]", kept.get("planned", ())))
-
-
-def _restored(standing: Standing | None, kept: Plain) -> Standing | None:
-    """Return a standing from a checkpoint."""
-    return standing.restored(kept) if standing is not None and isinstance(kept, dict) else standing
+    def restore(self, plain: Mapping[str, Plain]) -> None:
+        """Take over what :meth:`to_plain` gave. Raises ValueError for anything else."""
+        kept = KeptState.read(plain)
+        self.latest = {name: float.fromhex(value) for name, value in kept.latest.items()}
+        self.made, self.seconds, self.due, self.evaluated = kept.step, kept.seconds, kept.due, kept.evaluated
+        self.best = None if self.best is None else self.best.restored(kept.best)
+        self.stop = None if self.stop is None else self.stop.restored(kept.stop)
+        self.rows, self.planned = kept.rows, kept.planned
 
 
 EVAL = "eval/"

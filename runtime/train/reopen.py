@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compiler.timing.units import Pace
 from graphspec.analysis.evaluation import find_eval_dataset, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.load import load
@@ -81,7 +82,8 @@ def _choose(store: Store, folder: Path, choice: str) -> Path:
 def _compile(spec: GraphSpec, record: Record) -> Plan:
     from compiler import compile_step
 
-    return compile_step(spec, backend=record.backend, order=record.order, pace=record.pace)
+    pace = Pace(**record.pace.model_dump())
+    return compile_step(spec, backend=record.backend, order=record.order, pace=pace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
@@ -35,7 +35,7 @@ from runtime.train.loop import Agenda, Loop, Outcome, RunState, Standing, find_a
 from runtime.train.pace import find_declared_pace
 from runtime.train.plots import Gallery, draw_curves, find_image_mode
 from runtime.train.resume import Past, find_checkpoint, find_past
-from runtime.train.run_folder import Lock, Record, fingerprint, write_record
+from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, write_record
 
 if TYPE_CHECKING:
     from runtime.debugging import Watched
@@ -459,7 +459,7 @@ def _describe(request: Request, step: Step, seed: int, wanted: int | None, folde
         source=step.source,
         allow=tuple(request.allow),
         spec_path=_find_way(folder, request.path),
-        pace=step.plan.pace,
+        pace=Lengths(**asdict(step.plan.pace)),
     )
 
 
