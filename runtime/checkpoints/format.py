@@ -100,22 +100,16 @@ def _check(value: object, path: str, depth: int) -> None:
             for index, item in enumerate(cast("list[object]", value)):
                 _check(item, f"{path}.{index}", depth - 1)
         case dict():
-            _check_items(cast("dict[object, object]", value), path, depth)
+            for key, item in cast("dict[object, object]", value).items():
+                if not isinstance(key, str):
+                    raise ValueError(f"{path} has the key {key!r}, and keys in JSON are texts")
+                _check(item, f"{path}.{key}", depth - 1)
+        case int():
+            raise ValueError(f"{path} is a whole number of more than {_WIDEST} bits, which JSON does not have")
+        case float():
+            raise ValueError(f"{path} is {value}, which JSON does not have")
         case _:
-            raise ValueError(f"{path} is {_describe_seal(value)}, which JSON does not have")
-
-
-def _check_items(value: dict[object, object], path: str, depth: int) -> None:
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise ValueError(f"{path} has the key {key!r}, and keys in JSON are texts")
-        _check(item, f"{path}.{key}", depth - 1)
-
-
-def _describe_seal(value: object) -> str:
-    if isinstance(value, int):
-        return "a whole number of more than 4096 bits"
-    return str(value) if isinstance(value, float) else f"of the type {type(value).__name__}"
+            raise ValueError(f"{path} is of the type {type(value).__name__}, which JSON does not have")
 
 
 TYPES = (
@@ -150,15 +144,11 @@ def pack(arrays: Mapping[str, Array]) -> bytes:
     from safetensors.numpy import save
 
     for name, array in arrays.items():
-        _check_tensor(name, array)
+        if array.dtype.name not in TYPES:
+            raise ValueError(f"{name!r} has the type {array.dtype.name}, and a checkpoint holds {', '.join(TYPES)}")
+        if name == _RESERVED or _SURROGATE.search(name):
+            raise ValueError(f"no array may be named {name!r}")
     return save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-
-
-def _check_tensor(name: str, array: Array) -> None:
-    if array.dtype.name not in TYPES:
-        raise ValueError(f"{name!r} has the type {array.dtype.name}, and a checkpoint holds {', '.join(TYPES)}")
-    if name == _RESERVED or _SURROGATE.search(name):
-        raise ValueError(f"no array may be named {name!r}")
 
 
 def unpack(content: bytes) -> dict[str, Array]:
@@ -242,18 +232,6 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
     It is written under a hidden name next to its place and moved there; a checkpoint that was there is replaced. Raises
     SpecError: GS234 where the system or the content does not allow it, and then nothing has changed.
     """
-    files = _make_files(folder, checkpoint)
-    place = Path(os.path.abspath(folder))  # so that `.` has a name, too
-    try:
-        _require_free(place)
-        replace_folder(place, files)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    return sum(len(content) for content in files.values())
-
-
-def _make_files(folder: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
-    """Return the content of both files by name."""
     origin = checkpoint.sections.get("origin")
     backend = origin.get("backend") if isinstance(origin, dict) else None
     try:
@@ -271,15 +249,16 @@ def _make_files(folder: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
     except ValueError as error:
         help = "a state holds arrays of numbers, and what JSON can say"
         raise problem("GS234", f"cannot write {str(folder)!r}: {error}", help=help) from error
-    return {STATE: state, MANIFEST: manifest}
-
-
-def _require_free(place: Path) -> None:
-    """Refuse to replace a folder that is not a checkpoint: it would be lost."""
-    if place.is_dir() and not (place / MANIFEST).exists() and any(place.iterdir()):
-        raise OSError(errno.EEXIST, "a folder that is no checkpoint stands there")
-    if place.exists() and not place.is_dir():
-        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+    place = Path(os.path.abspath(folder))  # so that `.` has a name, too
+    try:
+        if place.is_dir() and not (place / MANIFEST).exists() and any(place.iterdir()):
+            raise OSError(errno.EEXIST, "a folder that is no checkpoint stands there")  # it would be lost
+        if place.exists() and not place.is_dir():
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        replace_folder(place, {STATE: state, MANIFEST: manifest})
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return len(state) + len(manifest)
 
 
 Purpose: TypeAlias = Literal["new", "old", "gone"]
@@ -351,20 +330,16 @@ def unreadable(folder: Path, error: OSError) -> SpecError:
 
 def damaged(folder: Path, reason: str) -> SpecError:
     """Return the error of a damaged checkpoint, with the name of the one before it."""
-    return problem("GS241", f"the checkpoint {str(folder)!r} is damaged: {reason}", help=_advise(folder))
+    before = find_before(folder)
+    left = "no checkpoint before it is left, so start the run again"
+    help = f"remove that folder; {left}" if before is None else f"remove that folder and resume from {before.name}"
+    return problem("GS241", f"the checkpoint {str(folder)!r} is damaged: {reason}", help=help)
 
 
 def foreign(folder: Path, reason: str) -> SpecError:
     """Return the error of a folder that is not a checkpoint of stepgraph, or of a newer format."""
     help = "name a folder that a run or `step.save` wrote; one of a newer format needs a newer stepgraph"
     return problem("GS242", f"{str(folder)!r} is not a checkpoint that can be read: {reason}", help=help)
-
-
-def _advise(folder: Path) -> str:
-    before = find_before(folder)
-    if before is None:
-        return "remove that folder; no checkpoint before it is left, so start the run again"
-    return f"remove that folder and resume from {before.name}"
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -388,14 +363,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _read(folder: Path) -> Checkpoint:
-    manifest = _read_manifest(folder)
-    arrays = _read_arrays(folder, manifest.state)
-    _compare(manifest.tensors, describe(arrays))
-    sections = cast("dict[str, Plain]", manifest.sections)
-    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=sections)
-
-
-def _read_manifest(folder: Path) -> Manifest:
+    """Return the checkpoint in a folder; raise ForeignError, ValueError or OSError for what is wrong with it."""
     path = folder / MANIFEST
     if not folder.is_dir() or find_store(folder) is not None:
         raise FileNotFoundError(folder)
@@ -403,14 +371,12 @@ def _read_manifest(folder: Path) -> Manifest:
         error = ValueError if (folder / STATE).exists() else ForeignError
         raise error(f"it has no {MANIFEST}")
     try:
-        return read_manifest(path.read_bytes())
+        manifest = read_manifest(path.read_bytes())
     except ForeignError:
         raise
     except ValueError as error:
         raise ValueError(f"{MANIFEST}: {error}") from error
-
-
-def _read_arrays(folder: Path, state: StateFile) -> dict[str, Array]:
+    state = manifest.state
     path = _find_file(folder, state.file)
     size = path.stat().st_size
     if size != state.bytes:
@@ -419,9 +385,19 @@ def _read_arrays(folder: Path, state: StateFile) -> dict[str, Array]:
     if hashlib.sha256(content).hexdigest() != state.sha256:
         raise ValueError(f"{state.file} does not agree with its checksum")
     try:
-        return unpack(content)
+        arrays = unpack(content)
     except ValueError as error:
         raise ValueError(f"{state.file}: {error}") from error
+    found = describe(arrays)
+    for name, signature in manifest.tensors.items():
+        if name not in found:
+            raise ValueError(f"the array {name!r} is missing")
+        if found[name] != signature:
+            raise ValueError(f"the array {name!r} is {found[name]}, and {MANIFEST} says {signature}")
+    for name in found.keys() - manifest.tensors.keys():
+        raise ValueError(f"the array {name!r} is not in {MANIFEST}")
+    sections = cast("dict[str, Plain]", manifest.sections)
+    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=sections)
 
 
 def _find_file(folder: Path, name: str) -> Path:
@@ -433,14 +409,3 @@ def _find_file(folder: Path, name: str) -> Path:
     if not path.is_file():
         raise ValueError(f"it has no {name}")
     return path
-
-
-def _compare(wanted: Mapping[str, Signature], found: Mapping[str, Signature]) -> None:
-    """Raise ValueError where the arrays of a file differ from its manifest."""
-    for name in wanted.keys() - found.keys():
-        raise ValueError(f"the array {name!r} is missing")
-    for name in found.keys() - wanted.keys():
-        raise ValueError(f"the array {name!r} is not in {MANIFEST}")
-    for name, signature in wanted.items():
-        if found[name] != signature:
-            raise ValueError(f"the array {name!r} is {found[name]}, and {MANIFEST} says {signature}")
