@@ -100,14 +100,10 @@ def _interval(every: Duration, pace: Pace, spec: GraphSpec, path: tuple[str, ...
         case "run" if pace.run is not None:
             return Interval(steps=max(1, round(every.count * pace.run)))
         case _:
-            raise _not_countable(every, spec, path)
-
-
-def _not_countable(every: Duration, spec: GraphSpec, path: tuple[str, ...]) -> SpecError:
-    needed = "how long the run is" if every.unit == "run" else "how many batches an epoch has"
-    message = f"`run.{'.'.join(path)}` is {every}, but it is not known here {needed}"
-    span = spec.span("run", *path)
-    return problem("GS249", message, span=span, help="write it in steps: `500 steps`", texts=spec.texts())
+            needed = "how long the run is" if every.unit == "run" else "how many batches an epoch has"
+            message = f"`run.{'.'.join(path)}` is {every}, but it is not known here {needed}"
+            span, help = spec.span("run", *path), "write it in steps: `500 steps`"
+            raise problem("GS249", message, span=span, help=help, texts=spec.texts())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,16 +122,11 @@ class Standing:
         if self.metric not in figures:
             return self
         found = figures[self.metric]
-        if self._is_better(found):
-            return replace(self, value=found, step=step, waited=0)
-        return replace(self, waited=self.waited + 1)
-
-    def _is_better(self, found: float) -> bool:
-        """Return whether a value beats the best by more than ``min_delta``; NaN never does."""
         if self.value is None:
-            return found == found
-        gain = found - self.value if self.mode == "max" else self.value - found
-        return gain > self.min_delta
+            is_better = found == found  # NaN never is
+        else:
+            is_better = (found - self.value if self.mode == "max" else self.value - found) > self.min_delta
+        return replace(self, value=found, step=step, waited=0) if is_better else replace(self, waited=self.waited + 1)
 
     def to_plain(self) -> dict[str, Plain]:
         """Return it as plain data for a checkpoint; infinities as text, because JSON has no number for them."""
@@ -310,24 +301,31 @@ class Loop:
         self.start = begun - self.state.seconds
         with self.display, self.interrupt:
             try:
-                while not self._is_over():
-                    self._advance()
+                while not (self._is_complete() or self._is_exhausted() or self.interrupt.requested):
+                    if self.state.due:
+                        self._evaluate()
+                        self._save_where_due(at_end=self.feed.index == 0)
+                        continue
+                    with self._saved():
+                        batch = self.feed.next()
+                    if batch is None:
+                        self._end_epoch()
+                    else:
+                        self._train(batch)
                 self._finish()
             finally:
                 for sink in self.sinks:
                     sink.close()
+        is_cut_short = self.interrupt.requested and (not self._is_complete() or self.state.due)
         return Outcome(
             rows=tuple(self.rows),
             state=self.state,
             steps=self.state.made - before,
             seconds=time.perf_counter() - begun,
             warmup=self.warmup - begun if self.warmup else 0.0,
-            interrupted=self.interrupt.name if self._is_cut_short() else "",
+            interrupted=self.interrupt.name if is_cut_short else "",
             exhausted=self._is_exhausted(),
         )
-
-    def _is_over(self) -> bool:
-        return self._is_complete() or self._is_exhausted() or self.interrupt.requested
 
     def _is_complete(self) -> bool:
         """Return whether all steps, or all epochs, were made."""
@@ -338,26 +336,6 @@ class Loop:
     def _is_exhausted(self) -> bool:
         stop = self.state.stop
         return stop is not None and self.patience is not None and stop.waited >= self.patience
-
-    def _is_cut_short(self) -> bool:
-        return self.interrupt.requested and (not self._is_complete() or self.state.due)
-
-    def _advance(self) -> None:
-        """Do what is due next: an evaluation that was interrupted, the end of an epoch, or a step."""
-        if self.state.due:
-            self._evaluate()
-            self._save_where_due(at_end=self.feed.index == 0)
-            return
-        batch = self._take()
-        if batch is None:
-            self._end_epoch()
-        else:
-            self._train(batch)
-
-    def _take(self) -> Batch | None:
-        """Return the next batch."""
-        with self._saved():
-            return self.feed.next()
 
     @contextmanager
     def _saved(self) -> Generator[None]:
@@ -380,7 +358,7 @@ class Loop:
         if self.gallery is not None:
             self.gallery.follow(state.made, batch, outputs)
         self.dirty = True
-        if self._is_logged(state.made):
+        if state.made in (1, self.agenda.steps) or state.made % self.agenda.log_every == 0:
             values = self._log()
             if self.evaluation is None:
                 self._judge(values)
@@ -404,10 +382,6 @@ class Loop:
         is_planned = save.is_due_at_end(epoch=self.feed.epoch) if at_end else save.is_due(step=self.state.made)
         if is_planned and not self.state.due:
             self._save(planned=True)
-
-    def _is_logged(self, number: int) -> bool:
-        """Return whether a step is logged: the first, the last, and every ``log_every``-th."""
-        return number in (1, self.agenda.steps) or number % self.agenda.log_every == 0
 
     def _log(self) -> Mapping[str, float]:
         """Log the latest value of every output since the last row; an op that did not fire now has an earlier value."""
@@ -453,18 +427,16 @@ class Loop:
             figures = self.evaluation.run(self.interrupt)
             if figures is None:
                 return
-            self._require_watched(figures)
+            for standing in (self.state.best, self.state.stop):  # an output of many numbers, or of none, has no figure
+                if standing is not None and standing.metric not in figures:
+                    message = (
+                        f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
+                    )
+                    raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
         self.state.due = False
         self.state.evaluated = self.state.made
         self._add({f"{EVAL}{name}": value for name, value in figures.items()})
         self._judge(figures)
-
-    def _require_watched(self, figures: Mapping[str, float]) -> None:
-        """Refuse a metric for which an evaluation has no figure: an output of many numbers, or of none."""
-        for standing in (self.state.best, self.state.stop):
-            if standing is not None and standing.metric not in figures:
-                message = f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
-                raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
 
     def _judge(self, figures: Mapping[str, float]) -> None:
         """Compare figures with the best so far; a run that keeps its best saves where they improve."""
@@ -491,7 +463,9 @@ class Loop:
         Where it was interrupted, no row is logged: without the interruption there would be none.
         """
         state = self.state
-        is_news = bool(state.latest) and not self._is_reported()
+        # This step has a row already in a run that is resumed at its end.
+        last = [name for row in self.rows[-2:] if row.step == state.made for name in row.values]
+        is_news = bool(state.latest) and all(name.startswith(EVAL) for name in last)
         if self.interrupt.requested:
             if is_news:
                 self._report(read_latest(state.latest, self.step.numpy))
@@ -505,11 +479,6 @@ class Loop:
             self.gallery.finish()
         if self.dirty:
             self._save()
-
-    def _is_reported(self) -> bool:
-        """Return whether this step has a row already, as in a run that is resumed at its end."""
-        last = [name for row in self.rows[-2:] if row.step == self.state.made for name in row.values]
-        return any(not name.startswith(EVAL) for name in last)
 
     def _lacks_evaluation(self) -> bool:
         return self.evaluation is not None and self.state.evaluated != self.state.made

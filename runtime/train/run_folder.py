@@ -134,8 +134,16 @@ class Lock:
         try:
             lock.acquire()
         except Timeout as error:
+            holder = "another process"
+            with contextlib.suppress(OSError), self._path.open("rb", buffering=0) as file:
+                file.seek(1)
+                match file.read(1000).decode("utf-8", "replace").split():
+                    case [pid, host, when]:
+                        holder = f"process {pid} on {host}, since {when}"
+                    case _:
+                        pass
             help = "wait until it has ended, or end it; another run goes into another folder, with --out"
-            raise problem("GS244", f"{folder!r} is in use by {_read_holder(self._path)}", help=help) from error
+            raise problem("GS244", f"{folder!r} is in use by {holder}", help=help) from error
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             help = "the file system has no locks: put the run into a folder on another one, with --out"
@@ -154,18 +162,6 @@ def _sign(file: int) -> None:
     with contextlib.suppress(OSError):  # on a full disk the lock still holds; only its message says less
         os.ftruncate(file, 0)
         os.write(file, f" {os.getpid()} {socket.gethostname()} {time.strftime('%Y-%m-%dT%H:%M:%S%z')}\n".encode())
-
-
-def _read_holder(path: Path) -> str:
-    """Return who holds a lock, as far as its file says."""
-    with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
-        file.seek(1)
-        match file.read(1000).decode("utf-8", "replace").split():
-            case [pid, host, when]:
-                return f"process {pid} on {host}, since {when}"
-            case _:
-                pass
-    return "another process"
 
 
 Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
