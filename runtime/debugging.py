@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -117,8 +117,11 @@ class Watched:
         number = _count(state, mode) + 1
         place = self.folder / (f"nan-step-{number}" if mode == "train" else f"nan-{mode}-step-{number}")
         try:
-            taken, report = self._take(batch), str(error)
-            kept = Kept(state=state, batch=taken, mode=mode, seed=self.seed, report=report, dataset=dataset)
+            arrays: dict[str, npt.NDArray[np.generic]] = {}
+            for name in (entry.name for entry in self.step.plan.program.inputs if entry.name in batch):
+                value = batch[name]
+                arrays[name] = value if isinstance(value, np.ndarray) else self.step.numpy(value)
+            kept = Kept(state=state, batch=arrays, mode=mode, seed=self.seed, report=str(error), dataset=dataset)
             keep_step(place, self.step, kept)
             note = f"state and batch are kept in {str(place)!r}"
         except (SpecError, OSError) as refusal:
@@ -126,11 +129,6 @@ class Watched:
         else:
             note = f"{note}; `{self.command} {place}` takes this step again" if self.command else note
         return StepError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics], error.texts)
-
-    def _take(self, batch: Mapping[str, object]) -> Arrays:
-        """Return the inputs of a batch as arrays of the host."""
-        named = {entry.name: batch[entry.name] for entry in self.step.plan.program.inputs if entry.name in batch}
-        return {name: _to_array(self.step, value) for name, value in named.items()}
 
 
 def keep_step(folder: Path, step: Step, kept: Kept) -> None:
@@ -175,7 +173,16 @@ def replay(folder: Path, step: Step) -> dict[str, object]:
     """
     checkpoint = read_checkpoint(folder)
     kept = _read(folder, checkpoint, SECTION, Replay)
-    batch = _read_batch(folder / BATCH, kept.sha256)
+    path = folder / BATCH
+    help = "take the folder from where it was written once more, with all its files, or run with `--debug nan` again"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise problem("GS263", f"cannot read the batch {str(path)!r}: {reason}", help=help) from error
+    if hashlib.sha256(content).hexdigest() != kept.sha256:
+        raise problem("GS263", f"the batch {str(path)!r} is not as it was written", help=help)
+    batch = unpack(content)
     step.restore(find_state(checkpoint))
     return step(batch, kept.mode, kept.dataset)
 
@@ -188,19 +195,6 @@ def _read(folder: Path, checkpoint: Checkpoint, section: str, model: type[Sectio
         help = "name a folder `nan-step-<n>` that `run --debug nan` wrote; a checkpoint alone has no batch"
         message = f"{str(folder)!r} is a checkpoint, but no step was kept in it"
         raise problem("GS263", message, help=help) from error
-
-
-def _read_batch(path: Path, checksum: str) -> Arrays:
-    """Return the batch in a file, if it is the one that was written."""
-    help = "take the folder from where it was written once more, with all its files, or run with `--debug nan` again"
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise problem("GS263", f"cannot read the batch {str(path)!r}: {reason}", help=help) from error
-    if hashlib.sha256(content).hexdigest() != checksum:
-        raise problem("GS263", f"the batch {str(path)!r} is not as it was written", help=help)
-    return unpack(content)
 
 
 def pack(batch: Arrays) -> bytes:
@@ -217,13 +211,6 @@ def unpack(content: bytes) -> Arrays:
     """Return the arrays in the content of an npz file."""
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
-
-
-def _to_array(step: Step, value: object) -> npt.NDArray[np.generic]:
-    """Return an array unchanged, and a tensor as an array."""
-    if isinstance(value, np.ndarray):
-        return cast("npt.NDArray[np.generic]", value)
-    return step.numpy(value)
 
 
 def _count(state: State, mode: str) -> int:

@@ -76,8 +76,11 @@ class Sampled:
     def of(cls, samples: Samples, place: Place, seed: int, origin: object = None) -> Sampled:
         """Return the batches of samples; raise GS227 immediately where the samples do not fill one."""
         made = cls(samples=samples, place=place, seed=seed, size=len(samples), origin=origin)
+        if made.size == 0:
+            raise place.problem("GS227", "the source has no samples")
         if made.length == 0:
-            raise _too_few(place, made.size)
+            message = f"{made.size} samples do not fill one batch of {place.declared.batch}"
+            raise place.problem("GS227", message, "batch", help="make `batch` smaller, or write `drop_last: false`")
         return made
 
     @property
@@ -91,19 +94,16 @@ class Sampled:
 
     def follow(self, position: Position) -> Iterator[Batch]:
         """Yield the batches after a number of samples in an epoch; raise GS225 where the set has changed its size."""
-        self._check_size()
-        declared = self.place.declared
-        order = epoch_order(self.size, shuffle=declared.shuffle, seed=self.seed, epoch=position.epoch)
-        rest = order[position.samples :]
-        for number in range(count_batches(len(rest), self.place)):
-            yield self.samples.take(rest[number * declared.batch : (number + 1) * declared.batch])
-
-    def _check_size(self) -> None:
         size = len(self.samples)
         if size != self.size:
             message = f"the source has {size} samples now, it had {self.size} when it was opened"
             help = "a source of numbered samples must not change; one that grows gives batches (__iter__)"
             raise self.place.problem("GS225", message, help=help)
+        declared = self.place.declared
+        order = epoch_order(self.size, shuffle=declared.shuffle, seed=self.seed, epoch=position.epoch)
+        rest = order[position.samples :]
+        for number in range(count_batches(len(rest), self.place)):
+            yield self.samples.take(rest[number * declared.batch : (number + 1) * declared.batch])
 
 
 def count_batches(samples: int, place: Place) -> int:
@@ -118,11 +118,3 @@ def epoch_order(length: int, *, shuffle: bool, seed: int, epoch: int) -> Indices
         return np.arange(length, dtype=np.int64)
     key = np.array([seed % _WORD, epoch % _WORD], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key)).permutation(length)
-
-
-def _too_few(place: Place, length: int) -> Exception:
-    if length == 0:
-        return place.problem("GS227", "the source has no samples")
-    help = "make `batch` smaller, or write `drop_last: false`"
-    batch = place.declared.batch
-    return place.problem("GS227", f"{length} samples do not fill one batch of {batch}", "batch", help=help)

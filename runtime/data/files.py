@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 import zipfile
 import zlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TextIO, cast
+from typing import cast
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
-from graphspec.diagnostics import SpecError
 from graphspec.suggestions import closest
 from runtime.data.arrays import Array
 from runtime.data.place import Place
@@ -42,16 +40,17 @@ class Table:
         try:
             return np.array([_whole(cell) for cell in cells], dtype=np.int64)
         except (ValueError, OverflowError):
-            return np.array([self._number(cell, row, name, place) for row, cell in enumerate(cells)], dtype=np.float64)
-
-    def _number(self, cell: str, row: int, name: str, place: Place) -> float:
-        try:
-            return _real(cell)
-        except ValueError as error:
-            found = f"{cell!r}" if cell.strip() else "an empty cell"
-            message = f"{self.path}:{self.lines[row]}: expected a number in the column {name!r}, found {found}"
-            help = "text becomes numbers before it is read here, such as one whole number for each class"
-            raise place.problem("GS222", message, "path", help=help) from error
+            pass
+        numbers: list[float] = []
+        for line, cell in zip(self.lines, cells, strict=True):
+            try:
+                numbers.append(_real(cell))
+            except ValueError as error:
+                found = f"{cell!r}" if cell.strip() else "an empty cell"
+                message = f"{self.path}:{line}: expected a number in the column {name!r}, found {found}"
+                help = "text becomes numbers before it is read here, such as one whole number for each class"
+                raise place.problem("GS222", message, "path", help=help) from error
+        return np.array(numbers, dtype=np.float64)
 
 
 def read_table(place: Place, directory: Path) -> Stored:
@@ -68,52 +67,30 @@ def read_cells(place: Place, directory: Path) -> Table:
     path = directory / (place.declared.path or "")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(file, path, place)
+            reader = csv.reader(file, strict=True)
+            numbered = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise place.problem("GS221", f"cannot read {str(path)!r}: {reason}", "path") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise place.problem("GS221", f"{str(path)!r} is not a table of text", "path", help=_HELP) from error
-
-
-def _read(file: TextIO, path: Path, place: Place) -> Table:
-    reader = csv.reader(file, strict=True)
-    numbered = ((reader.line_num, row) for row in reader if row)
-    names = _read_header(numbered, path, place)
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    for line, row in numbered:
+    if not numbered:
+        raise place.problem("GS221", f"{str(path)!r} is empty", "path", help=_HELP)
+    (line, header), *body = numbered
+    names = tuple(cell.strip() for cell in header)
+    try:
+        for name in names:
+            _real(name)
+    except ValueError:
+        pass  # one that is not a number is enough
+    else:
+        message = f"{path}:{line}: expected the names of the columns, found the numbers {', '.join(names)}"
+        raise place.problem("GS221", message, "path", help=_HELP)
+    for line, row in body:
         if len(row) != len(names):
             message = f"{path}:{line}: the header names {len(names)} columns, found {len(row)} cells"
             raise place.problem("GS221", message, "path", help=_HELP)
-        rows.append(row)
-        lines.append(line)
-    return Table(path=path, names=names, rows=rows, lines=lines)
-
-
-def _read_header(numbered: Iterator[tuple[int, list[str]]], path: Path, place: Place) -> tuple[str, ...]:
-    """Return the names of the columns; numbers are not names."""
-    line, header = next(numbered, (1, list[str]()))
-    names = tuple(cell.strip() for cell in header)
-    if not names:
-        raise _no_header(f"{str(path)!r} is empty", place)
-    if all(_is_number(name) for name in names):
-        raise _no_header(
-            f"{path}:{line}: expected the names of the columns, found the numbers {', '.join(names)}", place
-        )
-    return names
-
-
-def _no_header(message: str, place: Place) -> SpecError:
-    return place.problem("GS221", message, "path", help=_HELP)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        _real(cell)
-    except ValueError:
-        return False
-    return True
+    return Table(path=path, names=names, rows=[row for _, row in body], lines=[line for line, _ in body])
 
 
 def _whole(cell: str) -> int:
@@ -139,26 +116,19 @@ def read_npz(place: Place, directory: Path) -> Stored:
     Raises SpecError: GS221 unreadable or not an npz, GS222 not plain numbers, and what :func:`store` raises.
     """
     path = directory / (place.declared.path or "")
-    with _opened(path, place) as held:
-        return store(held, lambda name: _read_array(held, name, path, place), place)
-
-
-@contextmanager
-def _opened(path: Path, place: Place) -> Generator[Mapping[str, object]]:
     try:
         with path.open("rb") as file:
-            yield _as_archive(np.load(file, allow_pickle=False), path, place)
+            held = np.load(file, allow_pickle=False)
+            if not isinstance(held, NpzFile):
+                message = f"{str(path)!r} holds one array without a name"
+                raise place.problem("GS221", message, "path", help=_SAVE)
+            arrays = cast("Mapping[str, object]", held)
+            return store(arrays, lambda name: _read_array(arrays, name, path, place), place)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise place.problem("GS221", f"cannot read {str(path)!r}: {reason}", "path") from error
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise place.problem("GS221", f"{str(path)!r} is not a file of arrays", "path", help=_SAVE) from error
-
-
-def _as_archive(loaded: object, path: Path, place: Place) -> Mapping[str, object]:
-    if not isinstance(loaded, NpzFile):
-        raise place.problem("GS221", f"{str(path)!r} holds one array without a name", "path", help=_SAVE)
-    return cast("Mapping[str, object]", loaded)
 
 
 def _read_array(held: Mapping[str, object], name: str, path: Path, place: Place) -> Array:
@@ -198,7 +168,10 @@ def read_digits(place: Place) -> Stored:
     Raises SpecError: GS229 wrong ``split`` or ``args``, and what :func:`store` raises.
     """
     options = _read_options(place)
-    split = _read_split(place)
+    # Without a split, `data.train` is the training part and every other set the test part.
+    split = place.declared.split or ("train" if place.role == "train" else "test")
+    if split not in _SPLITS:
+        raise place.problem("GS229", f"`split` is one of {', '.join(_SPLITS)}, found {split!r}", "split")
     with files("runtime.datasets").joinpath("digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as held:
         image, label, is_test = held["image"], held["label"], held["is_test"]
     chosen = slice(None) if split == "all" else is_test == (split == "test")
@@ -206,14 +179,6 @@ def read_digits(place: Place) -> Stored:
     shape = (-1, 64) if options.flatten else (-1, 1, 8, 8)
     offered = {"image": scaled.astype(np.float32).reshape(shape), "label": label[chosen].astype(np.int64)}
     return store(offered, lambda name: offered[name], place)
-
-
-def _read_split(place: Place) -> str:
-    """Return the declared split; without one, ``data.train`` is the training part and every other set the test part."""
-    split = place.declared.split or ("train" if place.role == "train" else "test")
-    if split not in _SPLITS:
-        raise place.problem("GS229", f"`split` is one of {', '.join(_SPLITS)}, found {split!r}", "split")
-    return split
 
 
 def _read_options(place: Place) -> Options:
@@ -226,14 +191,9 @@ def _read_options(place: Place) -> Options:
     flatten = args.get("flatten", False)
     if not isinstance(flatten, bool):
         raise place.problem("GS229", f"`flatten` is true or false, found {flatten!r}", "args", "flatten")
-    low, high = _read_range(args.get("range", [-1, 1]), place)
-    return Options(low=low, high=high, flatten=flatten)
-
-
-def _read_range(value: object, place: Place) -> tuple[float, float]:
-    match value:
+    match args.get("range", [-1, 1]):
         case [int() | float() as low, int() | float() as high] if low < high:
-            return float(low), float(high)
-        case _:
+            return Options(low=float(low), high=float(high), flatten=flatten)
+        case value:
             message = f"`range` is two numbers, the smaller one first, such as [-1, 1]; found {value!r}"
             raise place.problem("GS229", message, "args", "range")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy.lib.format as npy
 
-from graphspec.declare.data import FILES, Columns, DataSource, TrainingSets
+from graphspec.declare.data import FILES, DataSource, TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from graphspec.suggestions import closest
@@ -17,7 +17,7 @@ from runtime.data.arrays import column_names
 from runtime.data.batches import Batches, Sampled, count_batches
 from runtime.data.files import read_cells, read_digits, read_npz, read_table
 from runtime.data.place import Place
-from runtime.data.source import Stored, open_custom
+from runtime.data.source import open_custom
 from runtime.problems import problem
 
 _OPTIONS = {"split": ("digits",), "path": FILES, "args": ("digits", "class")}
@@ -41,25 +41,23 @@ def open_data(
     Raises SpecError: GS201-GS205, GS220-GS229.
     """
     if role not in spec.data:
-        raise _not_declared(spec, role)
+        message = f"the spec {spec.name!r} does not say where its batches come from: it has no `data.{role}`"
+        help = f"add, for example: data: {{{role}: {{source: digits, batch: 64, shuffle: true}}}}"
+        raise problem("GS220", message, span=spec.span("data", key=True), help=help, texts=spec.texts())
     place = Place(spec=spec, role=role, dataset=dataset)
     declared = place.declared
     _refuse_foreign_options(place, declared)
     order = seed if declared.seed is None else declared.seed
     if declared.class_path is not None:
         return open_custom(place, seed=order, allow=allow, directory=directory)
-    return Sampled.of(_read(place, directory or Path()), place, order)
-
-
-def _read(place: Place, directory: Path) -> Stored:
-    """Return the samples of a built-in source."""
     match place.source:
         case "digits":
-            return read_digits(place)
+            samples = read_digits(place)
         case "npz":
-            return read_npz(place, directory)
+            samples = read_npz(place, directory or Path())
         case _:
-            return read_table(place, directory)
+            samples = read_table(place, directory or Path())
+    return Sampled.of(samples, place, order)
 
 
 def _refuse_foreign_options(place: Place, declared: DataSource) -> None:
@@ -75,12 +73,6 @@ def _refuse_foreign_options(place: Place, declared: DataSource) -> None:
             raise place.problem("GS229", message, "columns", name, help="name one array")
 
 
-def _not_declared(spec: GraphSpec, role: str) -> Exception:
-    message = f"the spec {spec.name!r} does not say where its batches come from: it has no `data.{role}`"
-    help = f"add, for example: data: {{{role}: {{source: digits, batch: 64, shuffle: true}}}}"
-    return problem("GS220", message, span=spec.span("data", key=True), help=help, texts=spec.texts())
-
-
 def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:
     """Return a spec whose ``data.<role>`` is the file at ``path``, read as the declared set was: batch and columns.
 
@@ -89,7 +81,12 @@ def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:
     """
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FILES:
-        raise _unknown(spec, path)
+        near = closest(path.name, spec.data, 1)
+        meant = f"; did you mean the set {near[0]!r}?" if near else ""
+        names = ", ".join(spec.data) or "none"
+        message = f"{path.name!r} is neither a set of the spec nor a file of the kinds {' and '.join(FILES)}{meant}"
+        help = "name a set, or a file `data.npz`"
+        raise problem("GS221", message, notes=(f"sets of the spec: {names}",), help=help)
     declared = spec.source(role) or spec.source("train")
     if declared is None:
         message = (
@@ -106,14 +103,6 @@ def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:
         drop_last=declared.drop_last if role in spec.data else None,
     )
     return spec.model_copy(update={"data": {**spec.data, role: source}})
-
-
-def _unknown(spec: GraphSpec, path: Path) -> SpecError:
-    near = closest(path.name, spec.data, 1)
-    meant = f"; did you mean the set {near[0]!r}?" if near else ""
-    names = ", ".join(spec.data) or "none"
-    message = f"{path.name!r} is neither a set of the spec nor a file of the kinds {' and '.join(FILES)}{meant}"
-    return problem("GS221", message, notes=(f"sets of the spec: {names}",), help="name a set, or a file `data.npz`")
 
 
 _BROKEN = (OSError, ValueError, LookupError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -151,27 +140,19 @@ def _find_length(spec: GraphSpec, role: str, dataset: str | None, directory: Pat
         return None
     place = Place(spec=spec, role=role, dataset=dataset)
     try:
-        return count_batches(_count_samples(place, directory or Path()), place) or None
+        match place.source:
+            case "digits":
+                samples = len(read_digits(place))
+            case "npz":  # the leading size of an array, from its header alone
+                columns = next(iter(column_names(place).values()), "")
+                name = columns if isinstance(columns, str) else columns[0]
+                path = (directory or Path()) / (place.declared.path or "")
+                with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+                    version = npy.read_magic(file)
+                    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+                    samples: int = read(file)[0][0]
+            case _:
+                samples = len(read_cells(place, directory or Path()).rows)
+        return count_batches(samples, place) or None
     except (SpecError, *_BROKEN):
         return None
-
-
-def _count_samples(place: Place, directory: Path) -> int:
-    match place.source:
-        case "digits":
-            return len(read_digits(place))
-        case "npz":
-            names = column_names(place).values()
-            return _count_rows(directory / (place.declared.path or ""), next(iter(names), ""))
-        case _:
-            return len(read_cells(place, directory).rows)
-
-
-def _count_rows(path: Path, columns: Columns) -> int:
-    """Return the leading size of an array in a file, from the array's header alone."""
-    name = columns if isinstance(columns, str) else columns[0]
-    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-        version = npy.read_magic(file)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape: tuple[int, ...] = read(file)[0]
-    return shape[0]

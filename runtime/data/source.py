@@ -57,15 +57,11 @@ def store(names: Collection[str], read: Callable[[str], Array], place: Place) ->
     arrays: dict[str, Array] = {}
     for name, column in column_names(place).items():
         arrays[name] = fit(pick(column, name, names, read, place), place.spec.inputs[name], name, place)
-    return Stored(arrays=arrays, length=_common_length(arrays, place))
-
-
-def _common_length(arrays: Mapping[str, Array], place: Place) -> int:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
         raise place.problem("GS224", f"the arrays have different numbers of samples ({shown})")
-    return next(iter(lengths.values()), 0)
+    return Stored(arrays=arrays, length=next(iter(lengths.values()), 0))
 
 
 _CALL = "state_dict()"
@@ -117,23 +113,22 @@ def _copy(value: object, path: str, place: Place) -> Tree:
         case int() | np.integer():
             return int(value)
         case float() | np.floating():
-            return _finite(float(value), path, place)
+            if not math.isfinite(value):
+                expected = "a finite number, or an array that holds it"
+                raise _unkeepable(path, f"the number {float(value)}", expected, place)
+            return float(value)
         case Mapping():
-            return _copy_mapping(cast("Mapping[object, object]", value), path, place)
+            found: dict[str, Tree] = {}
+            for key, entry in cast("Mapping[object, object]", value).items():
+                if not isinstance(key, str):
+                    raise _unkeepable(path, f"the key {key!r}", "a text", place)
+                found[key] = _copy(entry, f"{path}[{key!r}]", place)
+            return found
         case list() | tuple():
             entries = cast("list[object]", value)
             return [_copy(entry, f"{path}[{index}]", place) for index, entry in enumerate(entries)]
         case _:
             return _copy_array(value, path, place)
-
-
-def _copy_mapping(mapping: Mapping[object, object], path: str, place: Place) -> Tree:
-    found: dict[str, Tree] = {}
-    for key, value in mapping.items():
-        if not isinstance(key, str):
-            raise _unkeepable(path, f"the key {key!r}", "a text", place)
-        found[key] = _copy(value, f"{path}[{key!r}]", place)
-    return found
 
 
 def _copy_array(value: object, path: str, place: Place) -> Tree:
@@ -149,12 +144,6 @@ def _copy_array(value: object, path: str, place: Place) -> Tree:
     if array.dtype.name not in KEPT:
         raise _unkeepable(path, f"an array of {array.dtype}", "an array of numbers", place)
     return array
-
-
-def _finite(number: float, path: str, place: Place) -> float:
-    if not math.isfinite(number):
-        raise _unkeepable(path, f"the number {number}", "a finite number, or an array that holds it", place)
-    return number
 
 
 def _unkeepable(path: str, found: str, expected: str, place: Place) -> SpecError:
@@ -186,8 +175,12 @@ class Streamed:
         for batch in self._read():
             empty = False
             yield batch
+        if empty and self.passes == 1:
+            help = "a batch that is not full counts only with `drop_last: false`"
+            raise self.place.problem("GS227", "the source has no full batch", help=help)
         if empty:
-            raise self._exhausted()
+            help = "make it a class with __iter__, not a generator that runs once"
+            raise self.place.problem("GS225", "the source gave no batches for a second pass", help=help)
 
     def follow(self, position: Position) -> Iterator[Batch]:
         """Yield the batches after a position; an object without a state is read again up to there."""
@@ -203,48 +196,30 @@ class Streamed:
         rest = self.epoch(position.epoch)
         for number in range(position.index):
             if next(rest, None) is None:
-                raise self._too_short(number, position)
+                taken = f"{position.index} had been taken before the run was stopped"
+                help = "give the source what it had then, or start a new run"
+                raise self.place.problem("GS252", f"the source ended after {number} batches, {taken}", help=help)
         yield from rest
 
     def _read(self) -> Iterator[Batch]:
-        """Yield the batches of one pass."""
+        """Yield the batches of one pass: the full ones, and short ones where `drop_last` admits them."""
         self.passes += 1
-        for given in self._guarded():
-            batch = select(as_mapping(given, self.place), self.place)
-            if self._is_used(batch):
-                yield batch
-
-    def _is_used(self, batch: Batch) -> bool:
-        """Return whether a batch is full, or may be short; refuse one with more samples than the spec says."""
         declared = self.place.declared
-        rows = count_rows(batch, self.place.spec)
-        if rows > declared.batch:
-            message = f"the source gave a batch of {rows} samples, not {declared.batch}"
-            raise self.place.problem("GS225", message, "batch")
-        return rows == declared.batch or not declared.drops_last(self.place.role)
-
-    def _guarded(self) -> Iterator[object]:
         with blamed(self.place):
             iterator = iter(self.origin)
         while True:
             with blamed(self.place):
                 try:
-                    batch = next(iterator)
+                    given = next(iterator)
                 except StopIteration:
                     return
-            yield batch
-
-    def _exhausted(self) -> SpecError:
-        if self.passes == 1:
-            help = "a batch that is not full counts only with `drop_last: false`"
-            return self.place.problem("GS227", "the source has no full batch", help=help)
-        help = "make it a class with __iter__, not a generator that runs once"
-        return self.place.problem("GS225", "the source gave no batches for a second pass", help=help)
-
-    def _too_short(self, found: int, position: Position) -> SpecError:
-        message = f"the source ended after {found} batches, {position.index} had been taken before the run was stopped"
-        help = "give the source what it had then, or start a new run"
-        return self.place.problem("GS252", message, help=help)
+            batch = select(as_mapping(given, self.place), self.place)
+            rows = count_rows(batch, self.place.spec)
+            if rows > declared.batch:
+                message = f"the source gave a batch of {rows} samples, not {declared.batch}"
+                raise self.place.problem("GS225", message, "batch")
+            if rows == declared.batch or not declared.drops_last(self.place.role):
+                yield batch
 
 
 @runtime_checkable
@@ -276,7 +251,14 @@ class Collected:
         """Return the samples of these numbers, stacked."""
         with blamed(self.place):
             found = [self.samples[int(index)] for index in indices]
-        return select(_stack([as_mapping(sample, self.place) for sample in found], self.place), self.place)
+        rows = [as_mapping(sample, self.place) for sample in found]
+        if any(row.keys() != rows[0].keys() for row in rows):
+            raise self.place.problem("GS225", "the samples of the source do not all have the same names", help=FORMS)
+        try:
+            batch = {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+        except ValueError as error:
+            raise self.place.problem("GS225", f"the samples of the source do not fit together: {error}") from error
+        return select(batch, self.place)
 
 
 def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Path | None) -> Batches:
@@ -293,37 +275,18 @@ def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Pat
         source = made(**declared.args)
     match source:
         case Mapping():
-            return Sampled.of(_whole(cast("Mapping[str, object]", source), place), place, seed)
+            arrays = cast("Mapping[str, object]", source)  # a scalar in it becomes an array of one sample
+            whole = store(arrays, lambda name: np.atleast_1d(np.asarray(arrays[name])), place)
+            return Sampled.of(whole, place, seed)
         case Numbered():
             return Sampled.of(Collected(samples=source, place=place), place, seed, origin=source)
         case Iterable():
-            return _stream(cast("Iterable[object]", source), place)
+            if declared.shuffle:
+                message = "`shuffle` needs samples by number, and this source gives whole batches"
+                help = "shuffle in the class, or give it __len__ and __getitem__"
+                raise place.problem("GS225", message, "shuffle", help=help)
+            return Streamed(origin=cast("Iterable[object]", source), place=place)
         case _:
             raise place.problem(
                 "GS225", f"an object of type {type(source).__name__!r} is not a source of data", help=FORMS
             )
-
-
-def _whole(arrays: Mapping[str, object], place: Place) -> Stored:
-    """Return whole arrays as samples; a scalar is not an array of samples."""
-    return store(arrays, lambda name: np.atleast_1d(np.asarray(arrays[name])), place)
-
-
-def _stream(batches: Iterable[object], place: Place) -> Streamed:
-    """Refuse options that only a source of numbered samples supports."""
-    if place.declared.shuffle:
-        message = "`shuffle` needs samples by number, and this source gives whole batches"
-        raise place.problem(
-            "GS225", message, "shuffle", help="shuffle in the class, or give it __len__ and __getitem__"
-        )
-    return Streamed(origin=batches, place=place)
-
-
-def _stack(rows: Sequence[Mapping[str, object]], place: Place) -> Mapping[str, object]:
-    """Return the samples as one batch: every array with a new leading dimension."""
-    if any(row.keys() != rows[0].keys() for row in rows):
-        raise place.problem("GS225", "the samples of the source do not all have the same names", help=FORMS)
-    try:
-        return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
-    except ValueError as error:
-        raise place.problem("GS225", f"the samples of the source do not fit together: {error}") from error
