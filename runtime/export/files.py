@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.ir.instructions import Random
-from compiler.ir.program import InputDecl, Program
+from compiler.ir.program import Program
 from runtime.checkpoints.format import find_versions, open_object
 from runtime.engine.backend import PackedModel, PackedProgram
 from runtime.export.pure import Pure
@@ -40,6 +39,26 @@ class ExportedProgram:
         """Return the content of every file by its path."""
         return {f"{self.file}/{path}" if path else self.file: content for path, content in self.packed.files.items()}
 
+    def describe(self) -> dict[str, Plain]:
+        """Return its files with their checksums, the mode, its inputs and how the step draws them, and its outputs."""
+        pure, files = self.pure, self.packed.files
+        inputs: dict[str, Plain] = {}
+        for entry in pure.program.inputs:
+            described: dict[str, Plain] = {"shape": [*(entry.shape or ())], "dtype": entry.dtype}
+            drawn = pure.drawn.get(entry.name)
+            if drawn is not None:
+                described |= {"random": drawn.distribution, "args": json.loads(json.dumps(dict(drawn.options)))}
+            inputs[entry.name] = described
+        marks: dict[str, Plain] = {path: _mark(content) for path, content in files.items()}
+        return {
+            "file": self.file,
+            **(_mark(files[""]) if "" in files else {"files": marks}),
+            "mode": pure.mode,
+            "inputs": inputs,
+            "outputs": [*pure.outputs],
+            "left_out": [*pure.left_out],
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
@@ -62,9 +81,19 @@ class Exported:
     def describe(self, program: Program, origin: Mapping[str, Plain]) -> bytes:
         """Return the listing as JSON: what every file is, and where it comes from."""
         listing: dict[str, Plain] = {"export": FORMAT, "name": program.name, **origin, "backend": program.backend}
-        listing["weights"] = {name: _describe_model(each) for name, each in self.models.items()}
+        weights: dict[str, Plain] = {}
+        for name, model in self.models.items():
+            found = model.packed.tensors.items()
+            tensors: Plain = {key: {"shape": [*shape], "dtype": dtype} for key, (shape, dtype) in found}
+            weights[name] = {
+                "file": model.file,
+                **_mark(model.packed.content),
+                "of": model.source,
+                "tensors": tensors,
+            }
+        listing["weights"] = weights
         if self.program is not None:
-            listing["program"] = _describe_program(self.program)
+            listing["program"] = self.program.describe()
         listing["versions"] = dict[str, Plain](find_versions(program.backend))
         return (json.dumps(listing, indent=2) + "\n").encode("ascii")
 
@@ -99,39 +128,3 @@ def find_listed(folder: Path) -> frozenset[str]:
 def _mark(content: bytes) -> dict[str, Plain]:
     """Return the size and checksum of a file's content."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def _describe_model(model: ExportedModel) -> Plain:
-    """Return the model whose weights a file has, and their shapes and types."""
-    found = model.packed.tensors.items()
-    tensors: dict[str, Plain] = {key: {"shape": [*shape], "dtype": dtype} for key, (shape, dtype) in found}
-    return {"file": model.file, **_mark(model.packed.content), "of": model.source, "tensors": tensors}
-
-
-def _describe_program(program: ExportedProgram) -> Plain:
-    """Return the mode, inputs and outputs of a program."""
-    pure = program.pure
-    return {
-        "file": program.file,
-        **_mark_program(program.packed),
-        "mode": pure.mode,
-        "inputs": {entry.name: _describe_input(entry, pure.drawn.get(entry.name)) for entry in pure.program.inputs},
-        "outputs": [*pure.outputs],
-        "left_out": [*pure.left_out],
-    }
-
-
-def _mark_program(packed: PackedProgram) -> dict[str, Plain]:
-    """Return the size and checksum of a program's file, or of every file in its folder."""
-    if "" in packed.files:
-        return _mark(packed.files[""])
-    return {"files": {path: _mark(content) for path, content in packed.files.items()}}
-
-
-def _describe_input(entry: InputDecl, drawn: Random | None) -> Plain:
-    """Return shape and type of an input, and how the step draws it where it does."""
-    described: dict[str, Plain] = {"shape": [*(entry.shape or ())], "dtype": entry.dtype}
-    if drawn is None:
-        return described
-    options: Plain = json.loads(json.dumps(dict(drawn.options)))
-    return {**described, "random": drawn.distribution, "args": options}
