@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from runtime.export.export import Format
-    from runtime.export.files import Exported
+    from runtime.export.export import Exported, Format
 
 
 BROKEN = "the step had begun to write: it runs again after restore() or load()"

@@ -349,7 +349,7 @@ def _describe_framework(framework: Framework) -> Iterator[str]:
         remedy = f"; {framework.help}" if framework.help else ""
         yield f"backend {framework.name}: {framework.trouble}{remedy}"
         return
-    where = f"runs on {framework.probe.default} unless told otherwise" if framework.works else "no device works"
+    where = f"runs on {framework.probe.default} by default" if framework.works else "no device works"
     yield f"backend {framework.name} {framework.probe.version}: {where}"
     rows: list[tuple[str, ...]] = []
     for device in framework.probe.devices:

@@ -44,7 +44,7 @@ class Debugging(StrEnum):
 
 Framework: TypeAlias = Annotated[
     Backend | None,
-    typer.Option("--backend", help="The framework the step is made for (default: torch; of a run that goes on: its)."),
+    typer.Option("--backend", help="The framework the step is made for (default: torch, or that of the resumed run)."),
 ]
 Seed: TypeAlias = Annotated[int | None, typer.Option("--seed", help="The seed, instead of the spec's.")]
 Steps: TypeAlias = Annotated[int | None, typer.Option("--steps", min=1, help="Steps to train, instead of the spec's.")]
@@ -110,7 +110,7 @@ def run(
     outcome = perform(request)
     if outcome.interrupted:
         text = f"interrupted ({outcome.interrupted}) after step {outcome.state.made:,}"
-        raise Interrupted(f"{text}; what was trained so far is saved, and --resume goes on with it")
+        raise Interrupted(f"{text}; what was trained so far is saved, and --resume continues from there")
 
 
 Data: TypeAlias = Annotated[

@@ -14,11 +14,10 @@ from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from runtime.data.arrays import Batch, SetBatch, count_rows, dataset_of
-from runtime.data.batches import Batches
 from runtime.data.inspect import Inspector
 from runtime.data.open import count_turns, open_data
 from runtime.data.place import Place, Position
-from runtime.data.source import Stateful, blamed, load_state, read_state
+from runtime.data.source import Batches, Stateful, blamed, load_state, read_state
 from runtime.state import PlainModel, Tree
 
 _NAMES: Mapping[str, str] = {"samples": "samples by number", "stream": "batches one after another"}

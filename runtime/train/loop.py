@@ -407,7 +407,7 @@ class Loop:
         names = not_finite(row)
         if names and not self.warned:
             self.warned = True
-            said = f"warning: not finite at step {row.step}: {', '.join(names)}; training goes on"
+            said = f"warning: not finite at step {row.step}: {', '.join(names)}; training continues"
             self._show(lambda: self.display.say(f"{said} (`--debug nan` finds where it comes from)"))
         return row
 
