@@ -87,24 +87,26 @@ def plan(
     if mode.value not in modes:
         message = f"the step has no mode {mode.value!r}: nothing that it returns is computed there"
         raise problem("GS233", message, help=f"its modes are: {', '.join(modes)}")
+    deliver(format_plan(made, mode, form), output)
+
+
+def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
+    """Return the plan of a mode in a form; raise SpecError (GS235) for one that is not built yet."""
     match form:
         case PlanFormat.text:
-            text = made.text(mode.value)
+            return plan.text(mode.value)
         case PlanFormat.json:
-            spelled = json.dumps(made.to_json(mode.value), indent=2, ensure_ascii=False)
+            whole = json.dumps(plan.to_json(mode.value), indent=2, ensure_ascii=False)
             # What controls a terminal is escaped, except the line breaks of the layout.
-            text = "".join(
-                each if each.isprintable() or each == "\n" else json.dumps(each).strip('"') for each in spelled
-            )
+            return "".join(c if c.isprintable() or c == "\n" else json.dumps(c).strip('"') for c in whole)
         case PlanFormat.mermaid:
-            text = made.mermaid(mode.value)
+            return plan.mermaid(mode.value)
         case PlanFormat.dot:
-            text = made.dot(mode.value)
+            return plan.dot(mode.value)
         case PlanFormat.svg | PlanFormat.html:
             message = f"`--format {form.value}` is part of the design but not built yet"
             help = "use `--format dot` and a viewer of Graphviz files, or `--format mermaid`"
             raise problem("GS235", message, help=help)
-    deliver(text, output)
 
 
 OpName: TypeAlias = Annotated[str, typer.Argument(metavar="OP", help="The name of an op of the spec.")]
