@@ -16,7 +16,7 @@ import numpy.typing as npt
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from runtime.checkpoints.disk import write_file
-from runtime.problems import problem
+from runtime.problems import problem, system_reason
 from runtime.state import Plain, PlainModel, State
 from runtime.step import BROKEN, StepError
 from runtime.train.checkpointing import find_state
@@ -178,8 +178,7 @@ def replay(folder: Path, step: Step) -> dict[str, object]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise problem("GS263", f"cannot read the batch {str(path)!r}: {reason}", help=help) from error
+        raise problem("GS263", f"cannot read the batch {str(path)!r}: {system_reason(error)}", help=help) from error
     if hashlib.sha256(content).hexdigest() != kept.sha256:
         raise problem("GS263", f"the batch {str(path)!r} is not as it was written", help=help)
     batch = unpack(content)

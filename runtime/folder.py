@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from graphspec.diagnostics import SpecError
-from runtime.problems import problem
+from runtime.problems import problem, system_reason
 
 RECORD = "run.json"
 LOCK = "lock"
@@ -72,5 +72,6 @@ def find_numbers(name: str) -> tuple[int, ...]:
 
 def cannot_write(path: Path, error: OSError) -> SpecError:
     """Return the error of a file or folder that cannot be written: the system's reason, and a remedy."""
-    reason = (error.strerror or str(error)).lower()
-    return problem("GS234", f"cannot write {str(path)!r}: {reason}", help=_REMEDIES.get(error.errno or 0, ""))
+    return problem(
+        "GS234", f"cannot write {str(path)!r}: {system_reason(error)}", help=_REMEDIES.get(error.errno or 0, "")
+    )

@@ -20,7 +20,7 @@ from pydantic import Field, NonNegativeInt
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints.disk import replace_folder
 from runtime.folder import CHECKPOINTS, cannot_write
-from runtime.problems import problem
+from runtime.problems import problem, system_reason
 from runtime.state import Array, Plain, PlainModel
 
 
@@ -282,13 +282,6 @@ def find_steps(folder: Path) -> tuple[int, ...]:
     return tuple(sorted(int(name[1]) for name in found if name is not None))
 
 
-def find_before(folder: Path) -> Path | None:
-    """Return the last checkpoint before this one in its folder; None where there is none."""
-    name = _WHOLE.fullmatch(folder.name)
-    steps = [step for step in find_steps(folder.parent) if name is not None and step < int(name[1])]
-    return folder.with_name(name_step(steps[-1])) if steps else None
-
-
 def find_hidden(folder: Path, purpose: Purpose) -> dict[Path, Path]:
     """Return the hidden folders of checkpoints with a purpose, each with the name of the complete checkpoint."""
     found = {entry: _HIDDEN.fullmatch(entry.name) for entry in folder.iterdir() if not entry.is_symlink()}
@@ -321,25 +314,14 @@ def find_store(folder: Path) -> Path | None:
     return next((place for place in (folder, folder / CHECKPOINTS) if find_steps(place)), None)
 
 
-def unreadable(folder: Path, error: OSError) -> SpecError:
-    """Return the error of a checkpoint that the system refuses to read."""
-    reason = (error.strerror or str(error)).lower()
-    help = "check the permissions of the folder and of the files in it"
-    return problem("GS240", f"cannot read the checkpoint {str(folder)!r}: {reason}", help=help)
-
-
 def damaged(folder: Path, reason: str) -> SpecError:
     """Return the error of a damaged checkpoint, with the name of the one before it."""
-    before = find_before(folder)
-    left = "no checkpoint before it is left, so start the run again"
-    help = f"remove that folder; {left}" if before is None else f"remove that folder and resume from {before.name}"
+    name = _WHOLE.fullmatch(folder.name)
+    before = [step for step in find_steps(folder.parent) if name is not None and step < int(name[1])]
+    help = "remove that folder; no checkpoint before it is left, so start the run again"
+    if before:
+        help = f"remove that folder and resume from {name_step(before[-1])}"
     return problem("GS241", f"the checkpoint {str(folder)!r} is damaged: {reason}", help=help)
-
-
-def foreign(folder: Path, reason: str) -> SpecError:
-    """Return the error of a folder that is not a checkpoint of stepgraph, or of a newer format."""
-    help = "name a folder that a run or `step.save` wrote; one of a newer format needs a newer stepgraph"
-    return problem("GS242", f"{str(folder)!r} is not a checkpoint that can be read: {reason}", help=help)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -351,7 +333,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     try:
         return _read(folder)
     except ForeignError as error:
-        raise foreign(folder, str(error)) from error
+        help = "name a folder that a run or `step.save` wrote; one of a newer format needs a newer stepgraph"
+        message = f"{str(folder)!r} is not a checkpoint that can be read: {error}"
+        raise problem("GS242", message, help=help) from error
     except ValueError as error:
         raise damaged(folder, str(error)) from error
     except MemoryError as error:
@@ -359,7 +343,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing(folder) from error
     except OSError as error:
-        raise unreadable(folder, error) from error
+        help = "check the permissions of the folder and of the files in it"
+        message = f"cannot read the checkpoint {str(folder)!r}: {system_reason(error)}"
+        raise problem("GS240", message, help=help) from error
 
 
 def _read(folder: Path) -> Checkpoint:

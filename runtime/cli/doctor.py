@@ -24,6 +24,7 @@ from runtime.cli.doctor_child import BUILD, PROBE
 from runtime.cli.inspect import deliver, make_plan
 from runtime.cli.options import Allow, Backend, BackendOption, Order, Output
 from runtime.probe import Probe
+from runtime.problems import system_reason
 from runtime.registry import BACKENDS
 from runtime.terminal import complain
 
@@ -208,7 +209,7 @@ def find_folder() -> Folder:
             file.write(b"x")
         trouble = ""
     except OSError as error:
-        trouble = (error.strerror or str(error)).lower()
+        trouble = system_reason(error)
     return Folder(path=str(here), trouble=trouble, free=shutil.disk_usage(here).free)
 
 

@@ -22,7 +22,7 @@ from graphspec.suggestions import closest
 from runtime.data.arrays import Array, column_names
 from runtime.data.place import Place
 from runtime.data.source import Batches, Sampled, Stored, count_batches, open_custom, store
-from runtime.problems import problem
+from runtime.problems import problem, system_reason
 
 _HELP = "the first line names the columns, every other line has one cell for each, with commas between them"
 
@@ -75,8 +75,7 @@ def read_cells(place: Place, directory: Path) -> Table:
             reader = csv.reader(file, strict=True)
             numbered = [(reader.line_num, row) for row in reader if row]
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise place.problem("GS221", f"cannot read {str(path)!r}: {reason}", "path") from error
+        raise place.problem("GS221", f"cannot read {str(path)!r}: {system_reason(error)}", "path") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise place.problem("GS221", f"{str(path)!r} is not a table of text", "path", help=_HELP) from error
     if not numbered:
@@ -130,8 +129,7 @@ def read_npz(place: Place, directory: Path) -> Stored:
             arrays = cast("Mapping[str, object]", held)
             return store(arrays, lambda name: _read_array(arrays, name, path, place), place)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise place.problem("GS221", f"cannot read {str(path)!r}: {reason}", "path") from error
+        raise place.problem("GS221", f"cannot read {str(path)!r}: {system_reason(error)}", "path") from error
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise place.problem("GS221", f"{str(path)!r} is not a file of arrays", "path", help=_SAVE) from error
 
@@ -158,35 +156,11 @@ _SPLITS = ("train", "test", "all")
 _ARGS = ("range", "flatten")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """``args`` of the source: the numbers for blank paper and full ink, and whether an image is one row."""
-
-    low: float = -1.0
-    high: float = 1.0
-    flatten: bool = False
-
-
 def read_digits(place: Place) -> Stored:
     """Return what the inputs name of ``image`` float32 [n, 1, 8, 8] (or [n, 64]) and ``label`` int64 [n].
 
     Raises SpecError: GS229 wrong ``split`` or ``args``, and what :func:`store` raises.
     """
-    options = _read_options(place)
-    # Without a split, `data.train` is the training part and every other set the test part.
-    split = place.declared.split or ("train" if place.role == "train" else "test")
-    if split not in _SPLITS:
-        raise place.problem("GS229", f"`split` is one of {', '.join(_SPLITS)}, found {split!r}", "split")
-    with files("runtime.datasets").joinpath("digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as held:
-        image, label, is_test = held["image"], held["label"], held["is_test"]
-    chosen = slice(None) if split == "all" else is_test == (split == "test")
-    scaled = options.low + image[chosen] * ((options.high - options.low) / _WHITE)
-    shape = (-1, 64) if options.flatten else (-1, 1, 8, 8)
-    offered = {"image": scaled.astype(np.float32).reshape(shape), "label": label[chosen].astype(np.int64)}
-    return store(offered, lambda name: offered[name], place)
-
-
-def _read_options(place: Place) -> Options:
     args = place.declared.args
     for name in args:
         if name not in _ARGS:
@@ -196,12 +170,23 @@ def _read_options(place: Place) -> Options:
     flatten = args.get("flatten", False)
     if not isinstance(flatten, bool):
         raise place.problem("GS229", f"`flatten` is true or false, found {flatten!r}", "args", "flatten")
-    match args.get("range", [-1, 1]):
+    match args.get("range", [-1, 1]):  # the numbers for blank paper and full ink
         case [int() | float() as low, int() | float() as high] if low < high:
-            return Options(low=float(low), high=float(high), flatten=flatten)
+            low, high = float(low), float(high)
         case value:
             message = f"`range` is two numbers, the smaller one first, such as [-1, 1]; found {value!r}"
             raise place.problem("GS229", message, "args", "range")
+    # Without a split, `data.train` is the training part and every other set the test part.
+    split = place.declared.split or ("train" if place.role == "train" else "test")
+    if split not in _SPLITS:
+        raise place.problem("GS229", f"`split` is one of {', '.join(_SPLITS)}, found {split!r}", "split")
+    with files("runtime.datasets").joinpath("digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as held:
+        image, label, is_test = held["image"], held["label"], held["is_test"]
+    chosen = slice(None) if split == "all" else is_test == (split == "test")
+    scaled = low + image[chosen] * ((high - low) / _WHITE)
+    shape = (-1, 64) if flatten else (-1, 1, 8, 8)
+    offered = {"image": scaled.astype(np.float32).reshape(shape), "label": label[chosen].astype(np.int64)}
+    return store(offered, lambda name: offered[name], place)
 
 
 _OPTIONS = {"split": ("digits",), "path": FILES, "args": ("digits", "class")}

@@ -9,20 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, Protocol
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from compiler.timing.units import Pace
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
+from runtime.data import AnyFeed
 from runtime.data.arrays import Batch, dataset_of
 from runtime.interrupt import Interrupt
 from runtime.problems import problem
 from runtime.state import Plain, PlainModel
 from runtime.train.display import Display
-from runtime.train.evaluate import Evaluation
+from runtime.train.evaluate import Driven, Evaluation
 from runtime.train.logs import Log, Row, not_finite, read_latest
 from runtime.train.plots import Gallery
 
@@ -212,40 +211,6 @@ EVAL = "eval/"
 """The prefix of the figures of an evaluation."""
 
 
-class Trainable(Protocol):
-    """The part of a compiled step that the loop needs."""
-
-    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
-        """Run one step and return its outputs."""
-        ...
-
-    def numpy(self, value: object) -> npt.NDArray[np.generic]:
-        """Return an output as an array of the host; this waits for the device."""
-        ...
-
-    def end_epoch(self, mode: str = "train") -> None:
-        """Record that a pass over the data has ended."""
-        ...
-
-
-class Feeding(Protocol):
-    """Endless batches, epoch after epoch."""
-
-    @property
-    def epoch(self) -> int:
-        """Return how many epochs have ended."""
-        ...
-
-    @property
-    def index(self) -> int:
-        """Return how many batches were taken in the epoch under way."""
-        ...
-
-    def next(self) -> Batch | None:
-        """Return the next batch; None where an epoch has ended."""
-        ...
-
-
 class Saver(Protocol):
     """Something that saves the present state of a run."""
 
@@ -274,8 +239,8 @@ class Outcome:
 class Loop:
     """A run under way."""
 
-    step: Trainable
-    feed: Feeding
+    step: Driven
+    feed: AnyFeed
     agenda: Agenda
     display: Display
     state: RunState = field(default_factory=RunState)

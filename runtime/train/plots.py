@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from runtime.checkpoints.disk import replace_file
 from runtime.data.arrays import Batch, dataset_of
 from runtime.folder import cannot_write
 from runtime.problems import problem
+from runtime.train.evaluate import Driven
 from runtime.train.logs import Row
 
 Pixels = npt.NDArray[np.uint8]
@@ -148,22 +148,6 @@ def find_panels(curves: Mapping[str, Points]) -> Sequence[Sequence[str]]:
     return panels
 
 
-class Showable(Protocol):
-    """The part of a compiled step that a gallery needs."""
-
-    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
-        """Run a step and return its outputs."""
-        ...
-
-    def numpy(self, value: object) -> npt.NDArray[np.generic]:
-        """Return an output as an array of the host."""
-        ...
-
-    def reset(self, mode: str = "eval") -> None:
-        """Start a mode anew, so that it draws the same random numbers again."""
-        ...
-
-
 def find_image_mode(spec: GraphSpec, program: Program) -> Mode:
     """Return the mode whose outputs hold the value of ``run.images``; one that does not train comes first.
 
@@ -197,7 +181,7 @@ class Gallery:
     numbers, so that pictures can be compared.
     """
 
-    step: Showable
+    step: Driven
     spec: GraphSpec
     mode: Mode
     folder: Path

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from compiler.timing.units import Pace, find_batch
 from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_role
@@ -28,7 +28,7 @@ from runtime.interrupt import terminable
 from runtime.terminal import counted, show, strong
 from runtime.train.checkpointing import Keeper
 from runtime.train.display import Bar, Plain, working
-from runtime.train.evaluate import Evaluation
+from runtime.train.evaluate import Driven, Evaluation
 from runtime.train.logs import format_value, open_logs, read_rows, scalars
 from runtime.train.loop import Agenda, Loop, Outcome, RunState, Standing, find_agenda, find_length
 from runtime.train.pace import find_declared_pace
@@ -37,11 +37,8 @@ from runtime.train.resume import Past, find_checkpoint, find_past
 from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, write_record
 
 if TYPE_CHECKING:
-    from runtime.debugging import Watched
-    from runtime.step import Step
-
-    Driven: TypeAlias = Step | Watched
     from compiler import Plan
+    from runtime.step import Step
 
 
 def introduce(session: Session, stream: TextIO) -> None:

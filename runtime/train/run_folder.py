@@ -18,7 +18,7 @@ from graphspec.diagnostics import SpecError
 from runtime.checkpoints.disk import replace_file
 from runtime.checkpoints.format import open_object, seal, unseal
 from runtime.folder import LOCK, RECORD, cannot_write
-from runtime.problems import problem
+from runtime.problems import problem, system_reason
 from runtime.state import PlainModel
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def read_record(folder: Path) -> Record:
         help = f"name the folder of a run, which has a {RECORD} in it"
         raise problem("GS243", f"{str(folder)!r} is not the folder of a run: it has no {RECORD}", help=help) from error
     except OSError as error:
-        raise _unreadable(folder, (error.strerror or str(error)).lower(), "check its permissions") from error
+        raise _unreadable(folder, system_reason(error), "check its permissions") from error
     except ValueError as error:
         help = f"put back the {RECORD} that the run wrote, or start a new run; its checkpoints are still there"
         raise _unreadable(folder, str(error), help) from error
@@ -145,9 +145,8 @@ class Lock:
             help = "wait until it has ended, or end it; another run goes into another folder, with --out"
             raise problem("GS244", f"{folder!r} is in use by {holder}", help=help) from error
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
             help = "the file system has no locks: put the run into a folder on another one, with --out"
-            raise problem("GS244", f"cannot lock {str(self._path)!r}: {reason}", help=help) from error
+            raise problem("GS244", f"cannot lock {str(self._path)!r}: {system_reason(error)}", help=help) from error
         self._lock = lock
         return self
 
