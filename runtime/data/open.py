@@ -215,7 +215,15 @@ def open_data(
         raise problem("GS220", message, span=spec.span("data", key=True), help=help, texts=spec.texts())
     place = Place(spec=spec, role=role, dataset=dataset)
     declared = place.declared
-    _refuse_foreign_options(place, declared)
+    kind = declared.source if declared.class_path is None else "class"
+    for name, kinds in _OPTIONS.items():
+        if name in declared.model_fields_set and kind not in kinds:
+            owners = " and ".join(f"`{owner}`" for owner in kinds)
+            raise place.problem("GS229", f"`{name}` means nothing to a source `{kind}`; it belongs to {owners}", name)
+    for name, column in declared.columns.items():
+        if kind not in FILES and not isinstance(column, str):
+            message = f"a source `{kind}` gives each input as one array, found a list of {len(column)} columns"
+            raise place.problem("GS229", message, "columns", name, help="name one array")
     order = seed if declared.seed is None else declared.seed
     if declared.class_path is not None:
         return open_custom(place, seed=order, allow=allow, directory=directory)
@@ -227,19 +235,6 @@ def open_data(
         case _:
             samples = read_table(place, directory or Path())
     return Sampled.of(samples, place, order)
-
-
-def _refuse_foreign_options(place: Place, declared: DataSource) -> None:
-    """Refuse options that the source does not read."""
-    kind = declared.source if declared.class_path is None else "class"
-    for name, kinds in _OPTIONS.items():
-        if name in declared.model_fields_set and kind not in kinds:
-            owners = " and ".join(f"`{owner}`" for owner in kinds)
-            raise place.problem("GS229", f"`{name}` means nothing to a source `{kind}`; it belongs to {owners}", name)
-    for name, column in declared.columns.items():
-        if kind not in FILES and not isinstance(column, str):
-            message = f"a source `{kind}` gives each input as one array, found a list of {len(column)} columns"
-            raise place.problem("GS229", message, "columns", name, help="name one array")
 
 
 def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:

@@ -289,13 +289,13 @@ class Streamed:
             raise self.place.problem("GS225", "the source gave no batches for a second pass", help=help)
 
     def follow(self, position: Position) -> Iterator[Batch]:
-        """Yield the batches after a position; an object without a state is read again up to there."""
-        if isinstance(self.origin, Stateful):
-            return self.epoch(position.epoch) if position.index == 0 else self._read()
-        return self._reread(position)
+        """Yield the batches after a position.
 
-    def _reread(self, position: Position) -> Iterator[Batch]:
-        """Read everything before the position again, because the object may have a random order of its own."""
+        An object without a state is read again up to there, because it may have a random order of its own.
+        """
+        if isinstance(self.origin, Stateful):
+            yield from self.epoch(position.epoch) if position.index == 0 else self._read()
+            return
         while self.passes < position.epoch:
             for _ in self.epoch(self.passes):
                 pass

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 from compiler import NO_TERMS, Observations, Observed, OwnTerms, Plan, compile_step
 from compiler.facts.models import find_root
 from compiler.ir.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
-from compiler.ir.program import Function, ModelDecl, Program
+from compiler.ir.program import Function, ModelDecl, ModeProgram, Program
 from compiler.ir.value import Dimension
 from compiler.types.dimension import TensorType
 from graphspec.declare.models import Traits
@@ -71,18 +71,17 @@ def find_known(program: Program) -> frozenset[str]:
 
 def evaluating(program: Program) -> Program:
     """Return a program with every forward in evaluation: no statistics are written, nothing is dropped."""
-    modes = tuple(
-        replace(mode, functions=tuple(_evaluate(function) for function in mode.functions)) for mode in program.modes
-    )
-    return replace(program, modes=modes)
-
-
-def _evaluate(function: Function) -> Function:
-    """Return a function with every forward in evaluation."""
-    instructions = tuple(
-        replace(each, train=False, draws=False) if isinstance(each, Forward) else each for each in function.instructions
-    )
-    return replace(function, instructions=instructions)
+    modes: list[ModeProgram] = []
+    for mode in program.modes:
+        functions: list[Function] = []
+        for function in mode.functions:
+            instructions = (
+                replace(each, train=False, draws=False) if isinstance(each, Forward) else each
+                for each in function.instructions
+            )
+            functions.append(replace(function, instructions=tuple(instructions)))
+        modes.append(replace(mode, functions=tuple(functions)))
+    return replace(program, modes=tuple(modes))
 
 
 def find_dimension(one: int, other: int, small: int, large: int, batch: str) -> Dimension:

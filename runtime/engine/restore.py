@@ -156,19 +156,13 @@ def restore_state(holder: Holder, state: State) -> None:
         # Names are at fault where frameworks differ: their own classes choose them.
         is_named = any(each.kind in ("missing", "unexpected") for each in faults)
         raise SpecError(report_faults(faults, _cross(state, holder) if is_named else ()), {})
-    _write_items(contents.items, state, holder)
-    for name, stored in holder.contents(applied).tensors.items():  # setting the counts has created the slots
-        stored.write(state.arrays[name])
-
-
-def _write_items(items: tuple[Item, ...], state: State, holder: Holder) -> None:
-    """Write everything but tensors, the user's code first; where it refuses something, its writes are undone."""
+    # Everything but tensors, the user's code first; where it refuses something, its writes are undone.
     done: list[tuple[Item, Tree]] = []
     values: dict[tuple[str, ...], Tree] = {}
-    for item in items:
+    for item in contents.items:
         found = find_value(state.counters, item.path)
         values[item.path] = item.fresh if found is ABSENT else unflatten(found, state.arrays)
-    for item in (each for each in items if each.foreign):
+    for item in (each for each in contents.items if each.foreign):
         done.append((item, item.read()))
         try:
             item.write(values[item.path])
@@ -179,8 +173,10 @@ def _write_items(items: tuple[Item, ...], state: State, holder: Holder) -> None:
             message = f"the state of {item.name} was refused: {type(error).__name__}: {error}"
             help = "the code that takes it has changed since it was saved, or does not fit it"
             raise problem("GS264", message, notes=_cross(state, holder), help=help) from error
-    for item in (each for each in items if not each.foreign):
+    for item in (each for each in contents.items if not each.foreign):
         item.write(values[item.path])
+    for name, stored in holder.contents(applied).tensors.items():  # setting the counts has created the slots
+        stored.write(state.arrays[name])
 
 
 def _cross(state: State, holder: Holder) -> tuple[str, ...]:

@@ -167,7 +167,12 @@ def compare_specs(old: GraphSpec, new: GraphSpec) -> tuple[Change, ...]:
         is_length = path[:2] in (("run", "steps"), ("run", "epochs"))
         kind = "hyper" if is_length and lasts_a_share else judge(path, before, after)
         changes.append(Change(path=spell_path(path), before=_show(before), after=_show(after), kind=kind))
-    return (*changes, *_compare_orders(old, new))
+    for model in (name for name in new.models if name in old.models and _may_have_buffers(new, name)):
+        before, after = _list_forwards(old, model), _list_forwards(new, model)
+        if set(before) == set(after) and before != after:  # buffers such as BatchNorm's are updated in this order
+            path = f"order of the forwards of {model}"
+            changes.append(Change(path=path, before=", ".join(before), after=", ".join(after), kind="structure"))
+    return tuple(changes)
 
 
 def refuse_changes(folder: FilePath, changes: Sequence[Change]) -> SpecError:
@@ -244,20 +249,6 @@ def _is_same(before: Found, after: Found, *, exactly: bool) -> bool:
             return before == after
         case _:
             return repr(before) == repr(after)
-
-
-def _compare_orders(old: GraphSpec, new: GraphSpec) -> Iterator[Change]:
-    """Yield the models whose forwards are listed in another order: buffers such as BatchNorm's are updated in it."""
-    shared = [name for name in new.models if name in old.models and _may_have_buffers(new, name)]
-    for model in shared:
-        before, after = _list_forwards(old, model), _list_forwards(new, model)
-        if set(before) == set(after) and before != after:
-            yield Change(
-                path=f"order of the forwards of {model}",
-                before=", ".join(before),
-                after=", ".join(after),
-                kind="structure",
-            )
 
 
 def _list_forwards(spec: GraphSpec, model: str) -> list[str]:
