@@ -1,8 +1,8 @@
-"""Build and emit: turn a plan into a step that runs, or into a source file that runs without this project."""
+"""Build, emit and reopen: a step that runs, from a plan or a run, or a source file that runs without this project."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -60,12 +60,13 @@ def build(
     )
     require_name(dtype, DTYPES, "`dtype` takes 'float32' or 'float64'", DTYPE)
     _require_counted(plan)
+    files = [Path(name) for name in plan.spec.texts()]
     request = BuildRequest(
         device=device,
         seed=plan.spec.seed if seed is None else seed,
         allow=tuple(allow),
         models=dict(models or {}),
-        directory=_find_directory(plan),
+        directory=files[0].parent if files and files[0].exists() else None,  # None for specs that are not files
         dtype=dtype,
         debug=debug,
         jit_compile=jit_compile,
@@ -89,7 +90,19 @@ def emit(plan: Plan) -> str:
     """
     require_kind(plan, Plan, "`emit` takes a plan", PLAN)
     _require_counted(plan)
-    unresolved = (*_report_unresolved(plan), *_report_undecided(plan))
+    unresolved = [
+        Diagnostic(
+            code="E-SHAPE",
+            message=f"the sizes of model '{model.name}' are not known: its input comes from a class",
+            span=plan.spec.span("models", model.name, key=True),
+            help="`build` and `run` find them by running the class; `emit` imports nothing that a spec names",
+        )
+        for model in plan.program.models
+        if model.kind == "layers" and not model.layers
+    ]
+    undecided = [each for each in plan.warnings if each.code == "E-BUFFERS"]
+    label = "`build` and `run` inspect the class; `emit` does not"
+    unresolved += [replace(each, severity="error", label=label) for each in undecided]
     if unresolved:
         raise SpecError(unresolved, plan.spec.texts())
     return find_backend(plan.program.backend).emit(plan.program)
@@ -101,26 +114,11 @@ def _require_counted(plan: Plan) -> None:
         raise SpecError((replace(each, severity="error") for each in plan.pending), plan.spec.texts())
 
 
-def _report_unresolved(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a problem for every model of layers whose sizes depend on classes that have not been inspected."""
-    for model in plan.program.models:
-        if model.kind == "layers" and not model.layers:
-            yield Diagnostic(
-                code="E-SHAPE",
-                message=f"the sizes of model '{model.name}' are not known: its input comes from a class",
-                span=plan.spec.span("models", model.name, key=True),
-                help="`build` and `run` find them by running the class; `emit` imports nothing that a spec names",
-            )
+def reopen(folder: Path | str, *, checkpoint: str = "best", device: str = "auto", allow: Sequence[str] = ()) -> Step:
+    """Return the step of a run, restored from a checkpoint: ``best``, ``newest``, or the number of a step.
 
+    Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what :func:`build` raises.
+    """
+    from runtime.train.reopen import reopen_run  # imports numpy
 
-def _report_undecided(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a problem for every average that must declare what happens to buffers, if its class has any."""
-    for warning in plan.warnings:
-        if warning.code == "E-BUFFERS":
-            yield replace(warning, severity="error", label="`build` and `run` inspect the class; `emit` does not")
-
-
-def _find_directory(plan: Plan) -> Path | None:
-    """Return the folder a spec was read from; None for specs that are not files."""
-    files = [Path(name) for name in plan.spec.texts()]
-    return files[0].parent if files and files[0].exists() else None
+    return reopen_run(Path(folder), choice=checkpoint, device=device, allow=allow).step

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,8 @@ import numpy.typing as npt
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from runtime.checkpoints.disk import write_file
-from runtime.checkpoints.format import Fields
-from runtime.problems import problem
-from runtime.state import Plain, State
+from runtime.problems import problem, system_reason
+from runtime.state import Plain, PlainModel, State
 from runtime.step import BROKEN, StepError
 from runtime.train.checkpointing import find_state
 
@@ -33,6 +32,7 @@ FOUND = frozenset({"GS261", "GS262"})
 """Codes of the checks of a debug build."""
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
+Section = TypeVar("Section", bound=PlainModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,21 @@ class Kept:
     report: str
     dataset: str | None = None
     """The data set of the batch, where the step was given one."""
+
+
+class Origin(PlainModel):
+    """The seed and the framework of the numbers of a checkpoint."""
+
+    seed: int
+    backend: str
+
+
+class Replay(PlainModel):
+    """The mode of the step that was kept, the checksum of its batch, and the data set where it was given one."""
+
+    mode: str
+    sha256: str
+    dataset: str | None = None
 
 
 @final
@@ -102,8 +117,11 @@ class Watched:
         number = _count(state, mode) + 1
         place = self.folder / (f"nan-step-{number}" if mode == "train" else f"nan-{mode}-step-{number}")
         try:
-            taken, report = self._take(batch), str(error)
-            kept = Kept(state=state, batch=taken, mode=mode, seed=self.seed, report=report, dataset=dataset)
+            arrays: dict[str, npt.NDArray[np.generic]] = {}
+            for name in (entry.name for entry in self.step.plan.program.inputs if entry.name in batch):
+                value = batch[name]
+                arrays[name] = value if isinstance(value, np.ndarray) else self.step.numpy(value)
+            kept = Kept(state=state, batch=arrays, mode=mode, seed=self.seed, report=str(error), dataset=dataset)
             keep_step(place, self.step, kept)
             note = f"state and batch are kept in {str(place)!r}"
         except (SpecError, OSError) as refusal:
@@ -111,11 +129,6 @@ class Watched:
         else:
             note = f"{note}; `{self.command} {place}` takes this step again" if self.command else note
         return StepError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics], error.texts)
-
-    def _take(self, batch: Mapping[str, object]) -> Arrays:
-        """Return the inputs of a batch as arrays of the host."""
-        named = {entry.name: batch[entry.name] for entry in self.step.plan.program.inputs if entry.name in batch}
-        return {name: _to_array(self.step, value) for name, value in named.items()}
 
 
 def keep_step(folder: Path, step: Step, kept: Kept) -> None:
@@ -131,9 +144,9 @@ def keep_step(folder: Path, step: Step, kept: Kept) -> None:
         "backend": step.plan.program.backend,
         "device": step.device,
     }
-    named: dict[str, Plain] = {} if kept.dataset is None else {"dataset": kept.dataset}
-    replay: Plain = {"mode": kept.mode, "sha256": hashlib.sha256(content).hexdigest(), **named}
-    sections: dict[str, Plain] = {"origin": origin, "counters": dict(kept.state.counters), SECTION: replay}
+    replay = Replay(mode=kept.mode, sha256=hashlib.sha256(content).hexdigest(), dataset=kept.dataset)
+    sections: dict[str, Plain] = {"origin": origin, "counters": dict(kept.state.counters)}
+    sections[SECTION] = replay.model_dump(exclude_none=True)
     write_checkpoint(folder, Checkpoint(arrays=kept.state.arrays, sections=sections))
     write_file(folder / BATCH, content)
     write_file(folder / REPORT, f"{kept.report}\n".encode())
@@ -144,23 +157,12 @@ def find_seed(folder: Path) -> int:
 
     Raises SpecError: GS240, GS241, GS242 no checkpoint that can be read, GS263 no step was kept in it.
     """
-    try:
-        return _read_origin(folder).whole("seed")
-    except ValueError:
-        raise _not_kept(folder) from None
+    return _read(folder, read_checkpoint(folder), "origin", Origin).seed
 
 
 def find_framework(folder: Path) -> str:
     """Return the framework under which a step was kept; raises as :func:`find_seed`."""
-    try:
-        return _read_origin(folder).text("backend")
-    except ValueError:
-        raise _not_kept(folder) from None
-
-
-def _read_origin(folder: Path) -> Fields:
-    """Return the origin of the numbers of a checkpoint."""
-    return Fields(content=read_checkpoint(folder).sections).part("origin")
+    return _read(folder, read_checkpoint(folder), "origin", Origin).backend
 
 
 def replay(folder: Path, step: Step) -> dict[str, object]:
@@ -170,47 +172,28 @@ def replay(folder: Path, step: Step) -> dict[str, object]:
     checkpoint that can be read, GS263 no step was kept in it, GS264 it is of another spec; StepError as the step does.
     """
     checkpoint = read_checkpoint(folder)
-    mode, batch = _read_step(folder, checkpoint)
-    step.restore(find_state(checkpoint))
-    return step(batch, mode, _read_dataset(checkpoint))
-
-
-def _read_dataset(checkpoint: Checkpoint) -> str | None:
-    """Return the data set of the batch of a step that was kept; None where it was given none."""
-    match checkpoint.sections.get(SECTION):
-        case {"dataset": str(name)}:
-            return name
-        case _:
-            return None
-
-
-def _read_step(folder: Path, checkpoint: Checkpoint) -> tuple[str, Arrays]:
-    """Return mode and batch of the step that was kept in a folder."""
-    try:
-        fields = Fields(content=checkpoint.sections).part(SECTION)
-        mode, checksum = fields.text("mode"), fields.text("sha256")
-    except ValueError:
-        raise _not_kept(folder) from None
-    return mode, _read_batch(folder / BATCH, checksum)
-
-
-def _not_kept(folder: Path) -> SpecError:
-    """Return the error of a folder without a step to replay."""
-    help = "name a folder `nan-step-<n>` that `run --debug nan` wrote; a checkpoint alone has no batch"
-    return problem("GS263", f"{str(folder)!r} is a checkpoint, but no step was kept in it", help=help)
-
-
-def _read_batch(path: Path, checksum: str) -> Arrays:
-    """Return the batch in a file, if it is the one that was written."""
+    kept = _read(folder, checkpoint, SECTION, Replay)
+    path = folder / BATCH
     help = "take the folder from where it was written once more, with all its files, or run with `--debug nan` again"
     try:
         content = path.read_bytes()
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise problem("GS263", f"cannot read the batch {str(path)!r}: {reason}", help=help) from error
-    if hashlib.sha256(content).hexdigest() != checksum:
+        raise problem("GS263", f"cannot read the batch {str(path)!r}: {system_reason(error)}", help=help) from error
+    if hashlib.sha256(content).hexdigest() != kept.sha256:
         raise problem("GS263", f"the batch {str(path)!r} is not as it was written", help=help)
-    return unpack(content)
+    batch = unpack(content)
+    step.restore(find_state(checkpoint))
+    return step(batch, kept.mode, kept.dataset)
+
+
+def _read(folder: Path, checkpoint: Checkpoint, section: str, model: type[Section]) -> Section:
+    """Return a section of the checkpoint of a step that was kept."""
+    try:
+        return model.read(checkpoint.sections.get(section))
+    except ValueError as error:
+        help = "name a folder `nan-step-<n>` that `run --debug nan` wrote; a checkpoint alone has no batch"
+        message = f"{str(folder)!r} is a checkpoint, but no step was kept in it"
+        raise problem("GS263", message, help=help) from error
 
 
 def pack(batch: Arrays) -> bytes:
@@ -227,13 +210,6 @@ def unpack(content: bytes) -> Arrays:
     """Return the arrays in the content of an npz file."""
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
-
-
-def _to_array(step: Step, value: object) -> npt.NDArray[np.generic]:
-    """Return an array unchanged, and a tensor as an array."""
-    if isinstance(value, np.ndarray):
-        return cast("npt.NDArray[np.generic]", value)
-    return step.numpy(value)
 
 
 def _count(state: State, mode: str) -> int:

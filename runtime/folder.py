@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from graphspec.diagnostics import SpecError
-from runtime.problems import problem
+from runtime.problems import problem, system_reason
 
 RECORD = "run.json"
 LOCK = "lock"
@@ -35,18 +35,22 @@ def make_folder(name: str, wanted: Path | None) -> Path:
     Raises SpecError: GS231 where ``wanted`` holds another run, GS234 where it cannot be made.
     """
     try:
-        return _make_numbered(name) if wanted is None else _make(wanted)
+        if wanted is not None:
+            taken = next((trace for trace in _TRACES if (wanted / trace).exists()), None)
+            if taken is not None:
+                message = f"{str(wanted)!r} holds a run already ({taken})"
+                raise problem("GS231", message, help="go on with it by --resume, or choose another folder with --out")
+            wanted.mkdir(parents=True, exist_ok=True)
+            return wanted
+        number = max(find_numbers(name), default=0)  # never the number of one that was removed: the last is the newest
+        while True:
+            number += 1
+            with suppress(FileExistsError):
+                folder = name_folder(name, number)
+                folder.mkdir(parents=True)
+                return folder
     except OSError as error:
         raise cannot_write(wanted or Path("runs"), error) from error
-
-
-def _make(folder: Path) -> Path:
-    taken = next((trace for trace in _TRACES if (folder / trace).exists()), None)
-    if taken is not None:
-        message = f"{str(folder)!r} holds a run already ({taken})"
-        raise problem("GS231", message, help="go on with it by --resume, or choose another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def name_folder(name: str, number: int) -> Path:
@@ -58,31 +62,16 @@ def name_folder(name: str, number: int) -> Path:
 def find_numbers(name: str) -> tuple[int, ...]:
     """Return the numbers of the folders that runs of a spec have here, in order; 1 is the one without a number."""
     first = name_folder(name, 1)
-    found = [re.fullmatch(rf"{re.escape(first.name)}(?:-([2-9]|[1-9]\d+))?", path.name) for path in _list(first.parent)]
-    return tuple(sorted(int(each[1] or 1) for each in found if each is not None))
-
-
-def _list(folder: Path) -> list[Path]:
-    """Return what is in a folder; nothing where it cannot be listed."""
     try:
-        return list(folder.iterdir())
+        paths = list(first.parent.iterdir())
     except OSError:
-        return []
-
-
-def _make_numbered(name: str) -> Path:
-    last = max(find_numbers(name), default=0)  # never the number of one that was removed: the last is the newest
-    for number in itertools.count(last + 1):
-        folder = name_folder(name, number)
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return folder
-    raise AssertionError("counting ends never")
+        return ()
+    found = [re.fullmatch(rf"{re.escape(first.name)}(?:-([2-9]|[1-9]\d+))?", path.name) for path in paths]
+    return tuple(sorted(int(each[1] or 1) for each in found if each is not None))
 
 
 def cannot_write(path: Path, error: OSError) -> SpecError:
     """Return the error of a file or folder that cannot be written: the system's reason, and a remedy."""
-    reason = (error.strerror or str(error)).lower()
-    return problem("GS234", f"cannot write {str(path)!r}: {reason}", help=_REMEDIES.get(error.errno or 0, ""))
+    return problem(
+        "GS234", f"cannot write {str(path)!r}: {system_reason(error)}", help=_REMEDIES.get(error.errno or 0, "")
+    )

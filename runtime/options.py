@@ -30,7 +30,18 @@ class Options(Mapping[str, Value]):
 
     def __init__(self, declared: OptimizerDecl, access: OptimizerAccess) -> None:
         self._declared, self._access = declared, access
-        self._written = dict(_find_written(declared))
+        unknown = {RATE, START, *([DAMPENING] if declared.options.get("momentum_form") == "lr_inside" else [])}
+        self._written: dict[str, tuple[Place, HyperParameter]] = {
+            name: (Place(option=name), value)
+            for name, value in declared.options.items()
+            if name not in unknown and _is_numeric(value)
+        }
+        """The values of the spec by the names of the numbers, each with its place."""
+        unlike = declared.find_unlike()
+        for group in declared.find_changed():
+            for name, value in group.changes.items():
+                place = Place(option=name, group=unlike.index(group.changes))
+                self._written[group.spell(declared.name, name)] = place, value
         self._places = {name: place for name, (place, _) in self._written.items()}
         self._set: dict[str, Value] = {}
 
@@ -103,9 +114,17 @@ class Options(Mapping[str, Value]):
         place, written = self._written[name]
         is_list = isinstance(value, (tuple, list))
         items = cast("Sequence[object]", value) if is_list else (value,)
-        numbers = tuple(map(_to_number, items))
+        numbers = tuple(
+            float(each) if isinstance(each, SupportsFloat) and not isinstance(each, bool) else math.nan
+            for each in items
+        )
         size = len(written) if isinstance(written, tuple) else 1
-        option = self._find_option(place)
+        option = None  # as for an option of a user's class
+        if place.group is not None:
+            option = Option(name=place.option, kind="number", minimum=0.0, required=True, meaning="")
+        elif self._declared.builtin:
+            rules = {str(rule): options for rule, options in OPTIMIZERS.items()}
+            option = find_option(rules[self._declared.rule], place.option)
         is_one = is_list == isinstance(written, tuple) and len(numbers) == size and all(map(math.isfinite, numbers))
         found = numbers if is_list else numbers[0]
         if not is_one or (option is not None and not accepts(option, found)):
@@ -115,29 +134,9 @@ class Options(Mapping[str, Value]):
             raise self._refuse(name, "without a momentum nothing would become of the one that is kept", "set 1e-6")
         return found
 
-    def _find_option(self, place: Place) -> Option | None:
-        """Return the declaration of an option in the language; None for an option of a user's class."""
-        if place.group is not None:
-            return Option(name=place.option, kind="number", minimum=0.0, required=True, meaning="")
-        rules = {str(rule): options for rule, options in OPTIMIZERS.items()}
-        return find_option(rules[self._declared.rule], place.option) if self._declared.builtin else None
-
     def _refuse(self, name: str, reason: str, help: str) -> SpecError:
         """Return the error of a number that cannot be set."""
         return problem("GS270", f"`{name}` of optimizer '{self._declared.name}': {reason}", help=help)
-
-
-def _find_written(declared: OptimizerDecl) -> Iterator[tuple[str, tuple[Place, HyperParameter]]]:
-    """Yield the values of the spec by the names of the numbers, each with its place."""
-    unknown = {RATE, START, *([DAMPENING] if declared.options.get("momentum_form") == "lr_inside" else [])}
-    for name, value in declared.options.items():
-        if name not in unknown and _is_numeric(value):
-            yield name, (Place(option=name), value)
-    unlike = declared.find_unlike()
-    for group in declared.find_changed():
-        for name, value in group.changes.items():
-            place = Place(option=name, group=unlike.index(group.changes))
-            yield group.spell(declared.name, name), (place, value)
 
 
 def _is_numeric(value: HyperParameter) -> bool:
@@ -145,8 +144,3 @@ def _is_numeric(value: HyperParameter) -> bool:
     if isinstance(value, tuple):
         return bool(value) and all(map(_is_numeric, value))
     return isinstance(value, (int, float, ScheduleDecl)) and not isinstance(value, bool)
-
-
-def _to_number(value: object) -> float:
-    """Return a number; NaN for anything else."""
-    return float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan

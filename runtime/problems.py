@@ -81,6 +81,11 @@ def short_path(file: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
+def system_reason(error: OSError) -> str:
+    """Return why the system refused something, to be part of a sentence: ``no space left on device``."""
+    return (error.strerror or str(error)).lower()
+
+
 def describe(error: BaseException) -> str:
     """Return an error's type and the first line of its text: ``ValueError: bad size``."""
     text = str(error).strip()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphspec.diagnostics import SpecError
 from runtime.problems import problem
@@ -24,6 +25,26 @@ Plain: TypeAlias = None | bool | int | float | str | list["Plain"] | dict[str, "
 """Plain data as in JSON; numbers that are not finite are refused."""
 Tree: TypeAlias = "None | bool | int | float | str | Leaf | list[Tree] | tuple[Tree, ...] | Mapping[str, Tree]"
 """Plain data with arrays anywhere in it; numpy's scalars and tuples are read back as numbers and lists."""
+
+
+class PlainModel(BaseModel):
+    """A part of a file or a state that is plain data: frozen, and without conversions between types.
+
+    Keys that it does not declare are ignored: what a later version adds need not be read.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    @classmethod
+    def read(cls, plain: object) -> Self:
+        """Return the model in plain data; raise ValueError, with the path, for the first field that does not fit."""
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            path, message = ".".join(map(str, first["loc"])), first["msg"]
+            raise ValueError(f"{path!r}: {message[0].lower()}{message[1:]}") from None
+
 
 ARRAY, ESCAPED = "array", "plain"
 """The key of a mapping that represents an array, and of one that represents a mapping with one of these keys."""
@@ -101,22 +122,18 @@ def _flatten(tree: object, path: str, arrays: dict[str, Array]) -> Plain:
         case float():
             return _finite(float(tree), path)
         case Mapping():
-            return _flatten_mapping(cast("Mapping[object, object]", tree), path, arrays)
+            found: dict[str, Plain] = {}
+            for key, value in cast("Mapping[object, object]", tree).items():
+                if not isinstance(key, str):
+                    raise _unkeepable(path, f"the key {key!r}", "text as keys")
+                found[key] = _flatten(value, f"{path}.{key}", arrays)
+            # One that could be taken for an array is wrapped.
+            return {ESCAPED: found} if found.keys() in ({ARRAY}, {ESCAPED}) else found
         case list() | tuple():
             entries = cast("list[object]", tree)
             return [_flatten(value, f"{path}.{index}", arrays) for index, value in enumerate(entries)]
         case _:
             return _flatten_leaf(tree, path, arrays)
-
-
-def _flatten_mapping(tree: Mapping[object, object], path: str, arrays: dict[str, Array]) -> Plain:
-    """Return a mapping as plain data; one that could be taken for an array is wrapped."""
-    found: dict[str, Plain] = {}
-    for key, value in tree.items():
-        if not isinstance(key, str):
-            raise _unkeepable(path, f"the key {key!r}", "text as keys")
-        found[key] = _flatten(value, f"{path}.{key}", arrays)
-    return {ESCAPED: found} if found.keys() in ({ARRAY}, {ESCAPED}) else found
 
 
 def _flatten_leaf(tree: object, path: str, arrays: dict[str, Array]) -> Plain:
@@ -131,17 +148,16 @@ def _flatten_leaf(tree: object, path: str, arrays: dict[str, Array]) -> Plain:
         case np.floating() if tree.dtype.name in KEPT:
             return _finite(float(tree), path)
         case np.ndarray() if tree.dtype.name in KEPT:
-            name = next(each for each in _names(path) if each not in arrays)
+            # Two arrays may share a path where keys have dots: the second is then called `<path>~2`.
+            names = (path, *(f"{path}~{number}" for number in range(2, len(arrays) + 2)))
+            name = next(each for each in names if each not in arrays)
             arrays[name] = tree.astype(tree.dtype.newbyteorder("="), copy=False)
             return {ARRAY: name}
         case _:
-            raise _unkeepable(path, _kind(tree), "plain data or an array of numbers")
-
-
-def _names(path: str) -> Iterator[str]:
-    """Yield names for an array: its path, which two may share where keys have dots, then the path with a number."""
-    yield path
-    yield from (f"{path}~{number}" for number in count(2))
+            kind = f"a value of type {type(tree).__module__}.{type(tree).__qualname__}".replace(" builtins.", " ")
+            if isinstance(tree, np.ndarray):
+                kind = f"an array of {cast('Array', tree).dtype}"
+            raise _unkeepable(path, kind, "plain data or an array of numbers")
 
 
 def _finite(number: float, path: str) -> float:
@@ -149,16 +165,6 @@ def _finite(number: float, path: str) -> float:
     if not math.isfinite(number):
         raise _unkeepable(path, f"the number {number}", "a finite number, or the number in an array")
     return number
-
-
-def _kind(value: object) -> str:
-    """Return the description of a value that cannot be kept: its type, for an array that of its elements."""
-    import numpy as np
-
-    if isinstance(value, np.ndarray):
-        return f"an array of {cast('Array', value).dtype}"
-    kind = type(value)
-    return f"a value of type {kind.__module__}.{kind.__qualname__}".replace(" builtins.", " ")
 
 
 def _unkeepable(path: str, found: str, expected: str) -> SpecError:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 from compiler import Plan
 from compiler.ir.instructions import Settle
-from compiler.ir.program import Function
 from graphspec.analysis.datasets import find_declared
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from runtime.export.export import Format
-    from runtime.export.files import Exported
+    from runtime.export.export import Exported, Format
 
 
 BROKEN = "the step had begun to write: it runs again after restore() or load()"
@@ -139,7 +137,8 @@ class Step:
         if self._last is None:
             return StepReport(step=0, mode="train", fired=())
         engine, (mode, dataset) = self._built.engine, self._last
-        has_verdicts = any(_has_verdicts(each) for each in self._modes[mode].functions)
+        functions = self._modes[mode].functions  # some settle the verdicts under which writes take place
+        has_verdicts = any(isinstance(each, Settle) for function in functions for each in function.instructions)
         reporter = Reporter(
             plan=self.plan,
             optimizers=self._optimizers,
@@ -286,7 +285,10 @@ class Step:
         self._require_whole()
         if (mode, dataset or "") not in self._needed:
             self._require(mode)
-            self._require_dataset(mode, dataset)
+            is_known = not self._datasets and dataset in find_declared(self.spec)
+            refused = None if is_known else refuse_dataset(dataset, mode, self.plan.program)
+            if refused is not None:
+                raise StepError([refused], self.spec.texts())
         named = dataset if self._datasets else None
         found = Intake.of(mode, named, self._needed[mode, named or ""])
         self._intakes[mode, dataset] = found
@@ -305,33 +307,23 @@ class Step:
             return batch
         engine = self._built.engine
         if is_ready is None:
-            self._check(batch, intake)
+            given = {name: engine.describe(each) for name, each in batch.items()}
+            problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in intake.inputs}, self.spec))
+            if problems:
+                raise self._dated(StepError(problems, self.spec.texts()), intake.mode)
         ready = {entry.name: engine.admit(batch[entry.name], entry) for entry in intake.inputs}
         if is_ready is None:
             engine.check(ready, intake.mode, intake.dataset)
             self._admitted[intake.mode, intake.dataset, *seen] = all(ready[name] is batch[name] for name in ready)
         return ready
 
-    def _check(self, batch: Mapping[str, object], intake: Intake) -> None:
-        """Raise StepError (GS209) for a batch that does not fit."""
-        engine = self._built.engine
-        given = {name: engine.describe(each) for name, each in batch.items()}
-        problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in intake.inputs}, self.spec))
-        if problems:
-            raise self._dated(StepError(problems, self.spec.texts()), intake.mode)
-
     def _require(self, mode: str) -> None:
         """Raise StepError (GS219) for a mode that the spec has no ops for."""
         if mode not in self._modes:
-            raise self._unknown_mode(mode)
-
-    def _require_dataset(self, mode: str, dataset: str | None) -> None:
-        """Raise StepError (GS281) for a data set that the spec does not have, or a missing one where it is needed."""
-        if not self._datasets and dataset in find_declared(self.spec):
-            return
-        found = refuse_dataset(dataset, mode, self.plan.program)
-        if found is not None:
-            raise StepError([found], self.spec.texts())
+            near = closest(mode, self._modes)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            message = f"the spec has no mode {mode!r}: it has {', '.join(self._modes)}{meant}"
+            raise StepError([Diagnostic(code="GS219", message=message)], self.spec.texts())
 
     def _require_whole(self) -> None:
         """Raise StepError (GS290) where the last step failed half done."""
@@ -354,15 +346,3 @@ class Step:
         """Return an error with the number of its step."""
         when = f"in step {self._built.engine.steps(mode) + 1} of mode {mode}"
         return StepError([replace(each, notes=(when, *each.notes)) for each in error.diagnostics], error.texts)
-
-    def _unknown_mode(self, mode: str) -> StepError:
-        """Return the error of a mode that the spec has no ops for."""
-        near = closest(mode, self._modes)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        message = f"the spec has no mode {mode!r}: it has {', '.join(self._modes)}{meant}"
-        return StepError([Diagnostic(code="GS219", message=message)], self.spec.texts())
-
-
-def _has_verdicts(function: Function) -> bool:
-    """Return whether some write of a function takes place only under verdicts."""
-    return any(isinstance(each, Settle) for each in function.instructions)

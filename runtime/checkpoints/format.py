@@ -13,13 +13,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn, TypeAlias, cast
+from typing import Annotated, Literal, NoReturn, TypeAlias, cast
+
+from pydantic import Field, NonNegativeInt
 
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints.disk import replace_folder
 from runtime.folder import CHECKPOINTS, cannot_write
-from runtime.problems import problem
-from runtime.state import Array, Plain
+from runtime.problems import problem, system_reason
+from runtime.state import Array, Plain, PlainModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,60 +30,6 @@ class Checkpoint:
 
     arrays: Mapping[str, Array]
     sections: Mapping[str, Plain]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
-    """The fields of an object; every method raises ValueError where a field is missing or of another type."""
-
-    content: Mapping[str, Plain]
-
-    def text(self, key: str) -> str:
-        """Return a text."""
-        value = self.content.get(key)
-        return value if isinstance(value, str) else self._refuse(key, "a text")
-
-    def whole(self, key: str) -> int:
-        """Return a whole number."""
-        value = self.content.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        return self._refuse(key, "a whole number")
-
-    def size(self, key: str) -> int:
-        """Return a whole number from 0 up."""
-        value = self.whole(key)
-        return value if value >= 0 else self._refuse(key, "a number from 0 up")
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts."""
-        value = self.content.get(key)
-        found = [item for item in value if isinstance(item, str)] if isinstance(value, list) else None
-        return self._refuse(key, "a list of texts") if found != value or found is None else tuple(found)
-
-    def sizes(self, key: str) -> tuple[int, ...]:
-        """Return a list of whole numbers from 0 up."""
-        value = self.content.get(key)
-        items = value if isinstance(value, list) else [None]
-        found = [item for item in items if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
-        return tuple(found) if len(found) == len(items) else self._refuse(key, "a list of sizes")
-
-    def mapping(self, key: str) -> dict[str, Plain]:
-        """Return an object unchanged."""
-        value = self.content.get(key)
-        return value if isinstance(value, dict) else self._refuse(key, "an object")
-
-    def part(self, key: str) -> Fields:
-        """Return the fields of an object."""
-        return Fields(content=self.mapping(key))
-
-    def text_mapping(self, key: str) -> dict[str, str]:
-        """Return an object whose values are texts."""
-        part = self.part(key)
-        return {name: part.text(name) for name in part.content}
-
-    def _refuse(self, key: str, expected: str) -> NoReturn:
-        raise ValueError(f"{key!r} is not {expected}" if key in self.content else f"{key!r} is missing")
 
 
 SEAL = "checksum"
@@ -152,22 +100,16 @@ def _check(value: object, path: str, depth: int) -> None:
             for index, item in enumerate(cast("list[object]", value)):
                 _check(item, f"{path}.{index}", depth - 1)
         case dict():
-            _check_items(cast("dict[object, object]", value), path, depth)
+            for key, item in cast("dict[object, object]", value).items():
+                if not isinstance(key, str):
+                    raise ValueError(f"{path} has the key {key!r}, and keys in JSON are texts")
+                _check(item, f"{path}.{key}", depth - 1)
+        case int():
+            raise ValueError(f"{path} is a whole number of more than {_WIDEST} bits, which JSON does not have")
+        case float():
+            raise ValueError(f"{path} is {value}, which JSON does not have")
         case _:
-            raise ValueError(f"{path} is {_describe_seal(value)}, which JSON does not have")
-
-
-def _check_items(value: dict[object, object], path: str, depth: int) -> None:
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise ValueError(f"{path} has the key {key!r}, and keys in JSON are texts")
-        _check(item, f"{path}.{key}", depth - 1)
-
-
-def _describe_seal(value: object) -> str:
-    if isinstance(value, int):
-        return "a whole number of more than 4096 bits"
-    return str(value) if isinstance(value, float) else f"of the type {type(value).__name__}"
+            raise ValueError(f"{path} is of the type {type(value).__name__}, which JSON does not have")
 
 
 TYPES = (
@@ -180,11 +122,10 @@ _RESERVED = "__metadata__"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(PlainModel):
     """Shape and element type of an array."""
 
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[NonNegativeInt, ...], Field(strict=False)]
     dtype: str
 
     def __str__(self) -> str:
@@ -203,15 +144,11 @@ def pack(arrays: Mapping[str, Array]) -> bytes:
     from safetensors.numpy import save
 
     for name, array in arrays.items():
-        _check_tensor(name, array)
+        if array.dtype.name not in TYPES:
+            raise ValueError(f"{name!r} has the type {array.dtype.name}, and a checkpoint holds {', '.join(TYPES)}")
+        if name == _RESERVED or _SURROGATE.search(name):
+            raise ValueError(f"no array may be named {name!r}")
     return save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-
-
-def _check_tensor(name: str, array: Array) -> None:
-    if array.dtype.name not in TYPES:
-        raise ValueError(f"{name!r} has the type {array.dtype.name}, and a checkpoint holds {', '.join(TYPES)}")
-    if name == _RESERVED or _SURROGATE.search(name):
-        raise ValueError(f"no array may be named {name!r}")
 
 
 def unpack(content: bytes) -> dict[str, Array]:
@@ -233,44 +170,25 @@ class ForeignError(ValueError):
     """A manifest that is intact, but not stepgraph's or of a newer format."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFile:
+class StateFile(PlainModel):
     """The file of the arrays: its name, its size in bytes and its sha256."""
 
     file: str
-    bytes: int
+    bytes: NonNegativeInt
     sha256: str
 
-    @classmethod
-    def describe(cls, file: str, content: bytes) -> StateFile:
-        """Return the description of a file's content."""
-        return cls(file=file, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(PlainModel):
     """Everything in a checkpoint except its arrays."""
 
-    sections: Mapping[str, Plain]
-    tensors: Mapping[str, Signature]
+    sections: dict[str, object]
     state: StateFile
-    versions: Mapping[str, str]
+    versions: dict[str, str]
+    tensors: dict[str, Signature]
 
-    def to_json(self) -> bytes:
-        """Return the manifest as sealed JSON; raise ValueError for sections that JSON cannot hold."""
-        state = self.state
-        tensors: dict[str, Plain] = {
-            name: {"shape": list(signature.shape), "dtype": signature.dtype} for name, signature in self.tensors.items()
-        }
-        return seal(
-            {
-                "checkpoint": FORMAT,
-                "sections": dict(self.sections),
-                "state": {"file": state.file, "bytes": state.bytes, "sha256": state.sha256},
-                "versions": dict(self.versions),
-                "tensors": tensors,
-            }
-        )
+
+class _Format(PlainModel):
+    checkpoint: int
 
 
 def read_manifest(text: bytes) -> Manifest:
@@ -278,30 +196,16 @@ def read_manifest(text: bytes) -> Manifest:
 
     Raises ForeignError where it is not stepgraph's or of a newer format, ValueError where it is damaged.
     """
-    content = open_object(text)
+    content: Mapping[str, Plain] = open_object(text)
     if "checkpoint" not in content and SEAL not in content:
         raise ForeignError("its manifest.json is not that of a checkpoint")
-    fields = Fields(content=unseal(content))
-    version = fields.whole("checkpoint")
+    content = unseal(content)
+    version = _Format.read(content).checkpoint
     if version > FORMAT:
         raise ForeignError(f"it has format {version}, and this version of stepgraph reads format {FORMAT}")
     if version != FORMAT:
         raise ForeignError(f"there is no format {version}")
-    return _parse_manifest(fields)
-
-
-def _parse_manifest(fields: Fields) -> Manifest:
-    state, tensors = fields.part("state"), fields.part("tensors")
-    return Manifest(
-        sections=fields.mapping("sections"),
-        tensors={name: _read_signature(tensors.part(name)) for name in tensors.content},
-        state=StateFile(file=state.text("file"), bytes=state.size("bytes"), sha256=state.text("sha256")),
-        versions=fields.text_mapping("versions"),
-    )
-
-
-def _read_signature(fields: Fields) -> Signature:
-    return Signature(shape=fields.sizes("shape"), dtype=fields.text("dtype"))
+    return Manifest.read(content)
 
 
 _PACKAGES = ("stepgraph", "numpy", "safetensors")
@@ -328,43 +232,33 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
     It is written under a hidden name next to its place and moved there; a checkpoint that was there is replaced. Raises
     SpecError: GS234 where the system or the content does not allow it, and then nothing has changed.
     """
-    files = _make_files(folder, checkpoint)
-    place = Path(os.path.abspath(folder))  # so that `.` has a name, too
-    try:
-        _require_free(place)
-        replace_folder(place, files)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    return sum(len(content) for content in files.values())
-
-
-def _make_files(folder: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
-    """Return the content of both files by name."""
+    origin = checkpoint.sections.get("origin")
+    backend = origin.get("backend") if isinstance(origin, dict) else None
     try:
         state = pack(checkpoint.arrays)
-        return {STATE: state, MANIFEST: _describe(checkpoint, state).to_json()}
+        tensors = {name: signature.model_dump(mode="json") for name, signature in describe(checkpoint.arrays).items()}
+        manifest = seal(
+            {
+                "checkpoint": FORMAT,
+                "sections": dict(checkpoint.sections),
+                "state": {"file": STATE, "bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()},
+                "versions": dict[str, Plain](find_versions(backend if isinstance(backend, str) else "")),
+                "tensors": dict[str, Plain](tensors),
+            }
+        )
     except ValueError as error:
         help = "a state holds arrays of numbers, and what JSON can say"
         raise problem("GS234", f"cannot write {str(folder)!r}: {error}", help=help) from error
-
-
-def _describe(checkpoint: Checkpoint, state: bytes) -> Manifest:
-    origin = checkpoint.sections.get("origin")
-    backend = origin.get("backend") if isinstance(origin, dict) else None
-    return Manifest(
-        sections=checkpoint.sections,
-        tensors=describe(checkpoint.arrays),
-        state=StateFile.describe(STATE, state),
-        versions=find_versions(backend if isinstance(backend, str) else ""),
-    )
-
-
-def _require_free(place: Path) -> None:
-    """Refuse to replace a folder that is not a checkpoint: it would be lost."""
-    if place.is_dir() and not (place / MANIFEST).exists() and any(place.iterdir()):
-        raise OSError(errno.EEXIST, "a folder that is no checkpoint stands there")
-    if place.exists() and not place.is_dir():
-        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+    place = Path(os.path.abspath(folder))  # so that `.` has a name, too
+    try:
+        if place.is_dir() and not (place / MANIFEST).exists() and any(place.iterdir()):
+            raise OSError(errno.EEXIST, "a folder that is no checkpoint stands there")  # it would be lost
+        if place.exists() and not place.is_dir():
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        replace_folder(place, {STATE: state, MANIFEST: manifest})
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return len(state) + len(manifest)
 
 
 Purpose: TypeAlias = Literal["new", "old", "gone"]
@@ -386,13 +280,6 @@ def find_steps(folder: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return tuple(sorted(int(name[1]) for name in found if name is not None))
-
-
-def find_before(folder: Path) -> Path | None:
-    """Return the last checkpoint before this one in its folder; None where there is none."""
-    name = _WHOLE.fullmatch(folder.name)
-    steps = [step for step in find_steps(folder.parent) if name is not None and step < int(name[1])]
-    return folder.with_name(name_step(steps[-1])) if steps else None
 
 
 def find_hidden(folder: Path, purpose: Purpose) -> dict[Path, Path]:
@@ -427,29 +314,14 @@ def find_store(folder: Path) -> Path | None:
     return next((place for place in (folder, folder / CHECKPOINTS) if find_steps(place)), None)
 
 
-def unreadable(folder: Path, error: OSError) -> SpecError:
-    """Return the error of a checkpoint that the system refuses to read."""
-    reason = (error.strerror or str(error)).lower()
-    help = "check the permissions of the folder and of the files in it"
-    return problem("GS240", f"cannot read the checkpoint {str(folder)!r}: {reason}", help=help)
-
-
 def damaged(folder: Path, reason: str) -> SpecError:
     """Return the error of a damaged checkpoint, with the name of the one before it."""
-    return problem("GS241", f"the checkpoint {str(folder)!r} is damaged: {reason}", help=_advise(folder))
-
-
-def foreign(folder: Path, reason: str) -> SpecError:
-    """Return the error of a folder that is not a checkpoint of stepgraph, or of a newer format."""
-    help = "name a folder that a run or `step.save` wrote; one of a newer format needs a newer stepgraph"
-    return problem("GS242", f"{str(folder)!r} is not a checkpoint that can be read: {reason}", help=help)
-
-
-def _advise(folder: Path) -> str:
-    before = find_before(folder)
-    if before is None:
-        return "remove that folder; no checkpoint before it is left, so start the run again"
-    return f"remove that folder and resume from {before.name}"
+    name = _WHOLE.fullmatch(folder.name)
+    before = [step for step in find_steps(folder.parent) if name is not None and step < int(name[1])]
+    help = "remove that folder; no checkpoint before it is left, so start the run again"
+    if before:
+        help = f"remove that folder and resume from {name_step(before[-1])}"
+    return problem("GS241", f"the checkpoint {str(folder)!r} is damaged: {reason}", help=help)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -461,7 +333,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     try:
         return _read(folder)
     except ForeignError as error:
-        raise foreign(folder, str(error)) from error
+        help = "name a folder that a run or `step.save` wrote; one of a newer format needs a newer stepgraph"
+        message = f"{str(folder)!r} is not a checkpoint that can be read: {error}"
+        raise problem("GS242", message, help=help) from error
     except ValueError as error:
         raise damaged(folder, str(error)) from error
     except MemoryError as error:
@@ -469,17 +343,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing(folder) from error
     except OSError as error:
-        raise unreadable(folder, error) from error
+        help = "check the permissions of the folder and of the files in it"
+        message = f"cannot read the checkpoint {str(folder)!r}: {system_reason(error)}"
+        raise problem("GS240", message, help=help) from error
 
 
 def _read(folder: Path) -> Checkpoint:
-    manifest = _read_manifest(folder)
-    arrays = _read_arrays(folder, manifest.state)
-    _compare(manifest.tensors, describe(arrays))
-    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=manifest.sections)
-
-
-def _read_manifest(folder: Path) -> Manifest:
+    """Return the checkpoint in a folder; raise ForeignError, ValueError or OSError for what is wrong with it."""
     path = folder / MANIFEST
     if not folder.is_dir() or find_store(folder) is not None:
         raise FileNotFoundError(folder)
@@ -487,14 +357,12 @@ def _read_manifest(folder: Path) -> Manifest:
         error = ValueError if (folder / STATE).exists() else ForeignError
         raise error(f"it has no {MANIFEST}")
     try:
-        return read_manifest(path.read_bytes())
+        manifest = read_manifest(path.read_bytes())
     except ForeignError:
         raise
     except ValueError as error:
         raise ValueError(f"{MANIFEST}: {error}") from error
-
-
-def _read_arrays(folder: Path, state: StateFile) -> dict[str, Array]:
+    state = manifest.state
     path = _find_file(folder, state.file)
     size = path.stat().st_size
     if size != state.bytes:
@@ -503,9 +371,19 @@ def _read_arrays(folder: Path, state: StateFile) -> dict[str, Array]:
     if hashlib.sha256(content).hexdigest() != state.sha256:
         raise ValueError(f"{state.file} does not agree with its checksum")
     try:
-        return unpack(content)
+        arrays = unpack(content)
     except ValueError as error:
         raise ValueError(f"{state.file}: {error}") from error
+    found = describe(arrays)
+    for name, signature in manifest.tensors.items():
+        if name not in found:
+            raise ValueError(f"the array {name!r} is missing")
+        if found[name] != signature:
+            raise ValueError(f"the array {name!r} is {found[name]}, and {MANIFEST} says {signature}")
+    for name in found.keys() - manifest.tensors.keys():
+        raise ValueError(f"the array {name!r} is not in {MANIFEST}")
+    sections = cast("dict[str, Plain]", manifest.sections)
+    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=sections)
 
 
 def _find_file(folder: Path, name: str) -> Path:
@@ -517,14 +395,3 @@ def _find_file(folder: Path, name: str) -> Path:
     if not path.is_file():
         raise ValueError(f"it has no {name}")
     return path
-
-
-def _compare(wanted: Mapping[str, Signature], found: Mapping[str, Signature]) -> None:
-    """Raise ValueError where the arrays of a file differ from its manifest."""
-    for name in wanted.keys() - found.keys():
-        raise ValueError(f"the array {name!r} is missing")
-    for name in found.keys() - wanted.keys():
-        raise ValueError(f"the array {name!r} is not in {MANIFEST}")
-    for name, signature in wanted.items():
-        if found[name] != signature:
-            raise ValueError(f"the array {name!r} is {found[name]}, and {MANIFEST} says {signature}")

@@ -52,18 +52,13 @@ class Store:
         steps = self.steps()
         before = [step for step in steps[:-1] if counted is None or step in counted]
         kept = {*before[max(0, len(before) - self.keep + 1) :], *steps[-1:], best}
-        for step in steps:
-            if step not in kept:
-                self._remove(self.path(step))
-
-    def _remove(self, path: Path) -> None:
-        """Remove a checkpoint, its name first: what a kill leaves is then not a checkpoint."""
-        hidden = hidden_sibling(path, "gone")
-        try:
-            path.rename(hidden)
-            shutil.rmtree(hidden)
-        except OSError as error:
-            raise cannot_write(path, error) from error
+        for path in (self.path(step) for step in steps if step not in kept):
+            hidden = hidden_sibling(path, "gone")
+            try:
+                path.rename(hidden)  # first, so that what a kill leaves is not a checkpoint
+                shutil.rmtree(hidden)
+            except OSError as error:
+                raise cannot_write(path, error) from error
 
     def clean(self) -> None:
         """Remove checkpoints that a killed process left half written or half removed, and nothing else.
@@ -74,17 +69,14 @@ class Store:
         if not self.folder.is_dir():
             return
         try:
-            self._restore()
+            for left, place in find_hidden(self.folder, "old").items():
+                if place.exists():
+                    shutil.rmtree(left)
+                else:
+                    left.rename(place)
             for purpose in ("new", "gone"):
                 for left in find_hidden(self.folder, purpose):
                     shutil.rmtree(left)
             sync_folder(self.folder)
         except OSError as error:
             raise cannot_write(self.folder, error) from error
-
-    def _restore(self) -> None:
-        for left, place in find_hidden(self.folder, "old").items():
-            if place.exists():
-                shutil.rmtree(left)
-            else:
-                left.rename(place)

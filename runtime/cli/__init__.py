@@ -23,19 +23,17 @@ _DEBUG = "STEPGRAPH_DEBUG"
 _EPILOG = "Exit codes: 0 done, 1 a problem in spec, data or run, 2 wrong usage, 130 interrupted."
 
 
-def _find_version() -> str:
+def _show_version(wanted: bool) -> None:
+    if not wanted:
+        return
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version("stepgraph")
+        found = version("stepgraph")
     except PackageNotFoundError:
-        return "(not installed: run from its source)"
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"stepgraph {_find_version()}")
-        raise typer.Exit
+        found = "(not installed: run from its source)"
+    typer.echo(f"stepgraph {found}")
+    raise typer.Exit
 
 
 def _prepare(
@@ -96,7 +94,14 @@ def execute(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PROBLEM
     except Exception as error:
-        _report(error)
+        is_debugging = os.environ.get(_DEBUG, "0") not in ("", "0")
+        if is_debugging:
+            traceback.print_exception(error)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        complain(f"stepgraph: internal error, please report it: {type(error).__name__}: {error} ({place})")
+        if not is_debugging:
+            complain("`stepgraph --debug ...` shows where it comes from")
         return PROBLEM
     return code
 
@@ -109,14 +114,3 @@ def _invoke(arguments: Sequence[str]) -> int:
             raise KeyboardInterrupt from end  # typer turns the one into the other silently
         return end.code if isinstance(end.code, int) else 0
     return 0
-
-
-def _report(error: Exception) -> None:
-    """Print an internal error in one line, with its traceback where it was asked for."""
-    if os.environ.get(_DEBUG, "0") not in ("", "0"):
-        traceback.print_exception(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(last.filename).name}:{last.lineno}"
-    complain(f"stepgraph: internal error, please report it: {type(error).__name__}: {error} ({place})")
-    if os.environ.get(_DEBUG, "0") in ("", "0"):
-        complain("`stepgraph --debug ...` shows where it comes from")

@@ -23,7 +23,8 @@ from pydantic import ValidationError
 from runtime.cli.doctor_child import BUILD, PROBE
 from runtime.cli.inspect import deliver, make_plan
 from runtime.cli.options import Allow, Backend, BackendOption, Order, Output
-from runtime.probe import DeviceProbe, Probe
+from runtime.probe import Probe
+from runtime.problems import system_reason
 from runtime.registry import BACKENDS
 from runtime.terminal import complain
 
@@ -131,26 +132,19 @@ def run_apart(arguments: Sequence[str], *, timeout: float = TIMEOUT) -> Report:
         return Report(trouble=f"nothing came of it within {timeout:g} seconds")
     errors = done.stderr.decode(errors="replace")
     if done.returncode:
-        return Report(trouble=_explain(done.returncode, errors))
+        code = done.returncode
+        last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
+        if code > 0:
+            return Report(trouble=last or f"it ended the process (exit code {code})")
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return Report(trouble=f"it ended the process ({name})")
     try:
         return Report(found=cast("dict[str, object]", json.loads(done.stdout)))
     except ValueError:
         return Report(trouble="it printed something else than its findings")
-
-
-def _explain(code: int, errors: str) -> str:
-    """Return how a process ended: the signal, or the last line it printed."""
-    last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
-    if code < 0:
-        return f"it ended the process ({_name(-code)})"
-    return last or f"it ended the process (exit code {code})"
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,19 +168,16 @@ def find_frameworks(packages: Mapping[str, Package]) -> Iterator[Framework]:
         package = packages[name]
         if package.version is None:
             yield Framework(name=name, trouble="not installed", help=package.install)
-        else:
-            yield _probe_backend(name, package)
-
-
-def _probe_backend(name: str, package: Package) -> Framework:
-    report = run_apart((PROBE, name))
-    if report.found is None:
-        help = f"install it anew: {package.install}"
-        return Framework(name=name, trouble=f"it is installed and cannot be used: {report.trouble}", help=help)
-    try:
-        return Framework(name=name, probe=Probe.from_plain(report.found))
-    except ValidationError:
-        return Framework(name=name, trouble="its probe gave something unexpected")
+            continue
+        report = run_apart((PROBE, name))
+        if report.found is None:
+            trouble = f"it is installed and cannot be used: {report.trouble}"
+            yield Framework(name=name, trouble=trouble, help=f"install it anew: {package.install}")
+            continue
+        try:
+            yield Framework(name=name, probe=Probe.from_plain(report.found))
+        except ValidationError:
+            yield Framework(name=name, trouble="its probe gave something unexpected")
 
 
 VARIABLES: Mapping[str, str] = {
@@ -218,7 +209,7 @@ def find_folder() -> Folder:
             file.write(b"x")
         trouble = ""
     except OSError as error:
-        trouble = (error.strerror or str(error)).lower()
+        trouble = system_reason(error)
     return Folder(path=str(here), trouble=trouble, free=shutil.disk_usage(here).free)
 
 
@@ -286,6 +277,11 @@ def examine(spec: Path | None, backend: str, allow: Sequence[str]) -> Examinatio
     """Return what is installed on this machine, and whether a spec can be built with a backend on it."""
     packages = find_packages()
     frameworks = tuple(find_frameworks({package.name: package for package in packages}))
+    trial = None
+    if spec is not None and any(framework.name == backend and framework.works for framework in frameworks):
+        trial = try_build(spec, backend, allow)
+    elif spec is not None:
+        trial = Trial(backend=backend, problems=f"the backend {backend} runs nothing here")
     return Examination(
         stepgraph=find_own_version(),
         python=platform.python_version(),
@@ -295,14 +291,8 @@ def examine(spec: Path | None, backend: str, allow: Sequence[str]) -> Examinatio
         frameworks=frameworks,
         folder=find_folder(),
         variables=find_variables(),
-        trial=None if spec is None else _try(spec, backend, allow, frameworks),
+        trial=trial,
     )
-
-
-def _try(spec: Path, backend: str, allow: Sequence[str], frameworks: Sequence[Framework]) -> Trial:
-    if any(framework.name == backend and framework.works for framework in frameworks):
-        return try_build(spec, backend, allow)
-    return Trial(backend=backend, problems=f"the backend {backend} runs nothing here")
 
 
 __all__ = ["Examination", "examine"]
@@ -314,15 +304,38 @@ _GIB = 2**30
 def format_examination(found: Examination, spec: Path | None) -> str:
     """Return an examination as text."""
     own = found.stepgraph or "(runs from its source)"
+    packages = [
+        (each.name, "missing", f"needed for {each.purpose}: {each.install}")
+        if each.version is None
+        else (each.name, each.version)
+        for each in found.packages
+    ]
     blocks = [
         [f"stepgraph {own}, Python {found.python} on {found.system}", f"  {found.executable}"],
-        ["packages", *_align([_format_package(package) for package in found.packages])],
+        ["packages", *_align(packages)],
         *(list(_describe_framework(framework)) for framework in found.frameworks),
-        [f"folder {found.folder.path}", f"  {_format_folder(found.folder)}"],
-        _describe_variables(found),
-        [] if spec is None or found.trial is None else list(_describe_trial(found.trial, spec)),
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    folder, trial = found.folder, found.trial
+    if folder.trouble:
+        state = f"cannot be written to ({folder.trouble}): name another one with `run --out`"
+    else:
+        state = f"can be written to, {_size(folder.free)} free"
+    blocks.append([f"folder {folder.path}", f"  {state}"])
+    if found.variables:
+        rows = [(f"{key}={value}", VARIABLES[key]) for key, value in found.variables.items()]
+        blocks.append(["environment", *_align(rows)])
+    else:
+        blocks.append(["environment: nothing that changes a run is set"])
+    if spec is not None and trial is not None:
+        if trial.refused:
+            headline = f"{spec}: not built, because it names code that may not be imported yet"
+        elif trial.problems:  # reported separately, as by every command
+            headline = f"{spec}: cannot be built here"
+        else:
+            size = f"{trial.parameters:,} parameters on {trial.device}"
+            headline = f"{spec}: can be built: {size} ({trial.backend})"
+        blocks.append([headline, *(f"  {message}" for message in trial.refused)])
+    return "\n\n".join("\n".join(block) for block in blocks)
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
@@ -332,53 +345,24 @@ def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
 
 
-def _format_package(package: Package) -> tuple[str, ...]:
-    if package.version is not None:
-        return package.name, package.version
-    return package.name, "missing", f"needed for {package.purpose}: {package.install}"
-
-
 def _describe_framework(framework: Framework) -> Iterator[str]:
     if framework.probe is None:
         remedy = f"; {framework.help}" if framework.help else ""
         yield f"backend {framework.name}: {framework.trouble}{remedy}"
         return
-    where = f"runs on {framework.probe.default} unless told otherwise" if framework.works else "no device works"
+    where = f"runs on {framework.probe.default} by default" if framework.works else "no device works"
     yield f"backend {framework.name} {framework.probe.version}: {where}"
-    yield from _align([_format_device(device) for device in framework.probe.devices])
-
-
-def _format_device(device: DeviceProbe) -> tuple[str, ...]:
-    if device.trouble:
-        return device.name, f"does not work: {device.trouble}"
-    memory = "" if device.memory is None else f", {_size(device.memory)} ({_size(device.free or 0)} free)"
-    types = "float32 and bfloat16" if device.bfloat16 else "float32, no bfloat16"
-    fused = f"fused {', '.join(device.fused)}" if device.fused else "no fused optimizers"
-    return device.name, f"{device.title}{memory}", types, fused
+    rows: list[tuple[str, ...]] = []
+    for device in framework.probe.devices:
+        if device.trouble:
+            rows.append((device.name, f"does not work: {device.trouble}"))
+            continue
+        memory = "" if device.memory is None else f", {_size(device.memory)} ({_size(device.free or 0)} free)"
+        types = "float32 and bfloat16" if device.bfloat16 else "float32, no bfloat16"
+        fused = f"fused {', '.join(device.fused)}" if device.fused else "no fused optimizers"
+        rows.append((device.name, f"{device.title}{memory}", types, fused))
+    yield from _align(rows)
 
 
 def _size(number: int) -> str:
     return f"{number / _GIB:.1f} GiB"
-
-
-def _format_folder(folder: Folder) -> str:
-    if folder.trouble:
-        return f"cannot be written to ({folder.trouble}): name another one with `run --out`"
-    return f"can be written to, {_size(folder.free)} free"
-
-
-def _describe_variables(found: Examination) -> list[str]:
-    if not found.variables:
-        return ["environment: nothing that changes a run is set"]
-    return ["environment", *_align([(f"{key}={value}", VARIABLES[key]) for key, value in found.variables.items()])]
-
-
-def _describe_trial(trial: Trial, spec: Path) -> Iterator[str]:
-    """Yield the result of building the spec; its problems are reported separately, as by every command."""
-    if trial.refused:
-        yield f"{spec}: not built, because it names code that may not be imported yet"
-        yield from (f"  {message}" for message in trial.refused)
-    elif trial.problems:
-        yield f"{spec}: cannot be built here"
-    else:
-        yield f"{spec}: can be built: {trial.parameters:,} parameters on {trial.device} ({trial.backend})"

@@ -27,22 +27,19 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def find(arguments: Sequence[str]) -> Mapping[str, object]:
-    """Return the findings of ``probe BACKEND`` or ``build SPEC BACKEND PACKAGE...``."""
+    """Return the findings of ``probe BACKEND``, or of ``build SPEC BACKEND PACKAGE...`` on the default device.
+
+    The problems of a spec are findings too.
+    """
     kind, *rest = arguments
-    return _probe(rest[0]) if kind == PROBE else _build(Path(rest[0]), rest[1], rest[2:])
+    if kind == PROBE:
+        from runtime.registry import find_backend
 
-
-def _probe(name: str) -> Mapping[str, object]:
-    from runtime.registry import find_backend
-
-    try:
-        return find_backend(name).probe().to_plain()
-    except SpecError as error:
-        sys.exit(error.diagnostics[0].message)
-
-
-def _build(path: Path, backend: str, allow: Sequence[str]) -> Mapping[str, object]:
-    """Build a spec on the default device; its problems are findings too."""
+        try:
+            return find_backend(rest[0]).probe().to_plain()
+        except SpecError as error:
+            sys.exit(error.diagnostics[0].message)
+    path, backend, allow = Path(rest[0]), rest[1], rest[2:]
     from compiler import compile_step
     from compiler.timing.units import assume_pace
     from graphspec.load import load

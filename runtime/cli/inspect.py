@@ -87,29 +87,26 @@ def plan(
     if mode.value not in modes:
         message = f"the step has no mode {mode.value!r}: nothing that it returns is computed there"
         raise problem("GS233", message, help=f"its modes are: {', '.join(modes)}")
-    deliver(_print(made, mode, form), output)
+    deliver(format_plan(made, mode, form), output)
 
 
-def _spell_controls(text: str) -> str:
-    """Return JSON with terminal control characters escaped, except the line breaks of the layout."""
-    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each).strip('"') for each in text)
-
-
-def _print(made: Plan, mode: Mode, form: PlanFormat) -> str:
+def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
+    """Return the plan of a mode in a form; raise SpecError (GS235) for one that is not built yet."""
     match form:
         case PlanFormat.text:
-            return made.text(mode.value)
+            return plan.text(mode.value)
         case PlanFormat.json:
-            return _spell_controls(json.dumps(made.to_json(mode.value), indent=2, ensure_ascii=False))
+            whole = json.dumps(plan.to_json(mode.value), indent=2, ensure_ascii=False)
+            # What controls a terminal is escaped, except the line breaks of the layout.
+            return "".join(c if c.isprintable() or c == "\n" else json.dumps(c).strip('"') for c in whole)
         case PlanFormat.mermaid:
-            return made.mermaid(mode.value)
+            return plan.mermaid(mode.value)
         case PlanFormat.dot:
-            return made.dot(mode.value)
+            return plan.dot(mode.value)
         case PlanFormat.svg | PlanFormat.html:
             message = f"`--format {form.value}` is part of the design but not built yet"
-            raise problem(
-                "GS235", message, help="use `--format dot` and a viewer of Graphviz files, or `--format mermaid`"
-            )
+            help = "use `--format dot` and a viewer of Graphviz files, or `--format mermaid`"
+            raise problem("GS235", message, help=help)
 
 
 OpName: TypeAlias = Annotated[str, typer.Argument(metavar="OP", help="The name of an op of the spec.")]
@@ -142,33 +139,20 @@ def check(
     order: OrderOption = Order.fewest,
 ) -> None:
     """Find every problem of one or more specs; runs nothing and imports nothing that they name."""
-    sound = [_check_one(path, overrides or (), backend, order) for path in specs]
-    if not all(sound):
+    is_sound = True
+    for path in specs:
+        opened = _open(path, overrides or (), backend, order)
+        if opened is None or opened.plan is None:
+            is_sound = False
+            continue
+        spec, plan = opened.spec, opened.plan
+        show((*plan.warnings, *plan.pending), spec.texts())
+        notes = f", {counted(len(plan.pending), 'note')}" if plan.pending else ""
+        updates = sum(op.kind == "update" for op in spec.ops.values())
+        size = f"{counted(len(spec.models), 'model')}, {counted(len(spec.ops), 'op')}, {counted(updates, 'update')}"
+        say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({size})")
+    if not is_sound:
         raise typer.Exit(1)
-
-
-def _check_one(path: Path, overrides: Sequence[str], backend: Backend, order: Order) -> bool:
-    """Print what is wrong with one spec; return whether it can be run."""
-    from compiler import compile_step
-    from graphspec.load import load
-
-    try:
-        spec = load(path, overrides)
-        plan = compile_step(
-            spec, backend=backend.value, order=order.value, pace=find_declared_pace(spec, path), pending=True
-        )
-    except SpecError as error:
-        show_error(error)
-        return False
-    show((*plan.warnings, *plan.pending), spec.texts())
-    notes = f", {counted(len(plan.pending), 'note')}" if plan.pending else ""
-    say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({_describe(spec)})")
-    return True
-
-
-def _describe(spec: GraphSpec) -> str:
-    updates = sum(op.kind == "update" for op in spec.ops.values())
-    return f"{counted(len(spec.models), 'model')}, {counted(len(spec.ops), 'op')}, {counted(updates, 'update')}"
 
 
 def emit(
@@ -200,19 +184,18 @@ def render(
     """Print a spec with its overrides, every default and every interpolation written out."""
     from graphspec.load import load
     from graphspec.write.render import render as write
-
-    loaded = load(spec, overrides or ())
-    deliver(write(loaded) if form is RenderFormat.yaml else _to_json(loaded), output)
-
-
-def _to_json(spec: GraphSpec) -> str:
     from graphspec.write.render import to_plain
 
-    try:
-        return json.dumps(to_plain(spec), indent=2, ensure_ascii=False, allow_nan=False)
-    except ValueError as error:
-        message = "JSON has no number that is infinite or not a number, and the spec has one"
-        raise problem("GS238", message, help="leave `--format json` out: YAML has them") from error
+    loaded = load(spec, overrides or ())
+    if form is RenderFormat.yaml:
+        text = write(loaded)
+    else:
+        try:
+            text = json.dumps(to_plain(loaded), indent=2, ensure_ascii=False, allow_nan=False)
+        except ValueError as error:
+            message = "JSON has no number that is infinite or not a number, and the spec has one"
+            raise problem("GS238", message, help="leave `--format json` out: YAML has them") from error
+    deliver(text, output)
 
 
 def schema(output: Output = None) -> None:
@@ -242,8 +225,8 @@ NewOverrides: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    """One of the two specs, with its plan where it compiles."""
+class _Opened:
+    """A spec that was read, with its plan where it compiles."""
 
     path: Path
     spec: GraphSpec
@@ -261,6 +244,7 @@ def diff(
 ) -> None:
     """Show what changes from one spec to another: declarations, schedule, versions and reasons."""
     from compiler.plan.diff import compare_plans, export_difference, format_difference
+    from runtime.train.resume import compare_specs
 
     opened = [_open(old, (), backend, order), _open(new, overrides or (), backend, order)]
     sides = [side for side in opened if side is not None]
@@ -274,11 +258,17 @@ def diff(
     difference = compare_plans(before.plan, after.plan)
     if form is DiffFormat.text:
         deliver(_format(sides, format_difference(difference), backend, order), output)
-    else:
-        deliver(_export(sides, export_difference(difference), backend, order), output)
+        return
+    head: Object = {"diff": 1, "from": str(old), "to": str(new), "backend": backend.value, "order": order.value}
+    declared: list[Json] = [
+        {"path": each.path, "before": each.before, "after": each.after}
+        for each in compare_specs(before.spec, after.spec)
+    ]
+    whole: Object = {**head, "declared": declared, **export_difference(difference)}
+    deliver(json.dumps(whole, indent=2, ensure_ascii=False), output)
 
 
-def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order) -> _Side | None:
+def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order) -> _Opened | None:
     """Return a spec and its plan after printing what is wrong with it; None where it cannot be read."""
     from compiler import compile_step
     from graphspec.load import load
@@ -294,11 +284,11 @@ def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order) 
         )
     except SpecError as error:
         show_error(error)
-        return _Side(path=path, spec=spec, plan=None)
-    return _Side(path=path, spec=spec, plan=plan)
+        return _Opened(path=path, spec=spec, plan=None)
+    return _Opened(path=path, spec=spec, plan=plan)
 
 
-def _format(sides: Sequence[_Side], schedule: str, backend: Backend, order: Order) -> str:
+def _format(sides: Sequence[_Opened], schedule: str, backend: Backend, order: Order) -> str:
     """Return the difference as text: the two specs, the changed declarations, and their effect on the schedule."""
     from runtime.train.resume import compare_specs
 
@@ -307,15 +297,3 @@ def _format(sides: Sequence[_Side], schedule: str, backend: Backend, order: Orde
     title = f"{old.path} -> {new.path}  ({backend.value}, order {order.value})"
     declared = ["declared", *(f"  {change}" for change in changes)] if changes else [NOTHING_DECLARED]
     return "\n".join((title, "", *declared, "", schedule)).rstrip("\n")
-
-
-def _export(sides: Sequence[_Side], schedule: Object, backend: Backend, order: Order) -> str:
-    from runtime.train.resume import compare_specs
-
-    old, new = sides
-    head: Object = {"diff": 1, "from": str(old.path), "to": str(new.path)}
-    declared: list[Json] = [
-        {"path": each.path, "before": each.before, "after": each.after} for each in compare_specs(old.spec, new.spec)
-    ]
-    whole: Object = {**head, "backend": backend.value, "order": order.value, "declared": declared, **schedule}
-    return json.dumps(whole, indent=2, ensure_ascii=False)

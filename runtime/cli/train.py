@@ -33,8 +33,7 @@ from runtime.problems import problem
 from runtime.terminal import counted, has_moving_lines, say
 
 if TYPE_CHECKING:
-    from compiler.ir.program import InputDecl
-    from runtime.export.files import Exported, ExportedModel, ExportedProgram
+    pass
 
 
 class Debugging(StrEnum):
@@ -45,7 +44,7 @@ class Debugging(StrEnum):
 
 Framework: TypeAlias = Annotated[
     Backend | None,
-    typer.Option("--backend", help="The framework the step is made for (default: torch; of a run that goes on: its)."),
+    typer.Option("--backend", help="The framework the step is made for (default: torch, or that of the resumed run)."),
 ]
 Seed: TypeAlias = Annotated[int | None, typer.Option("--seed", help="The seed, instead of the spec's.")]
 Steps: TypeAlias = Annotated[int | None, typer.Option("--steps", min=1, help="Steps to train, instead of the spec's.")]
@@ -111,7 +110,7 @@ def run(
     outcome = perform(request)
     if outcome.interrupted:
         text = f"interrupted ({outcome.interrupted}) after step {outcome.state.made:,}"
-        raise Interrupted(f"{text}; what was trained so far is saved, and --resume goes on with it")
+        raise Interrupted(f"{text}; what was trained so far is saved, and --resume continues from there")
 
 
 Data: TypeAlias = Annotated[
@@ -198,39 +197,21 @@ def export(
         origin={"run": str(run), "checkpoint": opened.path.name},
     )
     say(f"{exported.folder} from {opened.path.name}")
-    _list_files(exported)
-
-
-def _list_files(exported: Exported) -> None:
-    """Print what is in the folder."""
-    files = [*exported.models.values(), *(() if exported.program is None else (exported.program,))]
-    width = max(len(each.file) for each in files)
+    program = exported.program
+    width = max(map(len, (*(each.file for each in exported.models.values()), "" if program is None else program.file)))
     for name, model in exported.models.items():
-        say(f"  {model.file:{width}}  {_describe_model(name, model)}")
+        owner = "" if model.source == name else f" of {model.source}, which stands in for {name}"
+        say(f"  {model.file:{width}}  {counted(len(model.packed.tensors), 'tensor')}{owner}")
         for note in model.packed.notes:
             say(f"  {'':{width}}  {note}")
-    if exported.program is not None:
-        say(f"  {exported.program.file:{width}}  {_describe_program(exported.program)}")
-
-
-def _describe_model(name: str, model: ExportedModel) -> str:
-    """Return what a weight file holds."""
-    tensors = counted(len(model.packed.tensors), "tensor")
-    return tensors if model.source == name else f"{tensors} of {model.source}, which stands in for {name}"
-
-
-def _describe_program(program: ExportedProgram) -> str:
-    """Return the inputs and outputs of a program."""
-    pure = program.pure
-    inputs = ", ".join(_describe_input(entry, drawn=entry.name in pure.drawn) for entry in pure.program.inputs)
-    left = f" (without {', '.join(pure.left_out)})" if pure.left_out else ""
-    return f"mode {pure.mode}: {inputs or 'nothing'} -> {', '.join(pure.outputs)}{left}"
-
-
-def _describe_input(entry: InputDecl, *, drawn: bool) -> str:
-    """Return an input as it is declared."""
-    kind = "a draw, " if drawn else ""
-    return f"{entry.name} ({kind}{entry.dtype} [{', '.join(map(str, entry.shape or ()))}])"
+    if program is not None:
+        pure, inputs = program.pure, list[str]()
+        for entry in pure.program.inputs:
+            kind = "a draw, " if entry.name in pure.drawn else ""
+            inputs.append(f"{entry.name} ({kind}{entry.dtype} [{', '.join(map(str, entry.shape or ()))}])")
+        computed = f"{', '.join(inputs) or 'nothing'} -> {', '.join(pure.outputs)}"
+        left = f" (without {', '.join(pure.left_out)})" if pure.left_out else ""
+        say(f"  {program.file:{width}}  mode {pure.mode}: {computed}{left}")
 
 
 class Template(StrEnum):
@@ -245,30 +226,21 @@ TemplateName: TypeAlias = Annotated[Template, typer.Argument(metavar="[TEMPLATE]
 
 def init(template: TemplateName = Template.gan) -> None:
     """Write a spec and a models.py with a model and a loss of one's own into this directory."""
-    texts = _read(template)
+    folder = files("runtime") / "templates" / template.value
+    stored = {f"{template.value}.yaml": f"{template.value}.yaml", "models.py": "models.py.txt"}  # not code of our own
+    texts = {name: folder.joinpath(each).read_text(encoding="utf-8") for name, each in stored.items()}
     taken = [name for name in texts if Path(name).exists()]
     if taken:
         message = f"{' and '.join(taken)} {'exists' if len(taken) == 1 else 'exist'} already; nothing was written"
         raise problem("GS237", message, help="run it in an empty directory, or move the files away")
     for name, text in texts.items():
-        _write(Path(name), text)
+        try:
+            with Path(name).open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise cannot_write(Path(name), error) from error
         say(f"wrote {name}")
     say(f"\nNow run:\n  stepgraph run {template.value}.yaml --allow models")
-
-
-def _read(template: Template) -> dict[str, str]:
-    """Return the files of a template by their names; Python is stored as text, because it becomes the user's code."""
-    folder = files("runtime") / "templates" / template.value
-    names = {f"{template.value}.yaml": f"{template.value}.yaml", "models.py": "models.py.txt"}
-    return {name: folder.joinpath(stored).read_text(encoding="utf-8") for name, stored in names.items()}
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise cannot_write(path, error) from error
 
 
 LATER = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runtime.data.batches import Batches
 from runtime.data.feed import AnyFeed, Feed, open_feed
 from runtime.data.open import find_length, open_data, replace_source
+from runtime.data.source import Batches
 
 __all__ = ["AnyFeed", "Batches", "Feed", "find_length", "open_data", "open_feed", "replace_source"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -13,7 +13,6 @@ from graphspec.analysis.evaluation import find_role_modes
 from graphspec.declare.data import Columns
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import InputSpec
-from graphspec.diagnostics import SpecError
 from graphspec.words import closest
 from runtime.data.place import Place
 
@@ -61,13 +60,13 @@ def count_rows(batch: Batch, spec: GraphSpec) -> int:
     leading = {name: None if each.shape is None else next(iter(each.shape), 1) for name, each in spec.inputs.items()}
     named = [name for name in batch if leading.get(name) == "batch"]
     free = [name for name in batch if not isinstance(leading.get(name), int)]
-    return max((_count(batch[name]) for name in named or free), default=0)
-
-
-def _count(value: object) -> int:
-    if isinstance(value, _Shaped):
-        return next(iter(value.shape), 0)
-    return len(value) if isinstance(value, Sized) else 0
+    counts: list[int] = []
+    for value in (batch[name] for name in named or free):
+        if isinstance(value, _Shaped):
+            counts.append(next(iter(value.shape), 0))
+        else:
+            counts.append(len(value) if isinstance(value, Sized) else 0)
+    return max(counts, default=0)
 
 
 def select(offered: Mapping[str, object], place: Place) -> Batch:
@@ -88,7 +87,12 @@ def pick(columns: Columns, name: str, offered: Collection[str], read: Callable[[
     """
     for column in (columns,) if isinstance(columns, str) else columns:
         if column not in offered:
-            raise _missing_column(place, name, column, offered)
+            offers = sorted(offered)
+            near = closest(column, offers, 1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            message = f"the source has no {column!r} for the input {name!r}{meant}"
+            notes = (f"it offers: {', '.join(offers) or 'nothing'}",)
+            raise place.problem("GS223", message, notes=notes, help=f"name it with `columns: {{{name}: ...}}`")
     if isinstance(columns, str):
         return read(columns)
     arrays = [np.asarray(read(column)) for column in columns]
@@ -132,53 +136,29 @@ def column_names(place: Place) -> Mapping[str, Columns]:
     return {name: columns.get(name, name) for name in needed}
 
 
-def _missing_column(place: Place, name: str, column: str, offered: Iterable[str]) -> SpecError:
-    """Return the error of an input that the source does not offer."""
-    names = sorted(offered)
-    near = closest(column, names, 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    message = f"the source has no {column!r} for the input {name!r}{meant}"
-    notes = (f"it offers: {', '.join(names) or 'nothing'}",)
-    return place.problem("GS223", message, notes=notes, help=f"name it with `columns: {{{name}: ...}}`")
-
-
 def fit(array: Array, declared: InputSpec, name: str, place: Place) -> Array:
     """Return the array with the declared dtype; raise GS228 where shape or dtype cannot be the declared ones."""
-    _check_shape(array, declared, name, place)
+    shape = declared.shape
+    if shape is not None:
+        sizes = zip(shape[1:], array.shape[1:], strict=False)  # those of one sample: the leading size is the batch's
+        if len(shape) != array.ndim or any(not isinstance(size, str) and size != found for size, found in sizes):
+            found = ", ".join(["batch", *map(str, array.shape[1:])])
+            help = f"write `shape: [{found}]` for the input, or change the data"
+            if place.source == "digits" and array.ndim == 4:
+                help = "`args: {flatten: true}` gives rows of 64 numbers"
+            message = f"the source gives {name!r} as [{found}], the spec declares [{', '.join(map(str, shape))}]"
+            raise place.problem("GS228", message, help=help)
     if declared.dtype == "bfloat16":
         return array  # numpy has no such type, so the backend converts
     wanted = np.dtype(declared.dtype)
     if array.dtype == wanted:
         return array
-    if not _is_convertible(array, wanted):
+    if wanted.kind not in "iu" or array.dtype.kind not in "iu" or array.size == 0:
+        fits = np.can_cast(array.dtype, wanted, "same_kind")  # such a conversion may only round
+    else:
+        limits = np.iinfo(str(wanted))
+        fits = limits.min <= int(array.min()) and int(array.max()) <= limits.max
+    if not fits:
         message = f"the source gives {name!r} as {array.dtype}, the spec declares {declared.dtype}"
         raise place.problem("GS228", message, help="change `dtype` of the input, or convert the data")
     return array.astype(wanted)
-
-
-def _is_convertible(array: Array, wanted: np.dtype[np.generic]) -> bool:
-    """Return whether integers fit into another integer type; other conversions may only round."""
-    if wanted.kind not in "iu" or array.dtype.kind not in "iu" or array.size == 0:
-        return np.can_cast(array.dtype, wanted, "same_kind")
-    limits = np.iinfo(str(wanted))
-    return limits.min <= int(array.min()) and int(array.max()) <= limits.max
-
-
-def _check_shape(array: Array, declared: InputSpec, name: str, place: Place) -> None:
-    if declared.shape is None or _has_shape(array, declared.shape):
-        return
-    found = ", ".join(["batch", *map(str, array.shape[1:])])
-    expected = ", ".join(map(str, declared.shape))
-    is_image = place.source == "digits" and array.ndim == 4
-    help = (
-        "`args: {flatten: true}` gives rows of 64 numbers"
-        if is_image
-        else f"write `shape: [{found}]` for the input, or change the data"
-    )
-    raise place.problem("GS228", f"the source gives {name!r} as [{found}], the spec declares [{expected}]", help=help)
-
-
-def _has_shape(array: Array, shape: Sequence[int | str]) -> bool:
-    """Return whether the sizes of one sample are the declared ones; the leading size is the batch's."""
-    sizes = zip(shape[1:], array.shape[1:], strict=False)
-    return len(shape) == array.ndim and all(isinstance(size, str) or size == found for size, found in sizes)

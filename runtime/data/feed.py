@@ -3,70 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
+from pydantic import NonNegativeInt
 
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from runtime.data.arrays import Batch, SetBatch, count_rows, dataset_of
-from runtime.data.batches import Batches
 from runtime.data.inspect import Inspector
 from runtime.data.open import count_turns, open_data
 from runtime.data.place import Place, Position
-from runtime.data.source import Stateful, blamed, load_state, read_state
-from runtime.state import Tree
+from runtime.data.source import Batches, Stateful, blamed, load_state, read_state
+from runtime.state import PlainModel, Tree
 
-_COUNTS = ("epoch", "index", "samples", "taken", "batch")
 _NAMES: Mapping[str, str] = {"samples": "samples by number", "stream": "batches one after another"}
 _HELP = "give the source what it was then, or start a new run"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class Saved(PlainModel):
     """A position, the properties of the source for which it is valid, and the state of a user's own source."""
 
     kind: str
-    position: Position
-    batch: int
     size: int | None
+    epoch: NonNegativeInt
+    index: NonNegativeInt
+    samples: NonNegativeInt
+    taken: NonNegativeInt
+    batch: NonNegativeInt
     stateful: bool
-    state: Tree
+    state: object = None
 
     @classmethod
     def of(cls, batches: Batches, place: Place, position: Position) -> Saved:
         """Return the saved state of a feed. Raises SpecError: GS226, GS253 the state of a user's own source."""
-        origin, is_stateful = batches.origin, isinstance(batches.origin, Stateful)
+        origin = batches.origin
         return cls(
             kind=batches.kind,
-            position=position,
-            batch=place.declared.batch,
             size=batches.size,
-            stateful=is_stateful,
+            **asdict(position),
+            batch=place.declared.batch,
+            stateful=isinstance(origin, Stateful),
             state=read_state(origin, place) if isinstance(origin, Stateful) else None,
         )
 
-    @classmethod
-    def read(cls, tree: Tree, place: Place) -> Saved:
-        """Return the object of :meth:`to_tree`; raise GS252 for anything else."""
-        match tree:
-            case {"kind": str(kind), "size": int() | None as size, "stateful": bool(stateful), **rest}:
-                epoch, index, samples, taken, batch = (_read_count(rest.get(name), place) for name in _COUNTS)
-                at = Position(epoch=epoch, index=index, samples=samples, taken=taken)
-                state = rest.get("state")
-                return cls(kind=kind, position=at, batch=batch, size=size, stateful=stateful, state=state)
-            case _:
-                raise _unreadable(place)
-
-    def to_tree(self) -> Tree:
-        """Return it as plain data, with the arrays of the source's state."""
-        position = self.position
-        counts = (position.epoch, position.index, position.samples, position.taken, self.batch)
-        written = dict(zip(_COUNTS, counts, strict=True))
-        return {"kind": self.kind, "size": self.size, **written, "stateful": self.stateful, "state": self.state}
+    @property
+    def position(self) -> Position:
+        """Return the position."""
+        return Position(epoch=self.epoch, index=self.index, samples=self.samples, taken=self.taken)
 
     def check(self, batches: Batches, place: Place) -> None:
         """Raise GS252 where a source cannot continue from here."""
@@ -92,18 +79,8 @@ class Saved:
             yield f"{role} keeps no state: {taken} batches are read again to come to its place"
 
 
-def _read_count(value: Tree, place: Place) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    raise _unreadable(place)
-
-
 def _unfit(place: Place, message: str) -> SpecError:
     return place.problem("GS252", message, help=_HELP)
-
-
-def _unreadable(place: Place) -> SpecError:
-    return place.problem("GS252", "the checkpoint holds no position in the data", help="resume from another one")
 
 
 @runtime_checkable
@@ -195,18 +172,22 @@ class Feed:
 
     def state(self) -> Tree:
         """Return the position, and the state of a source that has one. Raises SpecError: GS226, GS253."""
-        return Saved.of(self.batches, self.place, self.position).to_tree()
+        return dict(Saved.of(self.batches, self.place, self.position))
 
     def restore(self, tree: Tree) -> None:
         """Go to a saved position; the next batch is the one that would have followed.
 
         Raises SpecError: GS252 not a position in this source, GS226 the source raised. Nothing has changed then.
         """
-        saved = Saved.read(tree, self.place)
+        try:
+            saved = Saved.read(tree)
+        except ValueError as error:
+            message = f"the checkpoint holds no position in the data: {error}"
+            raise self.place.problem("GS252", message, help="resume from another one") from error
         saved.check(self.batches, self.place)
         origin = self.batches.origin
         if isinstance(origin, Stateful):
-            load_state(origin, saved.state, self.place)
+            load_state(origin, cast("Tree", saved.state), self.place)
         self.notes = tuple(saved.compare(self.batches, self.place))
         self.position = saved.position
         self._rest = None
@@ -232,11 +213,22 @@ class Feed:
                 self._rest = None
 
 
-KIND = "turns"
-"""The kind of a saved position in several sets, in place of the unit that a single set counts."""
 _WORD = 2**64
 _STREAM = 0x7475726E73
 """Separates the draws of sets from every shuffle of samples."""
+
+
+class SavedTurns(PlainModel):
+    """A position in several sets."""
+
+    kind: Literal["turns"]
+    """In place of the unit that a position in a single set counts."""
+    epoch: NonNegativeInt
+    index: NonNegativeInt
+    taken: NonNegativeInt
+    ended: list[str]
+    """The sets that have ended in the epoch under way."""
+    sets: dict[str, object]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -316,29 +308,22 @@ class TurnFeed:
 
     def state(self) -> Tree:
         """Return the positions in all sets."""
-        counts: dict[str, Tree] = {"epoch": self.epoch, "index": self.index, "taken": self.taken}
-        sets: dict[str, Tree] = {name: feed.state() for name, feed in self.feeds.items()}
-        ended: list[Tree] = [*sorted(self.ended)]
-        found: dict[str, Tree] = {"kind": KIND, **counts, "ended": ended, "sets": sets}
-        return found
+        sets: dict[str, object] = {name: feed.state() for name, feed in self.feeds.items()}
+        counts = {"epoch": self.epoch, "index": self.index, "taken": self.taken}
+        return dict(SavedTurns(kind="turns", **counts, ended=sorted(self.ended), sets=sets))
 
     def restore(self, tree: Tree) -> None:
         """Go to a saved position; raises SpecError (GS252) where these sets have no such position."""
-        match tree:
-            case {
-                "kind": "turns",
-                "epoch": int(epoch),
-                "index": int(index),
-                "taken": int(taken),
-                "ended": list(ended),
-                "sets": Mapping() as sets,
-            } if sets.keys() == self.feeds.keys():
-                for name, feed in self.feeds.items():
-                    feed.restore(sets[name])
-                self.epoch, self.index, self.taken = epoch, index, taken
-                self.ended = frozenset(str(name) for name in ended)
-            case _:
-                raise self._unfit()
+        try:
+            saved = SavedTurns.read(tree)
+        except ValueError as error:
+            raise self._unfit() from error
+        if saved.sets.keys() != self.feeds.keys():
+            raise self._unfit()
+        for name, feed in self.feeds.items():
+            feed.restore(cast("Tree", saved.sets[name]))
+        self.epoch, self.index, self.taken = saved.epoch, saved.index, saved.taken
+        self.ended = frozenset(saved.ended)
 
     def _drawn(self) -> tuple[str, ...]:
         """Return the sets that ever have a turn."""

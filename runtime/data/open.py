@@ -1,24 +1,193 @@
-"""Opening a data set: finds the source of the samples of a role."""
+"""The built-in sources of data, digits and files, and the opening of the data set of a role."""
 
 from __future__ import annotations
 
+import csv
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import numpy.lib.format as npy
+from numpy.lib.npyio import NpzFile
 
-from graphspec.declare.data import FILES, Columns, DataSource, TrainingSets
+from graphspec.declare.data import FILES, DataSource, TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from graphspec.words import closest
-from runtime.data.arrays import column_names
-from runtime.data.batches import Batches, Sampled, count_batches
-from runtime.data.files import read_cells, read_digits, read_npz, read_table
+from runtime.data.arrays import Array, column_names
 from runtime.data.place import Place
-from runtime.data.source import Stored, open_custom
-from runtime.problems import problem
+from runtime.data.source import Batches, Sampled, Stored, count_batches, open_custom, store
+from runtime.problems import problem, system_reason
+
+_HELP = "the first line names the columns, every other line has one cell for each, with commas between them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The cells of a file as text; ``lines`` are the numbers of the lines in which the rows end."""
+
+    path: Path
+    names: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    lines: Sequence[int]
+
+    def column(self, name: str, place: Place) -> Array:
+        """Return a column: int64 where all its cells are whole numbers, else float64; raise GS222 for other cells."""
+        if self.names.count(name) > 1:
+            raise place.problem("GS222", f"{str(self.path)!r} has {self.names.count(name)} columns {name!r}", "path")
+        index = self.names.index(name)
+        cells = [row[index] for row in self.rows]
+        try:
+            return np.array([_whole(cell) for cell in cells], dtype=np.int64)
+        except (ValueError, OverflowError):
+            pass
+        numbers: list[float] = []
+        for line, cell in zip(self.lines, cells, strict=True):
+            try:
+                numbers.append(_real(cell))
+            except ValueError as error:
+                found = f"{cell!r}" if cell.strip() else "an empty cell"
+                message = f"{self.path}:{line}: expected a number in the column {name!r}, found {found}"
+                help = "text becomes numbers before it is read here, such as one whole number for each class"
+                raise place.problem("GS222", message, "path", help=help) from error
+        return np.array(numbers, dtype=np.float64)
+
+
+def read_table(place: Place, directory: Path) -> Stored:
+    """Return the columns that the spec's inputs name; the path is relative to ``directory``, the spec's own.
+
+    Raises SpecError: GS221 unreadable or not a table, GS222 a cell that is not a number, and what :func:`store` raises.
+    """
+    table = read_cells(place, directory)
+    return store(table.names, lambda name: table.column(name, place), place)
+
+
+def read_cells(place: Place, directory: Path) -> Table:
+    """Return a file's cells as text. Raises SpecError: GS221 unreadable, without a header, or with uneven rows."""
+    path = directory / (place.declared.path or "")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            numbered = [(reader.line_num, row) for row in reader if row]
+    except OSError as error:
+        raise place.problem("GS221", f"cannot read {str(path)!r}: {system_reason(error)}", "path") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise place.problem("GS221", f"{str(path)!r} is not a table of text", "path", help=_HELP) from error
+    if not numbered:
+        raise place.problem("GS221", f"{str(path)!r} is empty", "path", help=_HELP)
+    (line, header), *body = numbered
+    names = tuple(cell.strip() for cell in header)
+    try:
+        for name in names:
+            _real(name)
+    except ValueError:
+        pass  # one that is not a number is enough
+    else:
+        message = f"{path}:{line}: expected the names of the columns, found the numbers {', '.join(names)}"
+        raise place.problem("GS221", message, "path", help=_HELP)
+    for line, row in body:
+        if len(row) != len(names):
+            message = f"{path}:{line}: the header names {len(names)} columns, found {len(row)} cells"
+            raise place.problem("GS221", message, "path", help=_HELP)
+    return Table(path=path, names=names, rows=[row for _, row in body], lines=[line for line, _ in body])
+
+
+def _whole(cell: str) -> int:
+    """Return a whole number; raise ValueError for other text, and for Python's underscores in a number."""
+    if "_" in cell:
+        raise ValueError(cell)
+    return int(cell)
+
+
+def _real(cell: str) -> float:
+    """Return a number; raise ValueError as :func:`_whole` does."""
+    if "_" in cell:
+        raise ValueError(cell)
+    return float(cell)
+
+
+_SAVE = "write it with numpy.savez(path, image=..., label=...)"
+
+
+def read_npz(place: Place, directory: Path) -> Stored:
+    """Return the arrays that the spec's inputs name; the path is relative to ``directory``, the spec's own.
+
+    Raises SpecError: GS221 unreadable or not an npz, GS222 not plain numbers, and what :func:`store` raises.
+    """
+    path = directory / (place.declared.path or "")
+    try:
+        with path.open("rb") as file:
+            held = np.load(file, allow_pickle=False)
+            if not isinstance(held, NpzFile):
+                message = f"{str(path)!r} holds one array without a name"
+                raise place.problem("GS221", message, "path", help=_SAVE)
+            arrays = cast("Mapping[str, object]", held)
+            return store(arrays, lambda name: _read_array(arrays, name, path, place), place)
+    except OSError as error:
+        raise place.problem("GS221", f"cannot read {str(path)!r}: {system_reason(error)}", "path") from error
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise place.problem("GS221", f"{str(path)!r} is not a file of arrays", "path", help=_SAVE) from error
+
+
+def _read_array(held: Mapping[str, object], name: str, path: Path, place: Place) -> Array:
+    try:
+        array: Array = np.asarray(held[name])
+    except ValueError as error:
+        raise _not_numbers(name, path, place) from error
+    if array.dtype.kind not in "biuf" or array.ndim == 0:
+        raise _not_numbers(name, path, place)
+    return array
+
+
+def _not_numbers(name: str, path: Path, place: Place) -> Exception:
+    message = f"{name!r} in {str(path)!r} is not an array of numbers with one row for each sample"
+    notes = ("Python objects are never read: unpickling them can run any code",)
+    return place.problem("GS222", message, "path", notes=notes, help=_SAVE)
+
+
+_WHITE = 16.0
+"""The value of full ink in the file."""
+_SPLITS = ("train", "test", "all")
+_ARGS = ("range", "flatten")
+
+
+def read_digits(place: Place) -> Stored:
+    """Return what the inputs name of ``image`` float32 [n, 1, 8, 8] (or [n, 64]) and ``label`` int64 [n].
+
+    Raises SpecError: GS229 wrong ``split`` or ``args``, and what :func:`store` raises.
+    """
+    args = place.declared.args
+    for name in args:
+        if name not in _ARGS:
+            near = closest(name, _ARGS, 1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise place.problem("GS229", f"`digits` takes no argument {name!r}{meant}", "args", name)
+    flatten = args.get("flatten", False)
+    if not isinstance(flatten, bool):
+        raise place.problem("GS229", f"`flatten` is true or false, found {flatten!r}", "args", "flatten")
+    match args.get("range", [-1, 1]):  # the numbers for blank paper and full ink
+        case [int() | float() as low, int() | float() as high] if low < high:
+            low, high = float(low), float(high)
+        case value:
+            message = f"`range` is two numbers, the smaller one first, such as [-1, 1]; found {value!r}"
+            raise place.problem("GS229", message, "args", "range")
+    # Without a split, `data.train` is the training part and every other set the test part.
+    split = place.declared.split or ("train" if place.role == "train" else "test")
+    if split not in _SPLITS:
+        raise place.problem("GS229", f"`split` is one of {', '.join(_SPLITS)}, found {split!r}", "split")
+    with files("runtime.datasets").joinpath("digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as held:
+        image, label, is_test = held["image"], held["label"], held["is_test"]
+    chosen = slice(None) if split == "all" else is_test == (split == "test")
+    scaled = low + image[chosen] * ((high - low) / _WHITE)
+    shape = (-1, 64) if flatten else (-1, 1, 8, 8)
+    offered = {"image": scaled.astype(np.float32).reshape(shape), "label": label[chosen].astype(np.int64)}
+    return store(offered, lambda name: offered[name], place)
+
 
 _OPTIONS = {"split": ("digits",), "path": FILES, "args": ("digits", "class")}
 """Options that not every source has -> the sources that have them."""
@@ -41,29 +210,11 @@ def open_data(
     Raises SpecError: GS201-GS205, GS220-GS229.
     """
     if role not in spec.data:
-        raise _not_declared(spec, role)
+        message = f"the spec {spec.name!r} does not say where its batches come from: it has no `data.{role}`"
+        help = f"add, for example: data: {{{role}: {{source: digits, batch: 64, shuffle: true}}}}"
+        raise problem("GS220", message, span=spec.span("data", key=True), help=help, texts=spec.texts())
     place = Place(spec=spec, role=role, dataset=dataset)
     declared = place.declared
-    _refuse_foreign_options(place, declared)
-    order = seed if declared.seed is None else declared.seed
-    if declared.class_path is not None:
-        return open_custom(place, seed=order, allow=allow, directory=directory)
-    return Sampled.of(_read(place, directory or Path()), place, order)
-
-
-def _read(place: Place, directory: Path) -> Stored:
-    """Return the samples of a built-in source."""
-    match place.source:
-        case "digits":
-            return read_digits(place)
-        case "npz":
-            return read_npz(place, directory)
-        case _:
-            return read_table(place, directory)
-
-
-def _refuse_foreign_options(place: Place, declared: DataSource) -> None:
-    """Refuse options that the source does not read."""
     kind = declared.source if declared.class_path is None else "class"
     for name, kinds in _OPTIONS.items():
         if name in declared.model_fields_set and kind not in kinds:
@@ -73,12 +224,17 @@ def _refuse_foreign_options(place: Place, declared: DataSource) -> None:
         if kind not in FILES and not isinstance(column, str):
             message = f"a source `{kind}` gives each input as one array, found a list of {len(column)} columns"
             raise place.problem("GS229", message, "columns", name, help="name one array")
-
-
-def _not_declared(spec: GraphSpec, role: str) -> Exception:
-    message = f"the spec {spec.name!r} does not say where its batches come from: it has no `data.{role}`"
-    help = f"add, for example: data: {{{role}: {{source: digits, batch: 64, shuffle: true}}}}"
-    return problem("GS220", message, span=spec.span("data", key=True), help=help, texts=spec.texts())
+    order = seed if declared.seed is None else declared.seed
+    if declared.class_path is not None:
+        return open_custom(place, seed=order, allow=allow, directory=directory)
+    match place.source:
+        case "digits":
+            samples = read_digits(place)
+        case "npz":
+            samples = read_npz(place, directory or Path())
+        case _:
+            samples = read_table(place, directory or Path())
+    return Sampled.of(samples, place, order)
 
 
 def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:
@@ -89,7 +245,12 @@ def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:
     """
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FILES:
-        raise _unknown(spec, path)
+        near = closest(path.name, spec.data, 1)
+        meant = f"; did you mean the set {near[0]!r}?" if near else ""
+        names = ", ".join(spec.data) or "none"
+        message = f"{path.name!r} is neither a set of the spec nor a file of the kinds {' and '.join(FILES)}{meant}"
+        help = "name a set, or a file `data.npz`"
+        raise problem("GS221", message, notes=(f"sets of the spec: {names}",), help=help)
     declared = spec.source(role) or spec.source("train")
     if declared is None:
         message = (
@@ -106,14 +267,6 @@ def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:
         drop_last=declared.drop_last if role in spec.data else None,
     )
     return spec.model_copy(update={"data": {**spec.data, role: source}})
-
-
-def _unknown(spec: GraphSpec, path: Path) -> SpecError:
-    near = closest(path.name, spec.data, 1)
-    meant = f"; did you mean the set {near[0]!r}?" if near else ""
-    names = ", ".join(spec.data) or "none"
-    message = f"{path.name!r} is neither a set of the spec nor a file of the kinds {' and '.join(FILES)}{meant}"
-    return problem("GS221", message, notes=(f"sets of the spec: {names}",), help="name a set, or a file `data.npz`")
 
 
 _BROKEN = (OSError, ValueError, LookupError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -151,27 +304,19 @@ def _find_length(spec: GraphSpec, role: str, dataset: str | None, directory: Pat
         return None
     place = Place(spec=spec, role=role, dataset=dataset)
     try:
-        return count_batches(_count_samples(place, directory or Path()), place) or None
+        match place.source:
+            case "digits":
+                samples = len(read_digits(place))
+            case "npz":  # the leading size of an array, from its header alone
+                columns = next(iter(column_names(place).values()), "")
+                name = columns if isinstance(columns, str) else columns[0]
+                path = (directory or Path()) / (place.declared.path or "")
+                with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+                    version = npy.read_magic(file)
+                    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+                    samples: int = read(file)[0][0]
+            case _:
+                samples = len(read_cells(place, directory or Path()).rows)
+        return count_batches(samples, place) or None
     except (SpecError, *_BROKEN):
         return None
-
-
-def _count_samples(place: Place, directory: Path) -> int:
-    match place.source:
-        case "digits":
-            return len(read_digits(place))
-        case "npz":
-            names = column_names(place).values()
-            return _count_rows(directory / (place.declared.path or ""), next(iter(names), ""))
-        case _:
-            return len(read_cells(place, directory).rows)
-
-
-def _count_rows(path: Path, columns: Columns) -> int:
-    """Return the leading size of an array in a file, from the array's header alone."""
-    name = columns if isinstance(columns, str) else columns[0]
-    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-        version = npy.read_magic(file)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape: tuple[int, ...] = read(file)[0]
-    return shape[0]

@@ -1,4 +1,4 @@
-"""A user's own source: an object with samples by number, or an iterable of batches."""
+"""Batches of numbered samples or of an iterable, and a user's own source of either."""
 
 from __future__ import annotations
 
@@ -7,18 +7,124 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from graphspec.diagnostics import SpecError
 from runtime.data.arrays import FORMS, Array, Batch, as_mapping, column_names, count_rows, fit, pick, select
-from runtime.data.batches import Batches, Indices, Sampled
 from runtime.data.place import Place, Position
 from runtime.engine.imports import resolve
 from runtime.problems import describe, raised_in
 from runtime.state import KEPT, Tree
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+_WORD = 2**64
+
+
+class Samples(Protocol):
+    """A set of samples that can be read by number."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def take(self, indices: Indices) -> Batch:
+        """Return the samples of these numbers as one batch."""
+        ...
+
+
+class Batches(Protocol):
+    """The batches that training reads, epoch after epoch."""
+
+    @property
+    def kind(self) -> str:
+        """Return ``samples`` or ``stream``, the unit in which a position counts."""
+        ...
+
+    @property
+    def origin(self) -> object:
+        """Return the user's object that the samples or batches come from; None for a built-in source."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """Return how many samples there are, where that is known."""
+        ...
+
+    @property
+    def length(self) -> int | None:
+        """Return how many batches an epoch has, where that is known."""
+        ...
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """Yield the batches of an epoch; epochs count from 0."""
+        ...
+
+    def follow(self, position: Position) -> Iterator[Batch]:
+        """Yield the batches after a position in its epoch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Batches drawn from numbered samples; any position in any epoch can be reached directly."""
+
+    samples: Samples
+    place: Place
+    seed: int
+    size: int
+    """The number of samples, which must be the same in every epoch."""
+    origin: object = None
+    kind: str = "samples"
+
+    @classmethod
+    def of(cls, samples: Samples, place: Place, seed: int, origin: object = None) -> Sampled:
+        """Return the batches of samples; raise GS227 immediately where the samples do not fill one."""
+        made = cls(samples=samples, place=place, seed=seed, size=len(samples), origin=origin)
+        if made.size == 0:
+            raise place.problem("GS227", "the source has no samples")
+        if made.length == 0:
+            message = f"{made.size} samples do not fill one batch of {place.declared.batch}"
+            raise place.problem("GS227", message, "batch", help="make `batch` smaller, or write `drop_last: false`")
+        return made
+
+    @property
+    def length(self) -> int:
+        """Return how many batches an epoch has."""
+        return count_batches(self.size, self.place)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """Yield the batches of an epoch, the same for the same seed and number on every machine."""
+        return self.follow(Position(epoch=number))
+
+    def follow(self, position: Position) -> Iterator[Batch]:
+        """Yield the batches after a number of samples in an epoch; raise GS225 where the set has changed its size."""
+        size = len(self.samples)
+        if size != self.size:
+            message = f"the source has {size} samples now, it had {self.size} when it was opened"
+            help = "a source of numbered samples must not change; one that grows gives batches (__iter__)"
+            raise self.place.problem("GS225", message, help=help)
+        declared = self.place.declared
+        order = epoch_order(self.size, shuffle=declared.shuffle, seed=self.seed, epoch=position.epoch)
+        rest = order[position.samples :]
+        for number in range(count_batches(len(rest), self.place)):
+            yield self.samples.take(rest[number * declared.batch : (number + 1) * declared.batch])
+
+
+def count_batches(samples: int, place: Place) -> int:
+    """Return how many batches a number of samples gives, as `batch` and `drop_last` say."""
+    full, rest = divmod(samples, place.declared.batch)
+    return full + (rest > 0 and not place.declared.drops_last(place.role))
+
+
+def epoch_order(length: int, *, shuffle: bool, seed: int, epoch: int) -> Indices:
+    """Return the order of an epoch's samples; each epoch has its own Philox stream, so it can be drawn alone."""
+    if not shuffle:
+        return np.arange(length, dtype=np.int64)
+    key = np.array([seed % _WORD, epoch % _WORD], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key)).permutation(length)
 
 
 @contextmanager
@@ -57,15 +163,11 @@ def store(names: Collection[str], read: Callable[[str], Array], place: Place) ->
     arrays: dict[str, Array] = {}
     for name, column in column_names(place).items():
         arrays[name] = fit(pick(column, name, names, read, place), place.spec.inputs[name], name, place)
-    return Stored(arrays=arrays, length=_common_length(arrays, place))
-
-
-def _common_length(arrays: Mapping[str, Array], place: Place) -> int:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
         raise place.problem("GS224", f"the arrays have different numbers of samples ({shown})")
-    return next(iter(lengths.values()), 0)
+    return Stored(arrays=arrays, length=next(iter(lengths.values()), 0))
 
 
 _CALL = "state_dict()"
@@ -117,23 +219,22 @@ def _copy(value: object, path: str, place: Place) -> Tree:
         case int() | np.integer():
             return int(value)
         case float() | np.floating():
-            return _finite(float(value), path, place)
+            if not math.isfinite(value):
+                expected = "a finite number, or an array that holds it"
+                raise _unkeepable(path, f"the number {float(value)}", expected, place)
+            return float(value)
         case Mapping():
-            return _copy_mapping(cast("Mapping[object, object]", value), path, place)
+            found: dict[str, Tree] = {}
+            for key, entry in cast("Mapping[object, object]", value).items():
+                if not isinstance(key, str):
+                    raise _unkeepable(path, f"the key {key!r}", "a text", place)
+                found[key] = _copy(entry, f"{path}[{key!r}]", place)
+            return found
         case list() | tuple():
             entries = cast("list[object]", value)
             return [_copy(entry, f"{path}[{index}]", place) for index, entry in enumerate(entries)]
         case _:
             return _copy_array(value, path, place)
-
-
-def _copy_mapping(mapping: Mapping[object, object], path: str, place: Place) -> Tree:
-    found: dict[str, Tree] = {}
-    for key, value in mapping.items():
-        if not isinstance(key, str):
-            raise _unkeepable(path, f"the key {key!r}", "a text", place)
-        found[key] = _copy(value, f"{path}[{key!r}]", place)
-    return found
 
 
 def _copy_array(value: object, path: str, place: Place) -> Tree:
@@ -149,12 +250,6 @@ def _copy_array(value: object, path: str, place: Place) -> Tree:
     if array.dtype.name not in KEPT:
         raise _unkeepable(path, f"an array of {array.dtype}", "an array of numbers", place)
     return array
-
-
-def _finite(number: float, path: str, place: Place) -> float:
-    if not math.isfinite(number):
-        raise _unkeepable(path, f"the number {number}", "a finite number, or an array that holds it", place)
-    return number
 
 
 def _unkeepable(path: str, found: str, expected: str, place: Place) -> SpecError:
@@ -186,65 +281,51 @@ class Streamed:
         for batch in self._read():
             empty = False
             yield batch
+        if empty and self.passes == 1:
+            help = "a batch that is not full counts only with `drop_last: false`"
+            raise self.place.problem("GS227", "the source has no full batch", help=help)
         if empty:
-            raise self._exhausted()
+            help = "make it a class with __iter__, not a generator that runs once"
+            raise self.place.problem("GS225", "the source gave no batches for a second pass", help=help)
 
     def follow(self, position: Position) -> Iterator[Batch]:
-        """Yield the batches after a position; an object without a state is read again up to there."""
-        if isinstance(self.origin, Stateful):
-            return self.epoch(position.epoch) if position.index == 0 else self._read()
-        return self._reread(position)
+        """Yield the batches after a position.
 
-    def _reread(self, position: Position) -> Iterator[Batch]:
-        """Read everything before the position again, because the object may have a random order of its own."""
+        An object without a state is read again up to there, because it may have a random order of its own.
+        """
+        if isinstance(self.origin, Stateful):
+            yield from self.epoch(position.epoch) if position.index == 0 else self._read()
+            return
         while self.passes < position.epoch:
             for _ in self.epoch(self.passes):
                 pass
         rest = self.epoch(position.epoch)
         for number in range(position.index):
             if next(rest, None) is None:
-                raise self._too_short(number, position)
+                taken = f"{position.index} had been taken before the run was stopped"
+                help = "give the source what it had then, or start a new run"
+                raise self.place.problem("GS252", f"the source ended after {number} batches, {taken}", help=help)
         yield from rest
 
     def _read(self) -> Iterator[Batch]:
-        """Yield the batches of one pass."""
+        """Yield the batches of one pass: the full ones, and short ones where `drop_last` admits them."""
         self.passes += 1
-        for given in self._guarded():
-            batch = select(as_mapping(given, self.place), self.place)
-            if self._is_used(batch):
-                yield batch
-
-    def _is_used(self, batch: Batch) -> bool:
-        """Return whether a batch is full, or may be short; refuse one with more samples than the spec says."""
         declared = self.place.declared
-        rows = count_rows(batch, self.place.spec)
-        if rows > declared.batch:
-            message = f"the source gave a batch of {rows} samples, not {declared.batch}"
-            raise self.place.problem("GS225", message, "batch")
-        return rows == declared.batch or not declared.drops_last(self.place.role)
-
-    def _guarded(self) -> Iterator[object]:
         with blamed(self.place):
             iterator = iter(self.origin)
         while True:
             with blamed(self.place):
                 try:
-                    batch = next(iterator)
+                    given = next(iterator)
                 except StopIteration:
                     return
-            yield batch
-
-    def _exhausted(self) -> SpecError:
-        if self.passes == 1:
-            help = "a batch that is not full counts only with `drop_last: false`"
-            return self.place.problem("GS227", "the source has no full batch", help=help)
-        help = "make it a class with __iter__, not a generator that runs once"
-        return self.place.problem("GS225", "the source gave no batches for a second pass", help=help)
-
-    def _too_short(self, found: int, position: Position) -> SpecError:
-        message = f"the source ended after {found} batches, {position.index} had been taken before the run was stopped"
-        help = "give the source what it had then, or start a new run"
-        return self.place.problem("GS252", message, help=help)
+            batch = select(as_mapping(given, self.place), self.place)
+            rows = count_rows(batch, self.place.spec)
+            if rows > declared.batch:
+                message = f"the source gave a batch of {rows} samples, not {declared.batch}"
+                raise self.place.problem("GS225", message, "batch")
+            if rows == declared.batch or not declared.drops_last(self.place.role):
+                yield batch
 
 
 @runtime_checkable
@@ -276,7 +357,14 @@ class Collected:
         """Return the samples of these numbers, stacked."""
         with blamed(self.place):
             found = [self.samples[int(index)] for index in indices]
-        return select(_stack([as_mapping(sample, self.place) for sample in found], self.place), self.place)
+        rows = [as_mapping(sample, self.place) for sample in found]
+        if any(row.keys() != rows[0].keys() for row in rows):
+            raise self.place.problem("GS225", "the samples of the source do not all have the same names", help=FORMS)
+        try:
+            batch = {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+        except ValueError as error:
+            raise self.place.problem("GS225", f"the samples of the source do not fit together: {error}") from error
+        return select(batch, self.place)
 
 
 def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Path | None) -> Batches:
@@ -293,37 +381,18 @@ def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Pat
         source = made(**declared.args)
     match source:
         case Mapping():
-            return Sampled.of(_whole(cast("Mapping[str, object]", source), place), place, seed)
+            arrays = cast("Mapping[str, object]", source)  # a scalar in it becomes an array of one sample
+            whole = store(arrays, lambda name: np.atleast_1d(np.asarray(arrays[name])), place)
+            return Sampled.of(whole, place, seed)
         case Numbered():
             return Sampled.of(Collected(samples=source, place=place), place, seed, origin=source)
         case Iterable():
-            return _stream(cast("Iterable[object]", source), place)
+            if declared.shuffle:
+                message = "`shuffle` needs samples by number, and this source gives whole batches"
+                help = "shuffle in the class, or give it __len__ and __getitem__"
+                raise place.problem("GS225", message, "shuffle", help=help)
+            return Streamed(origin=cast("Iterable[object]", source), place=place)
         case _:
             raise place.problem(
                 "GS225", f"an object of type {type(source).__name__!r} is not a source of data", help=FORMS
             )
-
-
-def _whole(arrays: Mapping[str, object], place: Place) -> Stored:
-    """Return whole arrays as samples; a scalar is not an array of samples."""
-    return store(arrays, lambda name: np.atleast_1d(np.asarray(arrays[name])), place)
-
-
-def _stream(batches: Iterable[object], place: Place) -> Streamed:
-    """Refuse options that only a source of numbered samples supports."""
-    if place.declared.shuffle:
-        message = "`shuffle` needs samples by number, and this source gives whole batches"
-        raise place.problem(
-            "GS225", message, "shuffle", help="shuffle in the class, or give it __len__ and __getitem__"
-        )
-    return Streamed(origin=batches, place=place)
-
-
-def _stack(rows: Sequence[Mapping[str, object]], place: Place) -> Mapping[str, object]:
-    """Return the samples as one batch: every array with a new leading dimension."""
-    if any(row.keys() != rows[0].keys() for row in rows):
-        raise place.problem("GS225", "the samples of the source do not all have the same names", help=FORMS)
-    try:
-        return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
-    except ValueError as error:
-        raise place.problem("GS225", f"the samples of the source do not fit together: {error}") from error

@@ -112,21 +112,16 @@ def _check_input(
     shape, dtype = signature
     if dtype not in dtypes:
         yield f"input '{entry.name}' has dtype {dtype}, expected {' or '.join(dtypes)}", f"convert it to {dtypes[0]}"
-    if entry.shape is not None:
-        yield from _check_shape(entry.name, entry.shape, shape, sizes)
-
-
-def _check_shape(
-    name: str, expected: tuple[int | str, ...], found: tuple[int, ...], sizes: dict[str, tuple[int, str]]
-) -> Iterator[tuple[str, str]]:
-    """Yield (message, help) where a shape does not fit."""
-    written = f"[{', '.join(map(str, expected))}]"
-    if len(expected) != len(found) or any(isinstance(e, int) and e != f for e, f in zip(expected, found, strict=True)):
-        yield f"input '{name}' has shape {list(found)}, expected {written}", "change the batch or the declared shape"
+    if entry.shape is None:
         return
-    for size, actual in zip(expected, found, strict=True):
+    name, declared = entry.name, entry.shape
+    written = f"[{', '.join(map(str, declared))}]"
+    if len(declared) != len(shape) or any(isinstance(e, int) and e != f for e, f in zip(declared, shape, strict=True)):
+        yield f"input '{name}' has shape {list(shape)}, expected {written}", "change the batch or the declared shape"
+        return
+    for size, actual in zip(declared, shape, strict=True):
         if size == "batch" and actual == 0:
-            yield f"input '{name}' has no samples: its shape is {list(found)}", "leave empty batches out"
+            yield f"input '{name}' has no samples: its shape is {list(shape)}", "leave empty batches out"
         if isinstance(size, str):
             first, where = sizes.setdefault(size, (actual, name))
             if first != actual:

@@ -48,17 +48,13 @@ class Batches:
                 if FAILURES.isdisjoint(each.code for each in error.diagnostics):
                     break
         assert first is not None
-        raise self._with_sizes(first)
-
-    def _with_sizes(self, error: StepError) -> StepError:
-        """Return an error with the sizes of the batches that failed."""
         if not self.origin:
-            return error
+            raise first
         note = f"tried before the first step at batch {' and '.join(map(str, self.sizes))} ({self.origin})"
         found = (
-            replace(each, notes=(*each.notes, note)) if each.code in FAILURES else each for each in error.diagnostics
+            replace(each, notes=(*each.notes, note)) if each.code in FAILURES else each for each in first.diagnostics
         )
-        return StepError(tuple(found), error.texts)
+        raise StepError(found, first.texts)
 
 
 def find_neighbour(size: int) -> int:

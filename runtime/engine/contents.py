@@ -37,20 +37,16 @@ def report_faults(faults: Iterable[Fault], notes: tuple[str, ...] = ()) -> Itera
     for fault in faults:
         kinds.setdefault(fault.kind, []).append(fault)
     for kind, found in kinds.items():
-        yield Diagnostic(code="GS264", message=_message(kind, found), notes=notes, help=HELP)
-
-
-def _message(kind: str, faults: list[Fault]) -> str:
-    """Return what is wrong with all names of a kind."""
-    names = [fault.name for fault in faults]
-    match kind:
-        case "missing":
-            return f"the state lacks what the step has: {_list(names, ', ')}"
-        case "unexpected":
-            return f"the state has what the step lacks: {_list(names, ', ')}"
-        case _:
-            described = [f"{fault.name} is {fault.found}, expected {fault.expected}" for fault in faults]
-            return f"the state has another {kind} than the step: {_list(described, '; ')}"
+        names = [fault.name for fault in found]
+        match kind:
+            case "missing":
+                message = f"the state lacks what the step has: {_list(names, ', ')}"
+            case "unexpected":
+                message = f"the state has what the step lacks: {_list(names, ', ')}"
+            case _:
+                described = [f"{fault.name} is {fault.found}, expected {fault.expected}" for fault in found]
+                message = f"the state has another {kind} than the step: {_list(described, '; ')}"
+        yield Diagnostic(code="GS264", message=message, notes=notes, help=HELP)
 
 
 def _list(entries: list[str], comma: str) -> str:
@@ -146,7 +142,16 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
             if gates is not None and gate.clock == "writes":  # the others are derived from the step number
                 yield _count_item(("gates", mode.mode, gate.op), gates.counts[mode.mode], gate.op)
     if gates is not None and gates.watched:
-        read, write = partial(_read_averaged, gates), partial(_set_averaged, gates)
+        watched = gates
+
+        def write(ops: Tree) -> None:
+            """Set which averages replace their models."""
+            watched.averaged = watched.watched.intersection(cast("list[str]", ops))
+
+        def read() -> Tree:
+            """Return which averages replace their models."""
+            return [*sorted(watched.averaged)]
+
         yield Item(path=("averaged",), kind="names", read=read, write=write, optional=True, fresh=[])
 
 
@@ -213,23 +218,12 @@ def groups_item(cell: str, read: Callable[[], Tree], write: Callable[[Tree], Non
 
 def _count_item(path: tuple[str, ...], counts: dict[str, int], key: str) -> Item:
     """Return an entry of a dictionary of counts."""
-    write = partial(_set_count, counts, key)
+
+    def write(count: Tree) -> None:
+        """Set the entry."""
+        counts[key] = cast("int", count)
+
     return Item(path=path, kind="count", read=partial(counts.get, key, 0), write=write, optional=True, fresh=0)
-
-
-def _set_count(counts: dict[str, int], key: str, count: Tree) -> None:
-    """Set an entry of a dictionary of counts."""
-    counts[key] = cast("int", count)
-
-
-def _read_averaged(gates: Gates) -> Tree:
-    """Return which averages replace their models."""
-    return [*sorted(gates.averaged)]
-
-
-def _set_averaged(gates: Gates, ops: Tree) -> None:
-    """Set which averages replace their models."""
-    gates.averaged = gates.watched.intersection(cast("list[str]", ops))
 
 
 T = TypeVar("T")

@@ -151,28 +151,24 @@ class Flags:
 
     def check(self, mode: str) -> None:
         """Raise StepError (GS269) where a flag has changed since then, in a mode that trains."""
-        if mode in self.modes and list(map(self.read, self.parts.values())) != self.first:
-            raise StepError([*map(self._diagnose, self._find_changed())], self.spec.texts())
-
-    def _find_changed(self) -> list[str]:
-        """Return the models with a part whose flag has changed."""
-        pairs = zip(self.parts.items(), self.first, strict=True)
-        return list(dict.fromkeys(model for ((model, _), part), was in pairs if self.read(part) != was))
-
-    def _diagnose(self, model: str) -> Diagnostic:
-        """Return the problem of a model."""
-        pairs = [
-            (name, part, was)
-            for ((m, name), part), was in zip(self.parts.items(), self.first, strict=True)
-            if m == model
-        ]
-        thawed = ", ".join(name for name, part, was in pairs if self.read(part) and not was)
-        frozen = ", ".join(name for name, part, was in pairs if was and not self.read(part))
-        notes = (f"let train since then: {thawed}",) if thawed else ()
-        return Diagnostic(
-            code="GS269",
-            message=f"what is to be trained of model {model!r} is not what it was when the step was built",
-            span=self.spec.span("models", model, key=True),
-            notes=(*notes, *((f"frozen since then: {frozen}",) if frozen else ())),
-            help="build the step anew from the models as they are; parameters of `layers` are frozen by `groups`",
-        )
+        if mode not in self.modes or list(map(self.read, self.parts.values())) == self.first:
+            return
+        thawed: dict[str, list[str]] = {}
+        frozen: dict[str, list[str]] = {}
+        for ((model, name), part), was in zip(self.parts.items(), self.first, strict=True):
+            if self.read(part) != was:
+                thawed.setdefault(model, [])
+                (frozen if was else thawed).setdefault(model, []).append(name)
+        problems: list[Diagnostic] = []
+        for model, names in thawed.items():
+            notes = [f"let train since then: {', '.join(names)}"] if names else []
+            notes += [f"frozen since then: {', '.join(frozen[model])}"] if model in frozen else []
+            found = Diagnostic(
+                code="GS269",
+                message=f"what is to be trained of model {model!r} is not what it was when the step was built",
+                span=self.spec.span("models", model, key=True),
+                notes=tuple(notes),
+                help="build the step anew from the models as they are; parameters of `layers` are frozen by `groups`",
+            )
+            problems.append(found)
+        raise StepError(problems, self.spec.texts())

@@ -116,11 +116,18 @@ class _Failure:
                 or help
                 or "the error comes from your code: the last line under `raised in`"
             )
-            return Diagnostic(
-                code="GS210", message=message, span=span, notes=(*self._name_arguments(), *raised), help=help
-            )
-        path = self._find_misused()
-        if path is not None:
+            given = {
+                name: f"{name}: {described}"
+                for frame in find_frames(self.error, self.loaded)
+                for _, name, value in find_arguments(frame, self.op, self.loaded)
+                if (described := self.framework.describe(value)) is not None
+            }
+            called = (f"called with {', '.join(given.values())}",) if given else ()
+            return Diagnostic(code="GS210", message=message, span=span, notes=(*called, *raised), help=help)
+        model = self.spec.models.get(self.op)
+        path = None if model is None else model.class_path(self.loaded.program.backend)
+        constructor = None if path is None else f"{path.partition(':')[2]}.__init__()"
+        if constructor is not None and isinstance(self.error, TypeError) and constructor in str(self.error):
             span, help = self.spec.span("models", self.op, "args"), f"compare `args` with what {path} takes"
         help = self._name_structured() or help
         unused = self._name_unused()
@@ -151,24 +158,6 @@ class _Failure:
                     return f"{what}: write `outputs: [{_list_names(value)}]` at '{made[name]}'"
         return ""
 
-    def _find_misused(self) -> str | None:
-        """Return the class of a model whose constructor does not take what the spec gives it."""
-        model = self.spec.models.get(self.op)
-        path = None if model is None else model.class_path(self.loaded.program.backend)
-        if path is None or not isinstance(self.error, TypeError):
-            return None
-        return path if f"{path.partition(':')[2]}.__init__()" in str(self.error) else None
-
-    def _name_arguments(self) -> tuple[str, ...]:
-        """Return a note with the shapes and types of the op's arguments."""
-        given = {
-            name: f"{name}: {described}"
-            for frame in find_frames(self.error, self.loaded)
-            for _, name, value in find_arguments(frame, self.op, self.loaded)
-            if (described := self.framework.describe(value)) is not None
-        }
-        return (f"called with {', '.join(given.values())}",) if given else ()
-
     def _name_unused(self) -> tuple[str, ...]:
         """Return a note with the parameters that a loss does not reach, where that is what a gradient failed on."""
         instructions = find_instructions(self.loaded.program)
@@ -187,7 +176,13 @@ class _Failure:
     def _find_gaps(self, frame: FrameType) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the gradient sets that the op refuses, each with its parameters without a gradient."""
         names, known = self.loaded.emitted.names, cast("Mapping[str, object]", self.loaded.names["MODELS"])
-        for values, models in self._find_demanded():
+        demanded: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        for each in find_instructions(self.loaded.program):
+            if isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
+                demanded.append((each.inputs, each.models))
+            elif isinstance(each, Gather) and each.gradients is not None and each.op == self.op:
+                demanded.append(((each.gradients,), each.models))
+        for values, models in demanded:  # sets that together must have every gradient for the op, with their models
             listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
             parameters = cast("list[object]", self.loaded.names[listed])
             sets = [cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value))) for value in values]
@@ -196,14 +191,6 @@ class _Failure:
             if absent:  # sets of some terms of a loss are not named in the document
                 named = self.op if values[0].startswith(f"{self.op}.") else values[0]
                 yield named, self.framework.name_parameters(absent, {name: known[name] for name in models})
-
-    def _find_demanded(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Yield the groups of gradient sets that together must have every gradient for the op, with their models."""
-        for each in find_instructions(self.loaded.program):
-            if isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
-                yield each.inputs, each.models
-            elif isinstance(each, Gather) and each.gradients is not None and each.op == self.op:
-                yield (each.gradients,), each.models
 
 
 def _list_names(value: object) -> str:

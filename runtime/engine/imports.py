@@ -38,7 +38,10 @@ def resolve(
     try:
         return _resolve(path, allow, directory)
     except SpecError as error:
-        raise _placed(error, span, texts) from error.__cause__
+        first = error.diagnostics[0]
+        notes, help = first.notes, first.help
+        placed = problem(first.code, first.message, span=span, label=first.label, notes=notes, help=help, texts=texts)
+        raise placed from error.__cause__
 
 
 def _resolve(path: str, allow: Sequence[str], directory: Path | None) -> object:
@@ -46,7 +49,11 @@ def _resolve(path: str, allow: Sequence[str], directory: Path | None) -> object:
         raise problem("GS202", f"{path!r} is not of the form `package.module:Name`")
     name, attribute = path.split(":")
     if not is_allowed(name, allow):
-        raise _not_allowed(path, name, allow)
+        package = name.split(".")[0]
+        allowed = ", ".join(sorted(allow)) if allow else "nothing"
+        message = f"{path!r} may not be imported: package {package!r} is not allowed (allowed: {allowed})"
+        notes = ("a spec runs code only out of packages that you name",)
+        raise problem("GS201", message, notes=notes, help=f"if you trust it, add: --allow {package}")
     if directory is not None:
         _refuse_two(name.split(".")[0], directory)
     with importable(directory):
@@ -54,7 +61,9 @@ def _resolve(path: str, allow: Sequence[str], directory: Path | None) -> object:
     found = _attribute(module, attribute)
     home = getattr(found, "__module__", None) or type(found).__module__
     if not is_allowed(home, allow):
-        raise _not_its_own(path, home)
+        message = f"{path!r} is defined in {home!r}, which is not allowed"
+        help = f"name it where it is defined, or, if you trust it, add: --allow {home.split('.')[0]}"
+        raise problem("GS204", message, help=help)
     return found
 
 
@@ -79,54 +88,39 @@ def importable(directory: Path | None) -> Generator[None]:
         yield
         return
     folder = str(directory.resolve())
-    _forget_others(folder)
-    importlib.invalidate_caches()
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        _drop_last(folder)
-        _local.update({name: folder for name in tuple(sys.modules) if _is_local(name, folder)})
-
-
-def _drop_last(folder: str) -> None:
-    """Remove the entry that was appended; an equal one that was there before stays."""
-    for index in range(len(sys.path) - 1, -1, -1):
-        if sys.path[index] == folder:
-            del sys.path[index]
-            return
-
-
-def _is_local(name: str, folder: str) -> bool:
-    file = getattr(sys.modules.get(name), "__file__", None)
-    return "." not in name and file in (f"{folder}/{name}.py", f"{folder}/{name}/__init__.py")
-
-
-def _forget_others(folder: str) -> None:
-    """Drop the modules of other specs' directories from Python's table."""
     stale = {name for name, home in _local.items() if home != folder}
     for name in [name for name in sys.modules if name.split(".")[0] in stale]:
         del sys.modules[name]
     for name in stale:
         del _local[name]
+    importlib.invalidate_caches()
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        for index in range(len(sys.path) - 1, -1, -1):
+            if sys.path[index] == folder:
+                del sys.path[index]  # the entry that was appended: an equal one that was there before stays
+                break
+        for name, module in tuple(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if "." not in name and file in (f"{folder}/{name}.py", f"{folder}/{name}/__init__.py"):
+                _local[name] = folder
 
 
 def _refuse_two(name: str, directory: Path) -> None:
     """Raise GS236 where the spec's directory and the rest of the path both have a module of this name."""
     here = importlib.machinery.PathFinder.find_spec(name, [str(directory.resolve())])
-    there = None if here is None or here.origin is None else _find_elsewhere(name)
-    if here is None or there is None or not here.origin or not there.origin:
+    if here is None or not here.origin:
+        return
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)  # without the spec's directory
+    there = next((spec for spec in specs if spec is not None), None)
+    if there is None or not there.origin:
         return
     if Path(here.origin).resolve() == Path(there.origin).resolve():
         return
     message = f"two modules are called {name!r}: {short_path(here.origin)} and {there.origin}"
     raise problem("GS236", message, help="rename the file next to the spec, so that it is clear which one is meant")
-
-
-def _find_elsewhere(name: str) -> importlib.machinery.ModuleSpec | None:
-    """Return where Python finds a module without the spec's directory."""
-    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
-    return next((spec for spec in specs if spec is not None), None)
 
 
 def _import(name: str, directory: Path | None) -> ModuleType:
@@ -135,7 +129,12 @@ def _import(name: str, directory: Path | None) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise _not_found(name, error.name, directory) from error
+            files = [] if directory is None else sorted(file.stem for file in directory.glob("*.py"))
+            near = closest(error.name, files)
+            meant = f"; did you mean {near[0]!r}, next to the spec?" if near else ""
+            where = "is not installed" if directory is None else "is neither installed nor in the spec's directory"
+            help = f"check the name `{name}`, or add the folder that it lies in to PYTHONPATH"
+            raise problem("GS202", f"module {error.name!r} {where}{meant}", help=help) from error
         raise _failed(name, error) from error
     except SyntaxError as error:
         place = f"{short_path(error.filename or name)}:{error.lineno}: {(error.text or '').strip()}"
@@ -152,53 +151,17 @@ def _attribute(module: ModuleType, attribute: str) -> object:
         try:
             found = getattr(found, part)  # a module may make names that `dir` does not list
         except AttributeError as error:
-            raise _no_attribute(module, attribute, part, public) from error
+            near = closest(part, public)
+            meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            message = f"module {module.__name__!r} has no {attribute!r}{meant}"
+            notes = (f"it was read from {short_path(module.__file__)}",) if module.__file__ else ()
+            home = module.__name__
+            own = [name for name in public if getattr(getattr(module, name, None), "__module__", None) == home]
+            has = f"it defines {', '.join(own)}" if 0 < len(own) <= _MOST_NAMES else "check the name after the colon"
+            raise problem("GS203", message, notes=notes, help=has) from error
         except Exception as error:
             raise _failed(module.__name__, error) from error
     return found
-
-
-# ---------------------------------------------------------------- the diagnostics
-
-
-def _placed(error: SpecError, span: Span | None, texts: Mapping[str, str]) -> SpecError:
-    first = error.diagnostics[0]
-    return problem(
-        first.code, first.message, span=span, label=first.label, notes=first.notes, help=first.help, texts=texts
-    )
-
-
-def _not_allowed(path: str, name: str, allow: Sequence[str]) -> SpecError:
-    package = name.split(".")[0]
-    allowed = ", ".join(sorted(allow)) if allow else "nothing"
-    message = f"{path!r} may not be imported: package {package!r} is not allowed (allowed: {allowed})"
-    notes = ("a spec runs code only out of packages that you name",)
-    return problem("GS201", message, notes=notes, help=f"if you trust it, add: --allow {package}")
-
-
-def _not_its_own(path: str, home: str) -> SpecError:
-    package = home.split(".")[0]
-    message = f"{path!r} is defined in {home!r}, which is not allowed"
-    return problem("GS204", message, help=f"name it where it is defined, or, if you trust it, add: --allow {package}")
-
-
-def _not_found(name: str, missing: str, directory: Path | None) -> SpecError:
-    files = [] if directory is None else sorted(file.stem for file in directory.glob("*.py"))
-    near = closest(missing, files)
-    meant = f"; did you mean {near[0]!r}, next to the spec?" if near else ""
-    where = "is not installed" if directory is None else "is neither installed nor in the spec's directory"
-    help = f"check the name `{name}`, or add the folder that it lies in to PYTHONPATH"
-    return problem("GS202", f"module {missing!r} {where}{meant}", help=help)
-
-
-def _no_attribute(module: ModuleType, attribute: str, part: str, names: Sequence[str]) -> SpecError:
-    near = closest(part, names)
-    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    message = f"module {module.__name__!r} has no {attribute!r}{meant}"
-    notes = (f"it was read from {short_path(module.__file__)}",) if module.__file__ else ()
-    own = [name for name in names if getattr(getattr(module, name, None), "__module__", None) == module.__name__]
-    has = f"it defines {', '.join(own)}" if 0 < len(own) <= _MOST_NAMES else "check the name after the colon"
-    return problem("GS203", message, notes=notes, help=has)
 
 
 def _failed(name: str, error: BaseException) -> SpecError:

@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import FrameType, ModuleType
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -25,6 +24,8 @@ from runtime.support.clocks import Clock
 
 FUTURE = "from __future__ import annotations"
 _numbers = itertools.count(1)
+_libraries: dict[str, ModuleType] = {}
+"""The module of every library's support code, with the definitions used so far."""
 T = TypeVar("T")
 
 
@@ -76,7 +77,7 @@ def _load_support(support: Support, library: str) -> Mapping[str, object]:
     class's module: in the module of a step these are the step itself, with its weights and graphs. Besides, functions
     that TensorFlow has traced need not be traced again for the next step.
     """
-    module = _keep_module(library)
+    module = _libraries.setdefault(library, _make_module())
     missing = [each for each in support.definitions if each.name not in module.__dict__]
     if missing:
         file = f"<stepgraph support {next(_numbers)}>"
@@ -85,12 +86,6 @@ def _load_support(support: Support, library: str) -> Mapping[str, object]:
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         _execute(text, file, module)
     return {each.name: module.__dict__[each.name] for each in support.definitions}
-
-
-@cache
-def _keep_module(library: str) -> ModuleType:
-    """Return the module of a library's support code, with the definitions used so far."""
-    return _make_module()
 
 
 def _make_module() -> ModuleType:

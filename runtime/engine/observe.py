@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 from compiler import NO_TERMS, Observations, Observed, OwnTerms, Plan, compile_step
 from compiler.facts.models import find_root
 from compiler.ir.instructions import Emit, Evaluate, Forward, Instruction, Random, Schedule
-from compiler.ir.program import Function, ModelDecl, Program
+from compiler.ir.program import Function, ModelDecl, ModeProgram, Program
 from compiler.ir.value import Dimension
 from compiler.types.dimension import TensorType
 from graphspec.declare.models import Traits
@@ -43,21 +43,14 @@ def _find_forwards(function: Function, program: Program, known: frozenset[str], 
             isinstance(instruction, Forward) and instruction.model in known
         )
         if is_known and defined.issuperset(find_uses(instruction)):
-            kept += (_unchecked(instruction), *_ask(instruction, asked))
+            is_asked = isinstance(instruction, Evaluate) and instruction.op in asked and instruction.family == "loss"
+            # A loss does not check its shapes: they are observed, and the compiler reports misfits.
+            kept.append(replace(instruction, open=False) if isinstance(instruction, Evaluate) else instruction)
+            if is_asked:  # the probe that finds out whether a user's loss returns (sum, count)
+                kept.append(replace(instruction, outputs=(asked_of(instruction.op),), counted="asked"))
             defined.update(instruction.defines)
     values = tuple(value for each in kept for value in each.defines)
     return replace(function, gated=(), instructions=(*kept, Emit(op="", values=values)))
-
-
-def _unchecked(instruction: Instruction) -> Instruction:
-    """Return a loss without the check of its shapes: they are observed, and the compiler reports misfits."""
-    return replace(instruction, open=False) if isinstance(instruction, Evaluate) else instruction
-
-
-def _ask(instruction: Instruction, asked: frozenset[str]) -> Iterator[Evaluate]:
-    """Yield the probe that finds out whether a user's loss returns (sum, count), where that is not known."""
-    if isinstance(instruction, Evaluate) and instruction.op in asked and instruction.family == "loss":
-        yield replace(instruction, outputs=(asked_of(instruction.op),), counted="asked")
 
 
 def asked_of(loss: str) -> str:
@@ -78,18 +71,17 @@ def find_known(program: Program) -> frozenset[str]:
 
 def evaluating(program: Program) -> Program:
     """Return a program with every forward in evaluation: no statistics are written, nothing is dropped."""
-    modes = tuple(
-        replace(mode, functions=tuple(_evaluate(function) for function in mode.functions)) for mode in program.modes
-    )
-    return replace(program, modes=modes)
-
-
-def _evaluate(function: Function) -> Function:
-    """Return a function with every forward in evaluation."""
-    instructions = tuple(
-        replace(each, train=False, draws=False) if isinstance(each, Forward) else each for each in function.instructions
-    )
-    return replace(function, instructions=instructions)
+    modes: list[ModeProgram] = []
+    for mode in program.modes:
+        functions: list[Function] = []
+        for function in mode.functions:
+            instructions = (
+                replace(each, train=False, draws=False) if isinstance(each, Forward) else each
+                for each in function.instructions
+            )
+            functions.append(replace(function, instructions=tuple(instructions)))
+        modes.append(replace(mode, functions=tuple(functions)))
+    return replace(program, modes=tuple(modes))
 
 
 def find_dimension(one: int, other: int, small: int, large: int, batch: str) -> Dimension:
@@ -179,20 +171,26 @@ def learn(plan: Plan, given: Mapping[str, M], observer: Observer[M]) -> Learned[
     """
     learned = Learned(plan=plan, models=given)
     known: frozenset[str] = frozenset()
-    while _has_unknowns(learned.plan.program) and find_known(learned.plan.program) != known:
+    while True:
+        program = learned.plan.program
+        unknown = [model for model in program.models if model.kind == "class" or _is_unresolved(model)]
+        if not (unknown or find_assumed(program)) or find_known(program) == known:
+            break
         known = find_known(learned.plan.program)
         learned = _look(learned, known, observer)
-    unresolved = tuple(_find_unresolved(learned.plan))
+    unresolved = [
+        Diagnostic(
+            code="GS214",
+            message=f"the sizes of model '{model.name}' could not be found out",
+            span=find_span(plan.spec, model.name),
+            help="declare the shapes of all inputs, with `batch` as the only free size",
+        )
+        for model in learned.plan.program.models
+        if _is_unresolved(model)
+    ]
     if unresolved:
         raise SpecError(unresolved, plan.spec.texts())
     return replace(learned, notes=(*_describe(plan, learned), *learned.notes))
-
-
-def _has_unknowns(program: Program) -> bool:
-    """Return whether a program names a class, or layers whose sizes are not known, or losses that may count."""
-    return bool(find_assumed(program)) or any(
-        model.kind == "class" or _is_unresolved(model) for model in program.models
-    )
 
 
 def _is_unresolved(model: ModelDecl) -> bool:
@@ -202,10 +200,18 @@ def _is_unresolved(model: ModelDecl) -> bool:
 
 def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> Learned[M]:
     """Run the forwards of the known models, and compile again with the observations."""
-    plan = _join_parts(learned)
+    plan, spec = learned.plan, learned.plan.spec
+    if spec.micro_batches > 1:  # without micro-batches, values have the names of the spec
+        whole = spec.model_copy(update={"micro_batches": 1})
+        plan = compile_step(whole, plan.program.backend, plan.program.order, learned.observed, pace=plan.pace)
     models = observer.make(plan, known, learned.models)
     sight = observer.look(plan, find_forwards(plan.program, known, find_assumed(learned.plan.program)), models)
-    kin = {name: _find_kin(plan, name, models) for name in _find_classes(plan, known)}
+    # The known models that are declared by a class, each with all models that are like it, its own among them.
+    kin = {
+        name: frozenset(each for each in models if each in spec.models and find_root(spec, each) == name)
+        for name, model in spec.models.items()
+        if model.class_ is not None and name in known
+    }
     seen = {
         name: Observed(
             buffers=observer.has_buffers(models[name]),
@@ -216,48 +222,39 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> 
         for name, alike in kin.items()
     }
     traits = {name: _complete(plan, name, kin[name], sight, each) for name, each in seen.items()}
-    false = [problem for name, each in traits.items() for problem in _find_false_traits(plan, name, each)]
+    false = [
+        Diagnostic(
+            code="GS206",
+            message=f"model '{name}' declares `{trait}: false`, but it has {WORDS[trait]}",
+            span=spec.span("models", name, "traits", trait),
+            help=f"write `{trait}: true`, or leave it out: build finds out",
+        )
+        for name, each in traits.items()
+        for trait in TRAITS
+        if _declares(plan, name, trait) is False and _has(each, trait)
+    ]
     if false:
         raise SpecError(false, plan.spec.texts())
-    counts = {**_find_counts(learned.plan, sight), **({} if learned.observed is None else learned.observed.counts)}
+    asked = {name: sight.types.get(asked_of(name)) for name in find_assumed(learned.plan.program)}
+    counts = {name: found.shape == (2,) for name, found in asked.items() if found is not None}
+    counts.update({} if learned.observed is None else learned.observed.counts)
     terms = {name: found for name in models if (found := observer.find_terms(models[name])) != NO_TERMS}
     observed = Observations(models=traits, outputs=dict(sight.types), counts=counts, terms=terms)
-    again = _compile_again(learned.plan, observed)
+    again = compile_step(
+        spec, learned.plan.program.backend, learned.plan.program.order, observed, pace=learned.plan.pace
+    )
     redrawing = tuple(find_redrawing(sight.redrawing, again))
     if redrawing:
         raise SpecError(redrawing, plan.spec.texts())
     return Learned(plan=again, models=models, traits=traits, seen=seen, notes=sight.notes, observed=observed)
 
 
-def _find_counts(plan: Plan, sight: Sight) -> Mapping[str, bool]:
-    """Return which users' losses return (sum, count), of those that were seen."""
-    seen = {name: sight.types.get(asked_of(name)) for name in find_assumed(plan.program)}
-    return {name: found.shape == (2,) for name, found in seen.items() if found is not None}
-
-
-def _join_parts(learned: Learned[M]) -> Plan:
-    """Return the plan of a step that is not split into micro-batches: its values have the names of the spec."""
-    plan, spec = learned.plan, learned.plan.spec
-    if spec.micro_batches == 1:
-        return plan
-    whole = spec.model_copy(update={"micro_batches": 1})
-    return compile_step(whole, plan.program.backend, plan.program.order, learned.observed, pace=plan.pace)
-
-
-def _find_classes(plan: Plan, known: frozenset[str]) -> tuple[str, ...]:
-    """Return the known models that are declared by a class."""
-    return tuple(name for name, model in plan.spec.models.items() if model.class_ is not None and name in known)
-
-
-def _find_kin(plan: Plan, name: str, models: Mapping[str, M]) -> frozenset[str]:
-    """Return the names of all models that are like a class, its own among them."""
-    return frozenset(each for each in models if each in plan.spec.models and find_root(plan.spec, each) == name)
-
-
 def _complete(plan: Plan, name: str, kin: frozenset[str], sight: Sight, seen: Observed) -> Observed:
     """Return the traits a class is compiled with: seen, declared, and draws that could not be observed."""
     declared = plan.spec.models[name].traits or Traits()
-    unwatched = not sight.ran.issuperset(_find_called(plan.program, kin))
+    calls = [each for each in find_instructions(plan.program) if isinstance(each, Forward) and each.model in kin]
+    called = {each.model if each.method is None else f"{each.model}.{each.method}" for each in calls}
+    unwatched = not sight.ran.issuperset(called)
     return Observed(
         buffers=seen.buffers or declared.buffers is True,
         rng=seen.rng or declared.rng is True or (unwatched and declared.rng is None),
@@ -266,94 +263,40 @@ def _complete(plan: Plan, name: str, kin: frozenset[str], sight: Sight, seen: Ob
     )
 
 
-def _find_called(program: Program, models: frozenset[str]) -> frozenset[str]:
-    """Return those of some models that a program calls; calls of a method count apart."""
-    calls = [each for each in find_instructions(program) if isinstance(each, Forward)]
-    return frozenset(
-        each.model if each.method is None else f"{each.model}.{each.method}" for each in calls if each.model in models
-    )
-
-
 def _has(observed: Observed, trait: Trait) -> bool:
     """Return whether a trait was seen."""
-    return {
-        "buffers": observed.buffers,
-        "rng": observed.rng,
-        "batch_coupled": observed.batch_coupled,
-        "recomputes": observed.recomputes,
-    }[trait]
+    return bool(getattr(observed, trait))
 
 
 def _declares(plan: Plan, name: str, trait: Trait) -> bool | None:
     """Return what a model declares of a trait; None where it declares nothing."""
-    traits = plan.spec.models[name].traits or Traits()
-    return {
-        "buffers": traits.buffers,
-        "rng": traits.rng,
-        "batch_coupled": traits.batch_coupled,
-        "recomputes": traits.recomputes,
-    }[trait]
-
-
-def _find_false_traits(plan: Plan, name: str, seen: Observed) -> Iterator[Diagnostic]:
-    """Yield a problem for every trait declared false that was seen to be true."""
-    for trait in TRAITS:
-        if _declares(plan, name, trait) is False and _has(seen, trait):
-            yield Diagnostic(
-                code="GS206",
-                message=f"model '{name}' declares `{trait}: false`, but it has {WORDS[trait]}",
-                span=plan.spec.span("models", name, "traits", trait),
-                help=f"write `{trait}: true`, or leave it out: build finds out",
-            )
-
-
-def _compile_again(plan: Plan, observed: Observations) -> Plan:
-    """Return the plan compiled with the observations, under the same policy."""
-    return compile_step(plan.spec, plan.program.backend, plan.program.order, observed, pace=plan.pace)
+    return getattr(plan.spec.models[name].traits or Traits(), trait)
 
 
 def _describe(before: Plan, learned: Learned[M]) -> Iterator[str]:
     """Yield a sentence per class and per loss about what was seen, and whether that changed the plan."""
     for name in learned.traits:
-        yield f"observed of '{name}': {', '.join(_format_trait(learned, name, trait) for trait in TRAITS)}"
+        found: list[str] = []
+        for trait in TRAITS:
+            word = WORDS[trait]
+            if _has(learned.seen[name], trait):
+                found.append(word)
+            elif _has(learned.traits[name], trait):
+                found.append(f"{word} ({'declared' if _declares(learned.plan, name, trait) else 'assumed'})")
+            else:
+                found.append(f"no {word}")
+        yield f"observed of '{name}': {', '.join(found)}"
     observed = learned.observed or Observations()
-    yield from _describe_terms(learned.plan.program, observed)
+    for model in (each for each in learned.plan.program.models if each.trained and each.name in observed.terms):
+        terms = observed.terms[model.name]
+        shown = ", ".join(
+            f"{each.model_dump(exclude_none=True, exclude={'match'})} on {each.match}"
+            for each in (*terms.regularizers, *terms.constraints)
+        )
+        yield f"'{model.name}' brings penalties and constraints of its own, which act in its updates: {shown}"
     counts = observed.counts
     for name, is_counted in counts.items():
         yield f"observed of '{name}': it returns {'(sum, count)' if is_counted else 'one number, whose rows count'}"
     if learned.traits or counts:
         same = before.program.modes == learned.plan.program.modes
         yield "the plan stays as it was" if same else "the plan was compiled again with what was observed, and changed"
-
-
-def _describe_terms(program: Program, observed: Observations) -> Iterator[str]:
-    """Yield a sentence for every trained model whose own penalties and constraints act in its updates."""
-    for model in (each for each in program.models if each.trained and each.name in observed.terms):
-        terms = observed.terms[model.name]
-        found = ", ".join(
-            f"{each.model_dump(exclude_none=True, exclude={'match'})} on {each.match}"
-            for each in (*terms.regularizers, *terms.constraints)
-        )
-        yield f"'{model.name}' brings penalties and constraints of its own, which act in its updates: {found}"
-
-
-def _format_trait(learned: Learned[M], name: str, trait: Trait) -> str:
-    """Return what is known of one trait, and how where it was not observed."""
-    word = WORDS[trait]
-    if _has(learned.seen[name], trait):
-        return word
-    if not _has(learned.traits[name], trait):
-        return f"no {word}"
-    return f"{word} ({'declared' if _declares(learned.plan, name, trait) else 'assumed'})"
-
-
-def _find_unresolved(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a problem for every model of layers whose sizes no run could find out."""
-    for model in plan.program.models:
-        if _is_unresolved(model):
-            yield Diagnostic(
-                code="GS214",
-                message=f"the sizes of model '{model.name}' could not be found out",
-                span=find_span(plan.spec, model.name),
-                help="declare the shapes of all inputs, with `batch` as the only free size",
-            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Mapping
 from typing import SupportsFloat, SupportsIndex, cast, final
 
@@ -112,7 +113,10 @@ class Optimizer:
 
         Raises SpecError: GS270 not a whole number from 0 up, or a user's class of PyTorch, which keeps its own count.
         """
-        value = _to_count(count)
+        try:
+            value = -1 if isinstance(count, bool) else operator.index(count)
+        except TypeError:
+            value = -1
         if not 0 <= value <= MOST:
             help = "give the number of updates so far"
             raise self._refuse(f"{count!r} is no whole number from 0 to {MOST:,}", help, "`iterations`")
@@ -159,11 +163,6 @@ class Optimizer:
         return problem("GS270", f"{what} of optimizer '{self.name}': {reason}", help=help)
 
 
-def _to_count(value: object) -> int:
-    """Return a whole number; -1 for anything else."""
-    return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else -1
-
-
 SECTION = "hyperparameters"
 """Their section in a checkpoint. It serves for comparison only and is never restored."""
 SETTINGS = "settings"
@@ -178,7 +177,16 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 
 def describe_optimizers(declared: tuple[OptimizerDecl, ...], held: Mapping[str, Optimizer]) -> dict[str, StatePlain]:
     """Return every option of every optimizer in words; a number that was set by hand in place of the spec's."""
-    return {each.name: dict[str, StatePlain](_describe(each, held[each.name])) for each in declared}
+    found: dict[str, StatePlain] = {}
+    for each in declared:
+        optimizer = held[each.name]
+        rate = {RATE: optimizer.learning_rate} if optimizer.is_rate_set else {}
+        by_hand = {**optimizer.options.by_hand, **rate}
+        options: dict[str, StatePlain] = {
+            key: _spell(value) for key, value in each.options.items() if key not in by_hand
+        }
+        found[each.name] = {**options, **{key: f"{value!r} {BY_HAND}" for key, value in by_hand.items()}}
+    return found
 
 
 def find_differences(saved: StatePlain, now: Mapping[str, StatePlain]) -> Iterator[str]:
@@ -232,15 +240,6 @@ def _spell_leaves(path: Path, value: Plain) -> Iterator[tuple[str, str]]:
             yield from _spell_leaves((*path, index), item)
     else:
         yield spell_path(path), repr(value)
-
-
-def _describe(declared: OptimizerDecl, held: Optimizer) -> Iterator[tuple[str, str]]:
-    """Yield the options of an optimizer in words, and what of its groups was set by hand."""
-    by_hand = {**held.options.by_hand, **({RATE: held.learning_rate} if held.is_rate_set else {})}
-    for key, value in declared.options.items():
-        if key not in by_hand:
-            yield key, _spell(value)
-    yield from ((key, f"{value!r} {BY_HAND}") for key, value in by_hand.items())
 
 
 def _spell(value: HyperParameter) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler import Plan
@@ -81,7 +81,7 @@ class Reporter:
         functions = (each for each in program.functions if chosen in (each.datasets or (chosen,)))
         function = next(each for each in functions if frozenset(each.gated) == gated)
         held = tuple(op for op in function.active if op in self.overflow.held)
-        updates = {name: self._update(name, program, step, function, chosen) for name in self._find_updates()}
+        names = [name for name, op in self.plan.spec.ops.items() if isinstance(op, UpdateOp)]
         return StepReport(
             step=step,
             mode=mode,
@@ -90,38 +90,8 @@ class Reporter:
             held=held,
             scale_before=self.overflow.scale_before,
             scale_after=self.overflow.scale_after,
-            updates={name: self._judge(name, update, function) for name, update in updates.items()},
+            updates={name: self._update(name, program, step, function, chosen) for name in names},
         )
-
-    def _judge(self, name: str, update: UpdateReport, function: Function) -> UpdateReport:
-        """Return the report of an update with what verdicts say of it."""
-        update = replace(update, nonfinite=self._find_nonfinite(name, function))
-        if not (update.fired and name in self.overflow.held):
-            return update
-        guilty = dict.fromkeys(op for op, key in self._find_group(name, function) if not self.overflow.given[key])
-        listed = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
-        reason, norm = f"gradients of {listed} are not finite", update.gradient_norm if guilty else None
-        return replace(update, fired=False, skipped=True, reason=reason, learning_rates={}, gradient_norm=norm)
-
-    def _find_group(self, name: str, function: Function) -> Iterator[tuple[str, str]]:
-        """Yield the updates under whose verdicts an update took place in a step, each with the key of a verdict."""
-        writes = (each for each in function.instructions if isinstance(each, Apply) and each.op == name)
-        verdicts = {verdict for each in writes for way in each.commits for verdict in way}
-        judges = (each for each in function.instructions if isinstance(each, Judge) and each.output in verdicts)
-        yield from ((each.op, each.key) for each in judges)
-
-    def _find_nonfinite(self, name: str, function: Function) -> str | None:
-        """Return the first parameter of an update whose gradient is not finite, in a step that ran a function."""
-        judges = (each for each in function.instructions if isinstance(each, Judge) and each.op == name)
-        judge = next((each for each in judges if each.key in self.overflow.places), None)
-        if judge is None:  # what an earlier step found is not reported again
-            return None
-        models = (model for span in judge.spans for model in span)
-        return [f"{model}.{each}" for model in models for each in self.names(model)][self.overflow.places[judge.key]]
-
-    def _find_updates(self) -> Iterator[str]:
-        """Yield the updates of the spec."""
-        yield from (name for name, op in self.plan.spec.ops.items() if isinstance(op, UpdateOp))
 
     def _update(
         self,
@@ -131,22 +101,42 @@ class Reporter:
         function: Function,
         dataset: str,
     ) -> UpdateReport:
-        """Return the report of one update."""
+        """Return the report of one update, with what verdicts say of it."""
         fired, gated = name in function.active, frozenset(function.gated)
         cells = _find_optimizers(name, find_functions(self.plan.program))
         rates = {cell: self.optimizers[cell].used_rate for cell in _find_optimizers(name, (function,))}
         is_here = any(name in each.active for each in program.functions)
         gate = next((each for each in program.gates if each.op == name), None)
-        return UpdateReport(
+        nonfinite = None
+        judges = [each for each in function.instructions if isinstance(each, Judge)]
+        for judge in judges:  # what an earlier step found is not reported again
+            if judge.op == name and judge.key in self.overflow.places:
+                models = (model for span in judge.spans for model in span)
+                parameters = [f"{model}.{each}" for model in models for each in self.names(model)]
+                nonfinite = parameters[self.overflow.places[judge.key]]
+                break
+        reason = f"it does not run in mode {program.mode}"
+        if is_here:
+            reason = _format_reason(gate, step, gated, program, dataset)
+        update = UpdateReport(
             name=name,
             fired=fired,
             gradient_norm=self.norms.get(name) if fired else None,
-            reason=_format_reason(gate, step, gated, program, dataset)
-            if is_here
-            else f"it does not run in mode {program.mode}",
+            nonfinite=nonfinite,
+            reason=reason,
             iterations={cell: self.optimizers[cell].iterations for cell in cells},
             learning_rates={cell: rate for cell, rate in rates.items() if rate is not None},
         )
+        if not (fired and name in self.overflow.held):
+            return update
+        # The update was held by the verdicts under which it takes place: on its gradients, or those of other updates.
+        writes = (each for each in function.instructions if isinstance(each, Apply) and each.op == name)
+        verdicts = {verdict for each in writes for way in each.commits for verdict in way}
+        found = (each for each in judges if each.output in verdicts)
+        guilty = dict.fromkeys(each.op for each in found if not self.overflow.given[each.key])
+        listed = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
+        reason, norm = f"gradients of {listed} are not finite", update.gradient_norm if guilty else None
+        return replace(update, fired=False, skipped=True, reason=reason, learning_rates={}, gradient_norm=norm)
 
 
 def _find_optimizers(name: str, functions: Iterable[Function]) -> tuple[str, ...]:
@@ -167,30 +157,15 @@ def _format_reason(gate: Gate | None, step: int, gated: frozenset[str], program:
     if gate.until is not None and step > gate.until:
         return f"it ended with step {gate.until}"
     if gate.clock == "steps" or not gate.follows:
-        return _format_count(gate)
-    if gate.follows == ((window_of(gate.op),),):
-        return _format_window(gate, step, gated, program, dataset)
-    return _format_following(gate, gated, program)
-
-
-def _format_window(gate: Gate, step: int, gated: frozenset[str], program: ModeProgram, dataset: str) -> str:
-    """Return why an update that accumulates was applied or not: its window, or what keeps it from accumulating."""
-    own = next((each for each in program.gates if each.op == window_of(gate.op)), None)
-    if own is not None and own.op not in gated:
-        return _format_reason(own, step, gated, program, dataset)
-    return f"it takes the gradients of {gate.every} steps"
-
-
-def _format_count(gate: Gate) -> str:
-    """Return in which steps an op that counts steps fires."""
-    on = f" on {' and '.join(each or 'no data set' for each in gate.datasets)}" if gate.datasets else ""
-    every = f"every {gate.every} steps{on}" if gate.every > 1 else f"every step{on}"
-    start = "" if gate.start is None else f" from step {gate.start} on"
-    return f"{every}{start}" if gate.until is None else f"{every}{start} up to step {gate.until}"
-
-
-def _format_following(gate: Gate, gated: frozenset[str], program: ModeProgram) -> str:
-    """Return what an op follows, and whether that fired."""
+        on = f" on {' and '.join(each or 'no data set' for each in gate.datasets)}" if gate.datasets else ""
+        every = f"every {gate.every} steps{on}" if gate.every > 1 else f"every step{on}"
+        start = "" if gate.start is None else f" from step {gate.start} on"
+        return f"{every}{start}" if gate.until is None else f"{every}{start} up to step {gate.until}"
+    if gate.follows == ((window_of(gate.op),),):  # an update that accumulates
+        own = next((each for each in program.gates if each.op == window_of(gate.op)), None)
+        if own is not None and own.op not in gated:
+            return _format_reason(own, step, gated, program, dataset)
+        return f"it takes the gradients of {gate.every} steps"
     free = gated | ({name for each in program.functions for name in each.active} - {each.op for each in program.gates})
     missing = [group for group in gate.follows if free.isdisjoint(group)]
     if missing:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Final, Literal, TypeAlias, cast
 
-from compiler.ir.program import Gate, ModeProgram, Program
+from compiler.ir.program import Program
 from compiler.timing.firing_sets import find_counts, lacks_functions
 from graphspec.diagnostics import SpecError
 from runtime.engine.contents import Contents, Fault, Holder, Item, report_faults
@@ -33,8 +33,26 @@ Skeleton: TypeAlias = "dict[str, Item | Skeleton]"
 
 def find_faults(contents: Contents, state: State) -> Iterator[Fault]:
     """Yield every difference between a state and the contents of its module."""
-    yield from _match(_build(contents), state.counters, "")
-    yield from _find_array_faults(contents, state)
+    skeleton: Skeleton = {}
+    for item in contents.items:
+        *sections, key = item.path
+        place = skeleton
+        for section in sections:
+            place = cast("Skeleton", place.setdefault(section, {}))
+        place[key] = item
+    yield from _match(skeleton, state.counters, "")
+    known = {name: stored.describe() for name, stored in contents.tensors.items()}
+    trees = (find_value(state.counters, item.path) for item in contents.items)
+    others = [name for section in ("metrics", "windows") for name in find_arrays(state.counters.get(section))]
+    named = {*others, *(name for tree in trees if tree is not ABSENT for name in find_arrays(tree))}
+    for name in (*known, *sorted(named - known.keys())):
+        if name not in state.arrays:
+            yield Fault(kind="missing", name=name)
+    for name, array in state.arrays.items():
+        if name in known:
+            yield from compare(name, array, *known[name])
+        elif name not in named:
+            yield Fault(kind="unexpected", name=name)
     for item in contents.items:
         found = find_value(state.counters, item.path)
         if item.check is not None and found is not ABSENT:
@@ -49,40 +67,12 @@ def find_value(counters: Mapping[str, Plain], path: tuple[str, ...]) -> Found:
     return found
 
 
-def _find_array_faults(contents: Contents, state: State) -> Iterator[Fault]:
-    """Yield what is wrong with the arrays."""
-    known = {name: stored.describe() for name, stored in contents.tensors.items()}
-    trees = (find_value(state.counters, item.path) for item in contents.items)
-    others = [name for section in ("metrics", "windows") for name in find_arrays(state.counters.get(section))]
-    named = {*others, *(name for tree in trees if tree is not ABSENT for name in find_arrays(tree))}
-    for name in (*known, *sorted(named - known.keys())):
-        if name not in state.arrays:
-            yield Fault(kind="missing", name=name)
-    for name, array in state.arrays.items():
-        if name in known:
-            yield from compare(name, array, *known[name])
-        elif name not in named:
-            yield Fault(kind="unexpected", name=name)
-
-
 def compare(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> Iterator[Fault]:
     """Yield every difference between an array and its tensor."""
     if array.shape != shape:
         yield Fault(kind="shape", name=name, found=str(list(array.shape)), expected=str(list(shape)))
     elif array.dtype.name != dtype:
         yield Fault(kind="type", name=name, found=array.dtype.name, expected=dtype)
-
-
-def _build(contents: Contents) -> Skeleton:
-    """Return the items by the keys of their paths."""
-    skeleton: Skeleton = {}
-    for item in contents.items:
-        *sections, key = item.path
-        place = skeleton
-        for section in sections:
-            place = cast("Skeleton", place.setdefault(section, {}))
-        place[key] = item
-    return skeleton
 
 
 def _match(skeleton: Skeleton, counters: Mapping[str, Plain], prefix: str) -> Iterator[Fault]:
@@ -122,18 +112,14 @@ def _check(item: Item, found: Found) -> Iterator[Fault]:
             if not isinstance(found, list):
                 yield Fault(kind="value", name=item.name, found=repr(found), expected="a list of names")
         case "slots":
-            yield from _check_slots(item, found)
+            if isinstance(found, dict):
+                names = {name for slot in found.values() if isinstance(slot, dict) for name in slot}
+                others = sorted(names - item.known)  # parameters that the optimizer does not have
+                yield from (Fault(kind="unexpected", name=f"{item.name}.{name}") for name in others)
+            else:
+                yield Fault(kind="value", name=item.name, found=repr(found), expected="a mapping of slots")
         case "tree":
             return
-
-
-def _check_slots(item: Item, found: Found) -> Iterator[Fault]:
-    """Yield the parameters in slots that an optimizer does not have."""
-    if not isinstance(found, dict):
-        yield Fault(kind="value", name=item.name, found=repr(found), expected="a mapping of slots")
-        return
-    names = {name for slot in found.values() if isinstance(slot, dict) for name in slot}
-    yield from (Fault(kind="unexpected", name=f"{item.name}.{name}") for name in sorted(names - item.known))
 
 
 def read_state(holder: Holder) -> State:
@@ -148,7 +134,10 @@ def read_state(holder: Holder) -> State:
         plain, found = flatten(item.read(), item.name)
         arrays.update(found)
         *sections, key = item.path
-        _open(counters, sections)[key] = plain
+        place = counters
+        for section in sections:
+            place = cast("dict[str, Plain]", place.setdefault(section, {}))
+        place[key] = plain
     return State(arrays=arrays, counters=counters, backend=holder.backend)
 
 
@@ -158,54 +147,36 @@ def restore_state(holder: Holder, state: State) -> None:
     The state may be that of another backend. Raises SpecError: GS264 for every name that is missing, not expected, or
     of another shape or type.
     """
-    applied = {cell: count for cell, count in _section(state.counters, "applied").items() if isinstance(count, int)}
+    section = state.counters.get("applied")
+    counts = section.items() if isinstance(section, dict) else ()
+    applied = {cell: count for cell, count in counts if isinstance(count, int)}
     contents = holder.contents(applied)
     faults = tuple(find_faults(contents, state))
     if faults:
-        raise SpecError(report_faults(faults, _explain(faults, state, holder)), {})
-    _write_items(contents.items, state, holder)
-    for name, stored in holder.contents(applied).tensors.items():  # setting the counts has created the slots
-        stored.write(state.arrays[name])
-
-
-def _write_items(items: tuple[Item, ...], state: State, holder: Holder) -> None:
-    """Write everything but tensors, the user's code first; where it refuses something, its writes are undone."""
+        # Names are at fault where frameworks differ: their own classes choose them.
+        is_named = any(each.kind in ("missing", "unexpected") for each in faults)
+        raise SpecError(report_faults(faults, _cross(state, holder) if is_named else ()), {})
+    # Everything but tensors, the user's code first; where it refuses something, its writes are undone.
     done: list[tuple[Item, Tree]] = []
-    values = {item.path: _value(item, state) for item in items}
-    for item in (each for each in items if each.foreign):
+    values: dict[tuple[str, ...], Tree] = {}
+    for item in contents.items:
+        found = find_value(state.counters, item.path)
+        values[item.path] = item.fresh if found is ABSENT else unflatten(found, state.arrays)
+    for item in (each for each in contents.items if each.foreign):
         done.append((item, item.read()))
         try:
             item.write(values[item.path])
         except Exception as error:
-            _take_back(done)
-            raise _refused(item, error, _cross(state, holder)) from error
-    for item in (each for each in items if not each.foreign):
+            for refused, before in reversed(done):
+                with suppress(Exception):  # where the user's code refuses these too, nothing can be done
+                    refused.write(before)
+            message = f"the state of {item.name} was refused: {type(error).__name__}: {error}"
+            help = "the code that takes it has changed since it was saved, or does not fit it"
+            raise problem("GS264", message, notes=_cross(state, holder), help=help) from error
+    for item in (each for each in contents.items if not each.foreign):
         item.write(values[item.path])
-
-
-def _value(item: Item, state: State) -> Tree:
-    """Return what a state has for an item."""
-    found = find_value(state.counters, item.path)
-    return item.fresh if found is ABSENT else unflatten(found, state.arrays)
-
-
-def _take_back(done: list[tuple[Item, Tree]]) -> None:
-    """Write the earlier values; where the user's code refuses these too, nothing can be done."""
-    for item, before in reversed(done):
-        with suppress(Exception):
-            item.write(before)
-
-
-def _refused(item: Item, error: Exception, notes: tuple[str, ...]) -> SpecError:
-    """Return the error of a state that the user's code refused."""
-    message = f"the state of {item.name} was refused: {type(error).__name__}: {error}"
-    help = "the code that takes it has changed since it was saved, or does not fit it"
-    return problem("GS264", message, notes=notes, help=help)
-
-
-def _explain(faults: Iterable[Fault], state: State, holder: Holder) -> tuple[str, ...]:
-    """Return a note about frameworks where names are at fault, which their own classes choose."""
-    return _cross(state, holder) if any(each.kind in ("missing", "unexpected") for each in faults) else ()
+    for name, stored in holder.contents(applied).tensors.items():  # setting the counts has created the slots
+        stored.write(state.arrays[name])
 
 
 def _cross(state: State, holder: Holder) -> tuple[str, ...]:
@@ -214,19 +185,6 @@ def _cross(state: State, holder: Holder) -> tuple[str, ...]:
         return ()
     crosses = "built-in models, optimizers and metrics fit both; what a framework's or user's class keeps does not"
     return (f"the state was saved under {state.backend}, the step runs under {holder.backend}: {crosses}",)
-
-
-def _open(counters: dict[str, Plain], sections: list[str]) -> dict[str, Plain]:
-    """Return a section of nested counters, made where it is not there."""
-    for section in sections:
-        counters = cast("dict[str, Plain]", counters.setdefault(section, {}))
-    return counters
-
-
-def _section(counters: Mapping[str, Plain], name: str) -> Mapping[str, Plain]:
-    """Return a section of counters; an empty one where there is none."""
-    found = counters.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def align_counts(program: Program, steps: Mapping[str, int], gates: Gates) -> None:
@@ -243,17 +201,12 @@ def align_counts(program: Program, steps: Mapping[str, int], gates: Gates) -> No
             continue
         counts, made = gates.counts.get(mode.mode, {}), steps.get(mode.mode, 0)
         now = {op: counts[op] % interval for op, interval in every.items()}
-        always = _find_always(mode, clocks, program.datasets)
+        # The ops that gates follow and that have no gate of their own fire always.
+        gated = {gate.op for gate in clocks}
+        free = frozenset(op for gate in clocks for group in gate.follows for op in group if op not in gated)
+        datasets = program.datasets
+        always = dict.fromkeys(datasets if mode.mode == "train" and datasets else ("", *datasets), free)
         if lacks_functions(clocks, always, mode.undecided, made, now):
             possible = find_counts(clocks, always, mode.undecided, made)
             nearest = min(possible, key=lambda each: sum(each[op] != now[op] for op in now))
             counts.update({op: count for op, count in nearest.items() if count != now[op]})
-
-
-def _find_always(
-    mode: ModeProgram, clocks: tuple[Gate, ...], datasets: tuple[str, ...]
-) -> Mapping[str, frozenset[str]]:
-    """Return, by data set, the ops that gates follow and that have no gate of their own."""
-    gated = {gate.op for gate in clocks}
-    free = frozenset(op for gate in clocks for group in gate.follows for op in group if op not in gated)
-    return dict.fromkeys(datasets if mode.mode == "train" and datasets else ("", *datasets), free)

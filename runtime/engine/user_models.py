@@ -40,7 +40,10 @@ def import_users(program: Program, spec: GraphSpec, request: BuildRequest) -> No
             span = _find_import(spec, path, name, program.backend)
             resolve(path, request.allow, directory=request.directory, span=span, texts=spec.texts())
         except SpecError as error:
-            problems.extend(_with_way_out(each, name, request) for each in error.diagnostics)
+            for each in error.diagnostics:
+                if request.models and each.code == "GS201":  # who gives models may give this one, too
+                    each = replace(each, help=f"{each.help}; or give a module for it: `models={{'{name}': ...}}`")
+                problems.append(each)
     if problems:
         raise SpecError(problems, spec.texts())
 
@@ -63,13 +66,6 @@ def _find_import(spec: GraphSpec, path: str, name: str, backend: str) -> Span | 
 def _find_phase(optimizer: OptimizerSpec | None, epoch: str) -> tuple[str, ...]:
     """Return the key of an optimizer that changes by epochs; empty for one that does not."""
     return (epoch or "1",) if optimizer is not None and optimizer.epochs else ()
-
-
-def _with_way_out(problem: Diagnostic, name: str, request: BuildRequest) -> Diagnostic:
-    """Return a refused import with another remedy where the caller gives models: to give this one too."""
-    if not request.models or problem.code != "GS201":
-        return problem
-    return replace(problem, help=f"{problem.help}; or give a module for it: `models={{'{name}': ...}}`")
 
 
 def check_given(
@@ -167,7 +163,10 @@ def check_parameters(models: Mapping[str, Parameters], program: Program, spec: G
         for name, parameter in models[other].items():
             first = shared.get(id(parameter))
             if first is not None and _find_group(one, first, spec) != _find_group(other, name, spec):
-                yield _contradiction(f"{one}.{first}", f"{other}.{name}", find_span(spec, other))
+                message = f"'{one}.{first}' and '{other}.{name}' are one parameter, "
+                message += "but the groups of their models give it different options"
+                help = "write the same for it in the groups of both models"
+                yield Diagnostic(code="E-MATCH", message=message, span=find_span(spec, other), help=help)
 
 
 def _find_group(model: str, name: str, spec: GraphSpec) -> GroupSpec | None:
@@ -175,13 +174,6 @@ def _find_group(model: str, name: str, spec: GraphSpec) -> GroupSpec | None:
     found = next((group for group in spec.models[model].groups if is_found(group.match, name)), None)
     scale = 1.0 if found is None or found.lr_scale is None else found.lr_scale
     return None if found is None else found.model_copy(update={"match": "", "lr_scale": scale})
-
-
-def _contradiction(first: str, second: str, span: Span | None) -> Diagnostic:
-    """Return the problem of a shared parameter whose groups differ."""
-    message = f"'{first}' and '{second}' are one parameter, but the groups of their models give it different options"
-    help = "write the same for it in the groups of both models"
-    return Diagnostic(code="E-MATCH", message=message, span=span, help=help)
 
 
 CONVERTED = ("float32", "float64")

@@ -48,9 +48,13 @@ def find_files(program: Program, spec: GraphSpec, request: BuildRequest) -> Weig
     wanted = {name: path for name, path in paths.items() if name not in request.models}
     for name, path in wanted.items():
         try:
-            notes.extend(_describe_types(name, path, request.dtype))
+            kinds = frozenset(each.kind for each in read_weights(name, path).values())
         except ModelError as error:
             problems.append(diagnose_finding(error, spec))
+            continue
+        others = [each for each, kind in KINDS.items() if kind in kinds and each != request.dtype]
+        if others:
+            notes.append(f"the weights of '{name}' are {', '.join(others)} in {path!r}, and become {request.dtype}")
     if problems:
         raise SpecError(problems, spec.texts())
     return WeightFiles(paths={name: str(Path(path).absolute()) for name, path in wanted.items()}, notes=tuple(notes))
@@ -101,11 +105,3 @@ def find_rounds(models: Iterable[ModelDecl], known: frozenset[str]) -> Iterator[
         if names != before:
             yield names
         before = names
-
-
-def _describe_types(name: str, path: str, dtype: str) -> Iterator[str]:
-    """Yield a note where a file has numbers of another type than the step; raise ModelError (GS271) for no file."""
-    kinds = frozenset(each.kind for each in read_weights(name, path).values())
-    others = [each for each, kind in KINDS.items() if kind in kinds and each != dtype]
-    if others:
-        yield f"the weights of '{name}' are {', '.join(others)} in {path!r}, and become {dtype}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
@@ -16,12 +18,128 @@ from compiler.ir.program import ModeProgram, Program
 from compiler.passes.eval_averages import find_all_swaps
 from graphspec.declare.graph import GraphSpec
 from runtime.checkpoints.disk import replace_folder
-from runtime.engine.backend import Engine
-from runtime.export.files import LISTING, Exported, ExportedModel, ExportedProgram, find_listed
+from runtime.checkpoints.format import find_versions, open_object
+from runtime.engine.backend import Engine, PackedModel, PackedProgram
 from runtime.export.pure import Pure, purify
 from runtime.folder import cannot_write, name_folder
 from runtime.problems import problem
-from runtime.state import Plain
+from runtime.state import Plain, PlainModel
+
+LISTING = "export.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedModel:
+    """The file of a model's weights; ``source`` is the model that owns them: the model itself, or its average."""
+
+    file: str
+    source: str
+    packed: PackedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedProgram:
+    """The file or folder of a program, and what it computes."""
+
+    file: str
+    pure: Pure
+    packed: PackedProgram
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of every file by its path."""
+        return {f"{self.file}/{path}" if path else self.file: content for path, content in self.packed.files.items()}
+
+    def describe(self) -> dict[str, Plain]:
+        """Return its files with their checksums, the mode, its inputs and how the step draws them, and its outputs."""
+        pure, files = self.pure, self.packed.files
+        inputs: dict[str, Plain] = {}
+        for entry in pure.program.inputs:
+            described: dict[str, Plain] = {"shape": [*(entry.shape or ())], "dtype": entry.dtype}
+            drawn = pure.drawn.get(entry.name)
+            if drawn is not None:
+                described |= {"random": drawn.distribution, "args": json.loads(json.dumps(dict(drawn.options)))}
+            inputs[entry.name] = described
+        marks: dict[str, Plain] = {path: _mark(content) for path, content in files.items()}
+        return {
+            "file": self.file,
+            **(_mark(files[""]) if "" in files else {"files": marks}),
+            "mode": pure.mode,
+            "inputs": inputs,
+            "outputs": [*pure.outputs],
+            "left_out": [*pure.left_out],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was exported, and its folder."""
+
+    folder: Path
+    models: Mapping[str, ExportedModel]
+    program: ExportedProgram | None
+
+    def __repr__(self) -> str:
+        """Return the folder and the names in it, short for any export."""
+        names = [*(model.file for model in self.models.values()), *([self.program.file] if self.program else [])]
+        return f"<exported into {str(self.folder)!r}: {', '.join(names)}>"
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of every file but the listing."""
+        files = {model.file: model.packed.content for model in self.models.values()}
+        return files if self.program is None else {**files, **self.program.files()}
+
+    def describe(self, program: Program, origin: Mapping[str, Plain]) -> bytes:
+        """Return the listing as JSON: what every file is, and where it comes from."""
+        listing: dict[str, Plain] = {"export": FORMAT, "name": program.name, **origin, "backend": program.backend}
+        weights: dict[str, Plain] = {}
+        for name, model in self.models.items():
+            found = model.packed.tensors.items()
+            tensors: Plain = {key: {"shape": [*shape], "dtype": dtype} for key, (shape, dtype) in found}
+            weights[name] = {
+                "file": model.file,
+                **_mark(model.packed.content),
+                "of": model.source,
+                "tensors": tensors,
+            }
+        listing["weights"] = weights
+        if self.program is not None:
+            listing["program"] = self.program.describe()
+        listing["versions"] = dict[str, Plain](find_versions(program.backend))
+        return (json.dumps(listing, indent=2) + "\n").encode("ascii")
+
+
+class ListedFile(PlainModel):
+    """The file, or the folder of files, of a model or program in a listing."""
+
+    file: str
+    files: dict[str, object] | None = None
+
+
+class Listing(PlainModel):
+    """The files of an export."""
+
+    export: int
+    weights: dict[str, ListedFile]
+    program: ListedFile | None = None
+
+
+def find_listed(folder: Path) -> frozenset[str]:
+    """Return the names of the files that an export wrote into a folder; none where it is not an export."""
+    try:
+        listing = Listing.read(open_object((folder / LISTING).read_bytes()))
+    except (OSError, ValueError):
+        return frozenset()
+    found = {LISTING}
+    for part in (*listing.weights.values(), *([] if listing.program is None else [listing.program])):
+        found.update([part.file] if part.files is None else [f"{part.file}/{path}" for path in part.files])
+    return frozenset(found)
+
+
+def _mark(content: bytes) -> dict[str, Plain]:
+    """Return the size and checksum of a file's content."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
 
 PREFERRED = ("infer", "eval", "test")
 """The modes to export where none is named: the first of these that the step has."""
@@ -48,12 +166,33 @@ def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exp
     """
     place = Path(os.path.abspath(folder))  # so that `.` has a name, too
     try:
-        _require_free(place)
-        models = {} if wanted.format == "program" else dict(_pack_models(plan, engine))
-        program = None if wanted.format == "weights" else _pack_program(plan, engine, wanted)
+        if place.exists() and not place.is_dir():
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        others = _find_others(place) if place.is_dir() else []
+        if others:  # they would be lost
+            raise OSError(errno.EEXIST, f"a folder stands there with what is no part of an export ({others[0]})")
+        averaged, models, program = engine.averaged(), dict[str, ExportedModel](), None
+        if wanted.format != "program":  # models and averages, with their weights in a mode other than train
+            swapped = {swap.model: swap.target for swap in find_all_swaps(plan.spec) if swap.op in averaged}
+            for name in (model.name for model in plan.program.models):
+                source = swapped.get(name, name)
+                packed = engine.pack_model(source)
+                models[name] = ExportedModel(file=f"{name}.safetensors", source=source, packed=packed)
+        if wanted.format != "weights":
+            mode = find_mode(plan.program, plan.spec, wanted.mode)
+            pure = purify(plan, mode, averaged, wanted.values)
+            # The types of the inputs are those that the step was built for.
+            inputs = tuple(replace(entry, dtype=engine.accepts(entry)[-1]) for entry in pure.program.inputs)
+            pure = replace(pure, program=replace(pure.program, inputs=inputs))
+            packed = engine.pack_program(pure.program)
+            name = f"{name_folder(plan.program.name, 1).name}{packed.suffix}"
+            program = ExportedProgram(file=name, pure=pure, packed=packed)
         exported = Exported(folder=folder, models=models, program=program)
         listing = exported.describe(plan.program, {"step": engine.steps("train"), **wanted.origin})
-        _remove_rests(place)
+        rest = re.compile(rf"\.{re.escape(place.name)}-[0-9a-f]{{8}}\.(new|old)")  # of an export that was killed
+        for entry in place.parent.iterdir() if place.parent.is_dir() else ():
+            if rest.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
         replace_folder(place, {**exported.files(), LISTING: listing})
     except OSError as error:
         raise cannot_write(folder, error) from error
@@ -62,7 +201,11 @@ def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exp
 
 def find_mode(program: Program, spec: GraphSpec, wanted: str | None) -> ModeProgram:
     """Return the mode to export; raise SpecError (GS266) where there is none, or where it writes."""
-    known = {mode.mode: mode for mode in program.modes if any(_find_computed(mode))}
+    known = {
+        mode.mode: mode
+        for mode in program.modes
+        if any(each.defines for function in mode.functions for each in function.instructions)
+    }
     name = wanted or next((mode for mode in PREFERRED if mode in known), None)
     if name is None:
         message = "the step computes nothing outside train mode, so there is no program to export"
@@ -81,61 +224,11 @@ def find_mode(program: Program, spec: GraphSpec, wanted: str | None) -> ModeProg
     return known[name]
 
 
-def _find_computed(mode: ModeProgram) -> Iterator[str]:
-    """Yield the values that a mode computes."""
-    for function in mode.functions:
-        for instruction in function.instructions:
-            yield from instruction.defines
-
-
-def _pack_models(plan: Plan, engine: Engine) -> Iterator[tuple[str, ExportedModel]]:
-    """Yield every model and average by name, with its weights in a mode other than train."""
-    averaged = engine.averaged()
-    swapped = {swap.model: swap.target for swap in find_all_swaps(plan.spec) if swap.op in averaged}
-    for model in plan.program.models:
-        source = swapped.get(model.name, model.name)
-        packed = engine.pack_model(source)
-        yield model.name, ExportedModel(file=f"{model.name}.safetensors", source=source, packed=packed)
-
-
-def _pack_program(plan: Plan, engine: Engine, wanted: Wanted) -> ExportedProgram:
-    """Return the program of a mode."""
-    mode = find_mode(plan.program, plan.spec, wanted.mode)
-    pure = _convert(purify(plan, mode, engine.averaged(), wanted.values), engine)
-    packed = engine.pack_program(pure.program)
-    name = f"{name_folder(plan.program.name, 1).name}{packed.suffix}"
-    return ExportedProgram(file=name, pure=pure, packed=packed)
-
-
-def _convert(pure: Pure, engine: Engine) -> Pure:
-    """Return a mode with the types of its inputs that the step was built for."""
-    inputs = tuple(replace(entry, dtype=engine.accepts(entry)[-1]) for entry in pure.program.inputs)
-    return replace(pure, program=replace(pure.program, inputs=inputs))
-
-
-def _require_free(place: Path) -> None:
-    """Refuse to replace a folder that is not an export, or holds other files: they would be lost."""
-    if not place.is_dir():
-        if place.exists():
-            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
-        return
-    others = _find_others(place, find_listed(place))
-    if others:
-        raise OSError(errno.EEXIST, f"a folder stands there with what is no part of an export ({others[0]})")
-
-
-def _find_others(place: Path, listed: frozenset[str]) -> list[str]:
-    """Return what is in a folder and not listed; subfolders are only inspected where the top is as listed."""
+def _find_others(place: Path) -> list[str]:
+    """Return what is in a folder and no part of an export; subfolders are only inspected where the top is as listed."""
+    listed = find_listed(place)
     top = {entry.name for entry in place.iterdir()} - {name.partition("/")[0] for name in listed}
     if top:
         return sorted(top)
     folders = {parent.as_posix() for name in listed for parent in PurePosixPath(name).parents}
     return sorted({entry.relative_to(place).as_posix() for entry in place.rglob("*")} - listed - folders)
-
-
-def _remove_rests(place: Path) -> None:
-    """Remove the leftovers of a killed export to the same place."""
-    rest = re.compile(rf"\.{re.escape(place.name)}-[0-9a-f]{{8}}\.(new|old)")
-    for entry in place.parent.iterdir() if place.parent.is_dir() else ():
-        if rest.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)

@@ -40,32 +40,51 @@ def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequ
     value that the mode does not compute, or nothing to compute; GS265 everything that is not a function of inputs of
     known shapes.
     """
-    current = _find_current(mode, averaged)
+    # The functions that run now, given the averages that have fired; clocks choose among several.
+    watched = frozenset(gate.op for gate in mode.gates if gate.clock == "averaged")
+    current = [each for each in mode.functions if watched.intersection(each.gated) == watched & averaged]
     instructions = [each for function in current for each in function.instructions]
     given = tuple(dict.fromkeys(value for each in instructions if isinstance(each, Emit) for value in each.values))
     running = {value for each in instructions if is_running(each) for value in each.defines}
     apart = running | {state.name for state in plan.program.states}
     outputs = tuple(dict.fromkeys(values)) or tuple(value for value in given if value not in apart)
-    _check_outputs(mode.mode, instructions, outputs, plan.spec)
+    known = list(dict.fromkeys(value for each in instructions for value in each.defines))
+    for value in outputs:
+        if value not in known:
+            near = closest(value, known)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            help = f"it computes {', '.join(known)}{meant}"
+            raise problem("GS266", f"mode {mode.mode} computes no value '{value}'", help=help)
+    if not outputs:
+        message = f"mode {mode.mode} gives figures that run over many batches, and nothing else"
+        help = f"name what the program shall give, as in `--value {known[0]}`"
+        raise problem("GS266", message, help=help, texts=plan.spec.texts())
     function = _choose(mode, current, outputs, plan.spec)
     kept = tuple(_simplify(each) for each in _reach(function, outputs))
-    inputs = _find_inputs(kept, outputs, plan)
+    # The inputs are those that instructions read, then what they draw.
+    used = {name for each in kept if not isinstance(each, Random) for name in find_uses(each)} | set(outputs)
+    drawn = {each.output: each for each in kept if isinstance(each, Random)}
+    types = {name: plan.types.get(name, UNKNOWN) for name in drawn}
+    inputs = (
+        *(entry for entry in plan.program.inputs if entry.name in used),
+        *(InputDecl(name=name, shape=each.shape, dtype=each.dtype or "float32") for name, each in types.items()),
+    )
     problems = (*_find_impure(kept, plan.spec), *_find_unsized(inputs, plan.spec))
     if problems:
         raise SpecError(problems, plan.spec.texts())
+    body = tuple(each for each in kept if not isinstance(each, Random))
+    emit = Emit(op=outputs[-1], values=outputs)
+    only = replace(function, active=(), gated=(), instructions=(*body, emit))
+    called = {each.model for each in kept if isinstance(each, Forward)}
+    models = [replace(each, like=None, initial="own") for each in plan.program.models if each.name in called]
+    modes = (ModeProgram(mode=function.mode, gates=(), functions=(only,)),)
     return Pure(
         mode=mode.mode,
-        program=_assemble(plan.program, function, kept, inputs, outputs),
+        program=replace(plan.program, models=tuple(models), inputs=inputs, optimizers=(), modes=modes),
         outputs=outputs,
-        drawn={each.output: each for each in kept if isinstance(each, Random)},
+        drawn=drawn,
         left_out=() if values else tuple(value for value in given if value in apart),
     )
-
-
-def _find_current(mode: ModeProgram, averaged: frozenset[str]) -> tuple[Function, ...]:
-    """Return the functions of a mode that run now, given the averages that have fired; clocks choose among several."""
-    watched = frozenset(gate.op for gate in mode.gates if gate.clock == "averaged")
-    return tuple(each for each in mode.functions if watched.intersection(each.gated) == watched & averaged)
 
 
 def _choose(mode: ModeProgram, current: Sequence[Function], outputs: tuple[str, ...], spec: GraphSpec) -> Function:
@@ -82,21 +101,6 @@ def _choose(mode: ModeProgram, current: Sequence[Function], outputs: tuple[str, 
 
 
 _ELSE = "; `--format weights` writes the weights alone"
-
-
-def _check_outputs(mode: str, instructions: Sequence[Instruction], outputs: Sequence[str], spec: GraphSpec) -> None:
-    """Raise SpecError (GS266) for values that a mode does not compute, and where none is left."""
-    known = list(dict.fromkeys(value for each in instructions for value in each.defines))
-    for value in outputs:
-        if value not in known:
-            near = closest(value, known)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            help = f"it computes {', '.join(known)}{meant}"
-            raise problem("GS266", f"mode {mode} computes no value '{value}'", help=help)
-    if not outputs:
-        message = f"mode {mode} gives figures that run over many batches, and nothing else"
-        help = f"name what the program shall give, as in `--value {known[0]}`"
-        raise problem("GS266", message, help=help, texts=spec.texts())
 
 
 def _reach(function: Function, outputs: Iterable[str]) -> tuple[Instruction, ...]:
@@ -122,36 +126,22 @@ def _simplify(instruction: Instruction) -> Instruction:
             return instruction
 
 
-def _find_inputs(kept: Sequence[Instruction], outputs: Iterable[str], plan: Plan) -> tuple[InputDecl, ...]:
-    """Return the inputs that instructions read, then what they draw."""
-    used = {name for each in kept if not isinstance(each, Random) for name in find_uses(each)} | set(outputs)
-    drawn = (each.output for each in kept if isinstance(each, Random))
-    types = {name: plan.types.get(name, UNKNOWN) for name in drawn}
-    return (
-        *(entry for entry in plan.program.inputs if entry.name in used),
-        *(InputDecl(name=name, shape=each.shape, dtype=each.dtype or "float32") for name, each in types.items()),
-    )
-
-
 def _find_impure(kept: Sequence[Instruction], spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem for every instruction whose results do not depend on its inputs alone."""
     for each in kept:
-        why = _explain_impure(each)
+        why = ""
+        if isinstance(each, (Gradient, Transform)):
+            why = "it takes a gradient"
+        elif isinstance(each, Forward) and each.draws:
+            why = f"the layers of '{each.model}' draw random numbers in it"
+        elif any(find_scheduled(each)):
+            why = "it follows a schedule, and a program has no steps"
+        elif is_running(each):
+            why = "its value runs over many batches"
         if why:
             span = spec.span("ops", each.op, key=True)
             help = f"leave it out of the mode, or name the values to export with `--value`{_ELSE}"
             yield Diagnostic(code=CODE, message=f"op '{each.op}' cannot be exported: {why}", span=span, help=help)
-
-
-def _explain_impure(instruction: Instruction) -> str:
-    """Return why an instruction is not a function of its inputs; empty for one that is."""
-    if isinstance(instruction, (Gradient, Transform)):
-        return "it takes a gradient"
-    if isinstance(instruction, Forward) and instruction.draws:
-        return f"the layers of '{instruction.model}' draw random numbers in it"
-    if any(find_scheduled(instruction)):
-        return "it follows a schedule, and a program has no steps"
-    return "its value runs over many batches" if is_running(instruction) else ""
 
 
 def _find_unsized(inputs: Iterable[InputDecl], spec: GraphSpec) -> Iterator[Diagnostic]:
@@ -165,20 +155,3 @@ def _find_unsized(inputs: Iterable[InputDecl], spec: GraphSpec) -> Iterator[Diag
             span = spec.span(kind, entry.name, key=True)
             help = f"declare its shape, as in `shape: [batch, 8]`{_ELSE}"
             yield Diagnostic(code=CODE, message=message, span=span, help=help)
-
-
-def _assemble(
-    program: Program,
-    function: Function,
-    kept: Sequence[Instruction],
-    inputs: tuple[InputDecl, ...],
-    outputs: tuple[str, ...],
-) -> Program:
-    """Return a program of one mode with one function: some instructions of another, and its outputs."""
-    body = tuple(each for each in kept if not isinstance(each, Random))
-    last = Emit(op=outputs[-1], values=outputs)
-    pure = replace(function, active=(), gated=(), instructions=(*body, last))
-    mode = ModeProgram(mode=function.mode, gates=(), functions=(pure,))
-    called = {each.model for each in kept if isinstance(each, Forward)}
-    models = tuple(replace(each, like=None, initial="own") for each in program.models if each.name in called)
-    return replace(program, models=models, inputs=inputs, optimizers=(), modes=(mode,))

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from runtime.checkpoints.format import Checkpoint
 from runtime.checkpoints.store import Store
+from runtime.data import AnyFeed
 from runtime.problems import problem
-from runtime.state import Plain, State, Tree, find_arrays, flatten, unflatten
+from runtime.state import Plain, State, find_arrays, flatten, unflatten
 from runtime.train.logs import read_latest
 from runtime.train.loop import RunState
 
@@ -35,24 +36,12 @@ class Stateful(Protocol):
         ...
 
 
-class Positioned(Protocol):
-    """The part of a feed that saving needs."""
-
-    def state(self) -> Tree:
-        """Return the place in the data."""
-        ...
-
-    def restore(self, tree: Tree) -> None:
-        """Go to a place in the data."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeper:
     """Writes checkpoints of a run into its store, and restores a run from one."""
 
     step: Stateful
-    feed: Positioned
+    feed: AnyFeed
     store: Store
     origin: Mapping[str, Plain]
     """The origin of the numbers, the same in every checkpoint of the run."""
@@ -92,8 +81,8 @@ class Keeper:
         loop = _section(checkpoint, "loop")
         try:
             run.restore(loop)
-        except (KeyError, TypeError, ValueError) as error:
-            raise problem("GS241", "the checkpoint does not say how far its run was") from error
+        except ValueError as error:
+            raise problem("GS241", f"the checkpoint does not say how far its run was: {error}") from error
         if "planned" not in loop:  # written by an older version
             run.planned = self.store.steps()
 

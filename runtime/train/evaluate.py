@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,44 +12,29 @@ import numpy.typing as npt
 from graphspec.analysis.evaluation import find_eval_dataset
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MetricOp
+from runtime.data import AnyFeed
 from runtime.data.arrays import Batch, dataset_of
+from runtime.interrupt import Interrupt
 from runtime.train.logs import scalars
 
 
-class Judge(Protocol):
-    """The part of a compiled step that an evaluation needs."""
+class Driven(Protocol):
+    """A built step as a run drives it: the step itself, or wrapped for debugging."""
 
     def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
         """Run one step and return its outputs."""
         ...
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
-        """Return an output as an array of the host."""
+        """Return an output as an array of the host; this waits for the device."""
         ...
 
     def reset(self, mode: str = "eval") -> None:
-        """Reset a mode: its random numbers and its running metrics."""
+        """Start a mode anew: its random numbers and its running metrics."""
         ...
 
-
-class Stopping(Protocol):
-    """Something that may request the end of a run."""
-
-    @property
-    def requested(self) -> bool:
-        """Return whether it did."""
-        ...
-
-
-class Passes(Protocol):
-    """A data set that can be read from start to end."""
-
-    def one_pass(self) -> Iterator[Batch]:
-        """Yield every batch once."""
-        ...
-
-    def rows(self, batch: Batch) -> int:
-        """Return how many samples a batch has."""
+    def end_epoch(self, mode: str = "train") -> None:
+        """Record that a pass over the data has ended."""
         ...
 
 
@@ -57,8 +42,8 @@ class Passes(Protocol):
 class Evaluation:
     """Evaluates a step on a data set: always on the same batches, with the same random numbers."""
 
-    step: Judge
-    feed: Passes
+    step: Driven
+    feed: AnyFeed
     mode: str
     metrics: frozenset[str]
     """Outputs that are running values already: the last value is that of the whole pass."""
@@ -66,13 +51,13 @@ class Evaluation:
     """The data set of all batches, where there is one."""
 
     @classmethod
-    def of(cls, spec: GraphSpec, step: Judge, feed: Passes, mode: str) -> Evaluation:
+    def of(cls, spec: GraphSpec, step: Driven, feed: AnyFeed, mode: str) -> Evaluation:
         """Return the evaluation of a spec's mode."""
         running = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and op.reset != "step")
         metrics = frozenset(running)
         return cls(step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_eval_dataset(spec))
 
-    def run(self, interrupt: Stopping | None = None) -> dict[str, float] | None:
+    def run(self, interrupt: Interrupt | None = None) -> dict[str, float] | None:
         """Return a figure for every scalar output: the value of a metric, the mean over all samples for others.
 
         None where an interrupt requested the end before the last batch.

@@ -13,7 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
@@ -157,17 +157,16 @@ def open_logs(folder: Path, names: Sequence[LogName], before: Sequence[Row] = ()
     All other rows in a file are dropped: a killed run made those steps after its newest checkpoint.
     Raises SpecError: GS234 a file that cannot be written, GS254 the package for TensorBoard is missing.
     """
-    return tuple(_open(folder, name, before, made) for name in dict.fromkeys(names))
-
-
-def _open(folder: Path, name: LogName, before: Sequence[Row], made: int) -> Log:
-    match name:
-        case "jsonl":
-            return JsonLines(folder / JSONL, before)
-        case "csv":
-            return CommaSeparated(folder / CSV, before)
-        case "tensorboard":
-            return Events(folder, after=max(made, before[-1].step if before else 0))
+    logs: list[Log] = []
+    for name in dict.fromkeys(names):
+        match name:
+            case "jsonl":
+                logs.append(JsonLines(folder / JSONL, before))
+            case "csv":
+                logs.append(CommaSeparated(folder / CSV, before))
+            case "tensorboard":
+                logs.append(Events(folder, after=max(made, before[-1].step if before else 0)))
+    return tuple(logs)
 
 
 def read_rows(folder: Path, last: int, count: int | None = None) -> tuple[Row, ...]:
@@ -181,12 +180,9 @@ def read_rows(folder: Path, last: int, count: int | None = None) -> tuple[Row, .
     both = tuple(zip(lines, table, strict=False))
     if any(line.step != cells.step or line.values.keys() != cells.values.keys() for line, cells in both):
         return max(table, lines, key=len)
-    return (*(_merge(*pair) for pair in both), *lines[len(both) :], *table[len(both) :])
-
-
-def _merge(line: Row, cells: Row) -> Row:
-    """Return a row that is in both files: values in the order of the line, but from the table, which has infinities."""
-    return Row(step=line.step, seconds=line.seconds, values={name: cells.values[name] for name in line.values})
+    # Values are in the order of the lines, but from the table, which has infinities.
+    merged = [replace(line, values={name: cells.values[name] for name in line.values}) for line, cells in both]
+    return (*merged, *lines[len(both) :], *table[len(both) :])
 
 
 def _read(path: Path, read: Callable[[list[str]], Iterator[Row]], last: int) -> tuple[Row, ...]:
@@ -196,14 +192,10 @@ def _read(path: Path, read: Callable[[list[str]], Iterator[Row]], last: int) -> 
         text = path.read_text(encoding="utf-8")
         rows.extend(read(text[: text.rfind("\n") + 1].splitlines()))
     except (ValueError, KeyError, TypeError, csv.Error) as error:
-        message = f"{str(path)!r} is not a file of metrics: row {len(rows) + 1}: {_describe(error)}"
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        message = f"{str(path)!r} is not a file of metrics: row {len(rows) + 1}: {reason}"
         raise problem("GS247", message, help="move the file away: it will be begun anew") from error
     return tuple(row for row in rows if row.step <= last)
-
-
-def _describe(error: Exception) -> str:
-    """Return what is wrong with a row."""
-    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _read_json_lines(lines: list[str]) -> Iterator[Row]:

@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, cast
+from typing import Annotated, Literal, Protocol
 
-import numpy as np
-import numpy.typing as npt
+from pydantic import Field
 
 from compiler.timing.units import Pace
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
+from runtime.data import AnyFeed
 from runtime.data.arrays import Batch, dataset_of
 from runtime.interrupt import Interrupt
 from runtime.problems import problem
-from runtime.state import Plain
+from runtime.state import Plain, PlainModel
 from runtime.train.display import Display
-from runtime.train.evaluate import Evaluation
+from runtime.train.evaluate import Driven, Evaluation
 from runtime.train.logs import Log, Row, not_finite, read_latest
 from runtime.train.plots import Gallery
 
@@ -99,14 +99,10 @@ def _interval(every: Duration, pace: Pace, spec: GraphSpec, path: tuple[str, ...
         case "run" if pace.run is not None:
             return Interval(steps=max(1, round(every.count * pace.run)))
         case _:
-            raise _not_countable(every, spec, path)
-
-
-def _not_countable(every: Duration, spec: GraphSpec, path: tuple[str, ...]) -> SpecError:
-    needed = "how long the run is" if every.unit == "run" else "how many batches an epoch has"
-    message = f"`run.{'.'.join(path)}` is {every}, but it is not known here {needed}"
-    span = spec.span("run", *path)
-    return problem("GS249", message, span=span, help="write it in steps: `500 steps`", texts=spec.texts())
+            needed = "how long the run is" if every.unit == "run" else "how many batches an epoch has"
+            message = f"`run.{'.'.join(path)}` is {every}, but it is not known here {needed}"
+            span, help = spec.span("run", *path), "write it in steps: `500 steps`"
+            raise problem("GS249", message, span=span, help=help, texts=spec.texts())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,33 +121,47 @@ class Standing:
         if self.metric not in figures:
             return self
         found = figures[self.metric]
-        if self._is_better(found):
-            return replace(self, value=found, step=step, waited=0)
-        return replace(self, waited=self.waited + 1)
-
-    def _is_better(self, found: float) -> bool:
-        """Return whether a value beats the best by more than ``min_delta``; NaN never does."""
         if self.value is None:
-            return found == found
-        gain = found - self.value if self.mode == "max" else self.value - found
-        return gain > self.min_delta
+            is_better = found == found  # NaN never is
+        else:
+            is_better = (found - self.value if self.mode == "max" else self.value - found) > self.min_delta
+        return replace(self, value=found, step=step, waited=0) if is_better else replace(self, waited=self.waited + 1)
 
     def to_plain(self) -> dict[str, Plain]:
         """Return it as plain data for a checkpoint; infinities as text, because JSON has no number for them."""
         value = None if self.value is None else self.value.hex()
         return {"metric": self.metric, "mode": self.mode, "value": value, "step": self.step, "waited": self.waited}
 
-    def restored(self, kept: Mapping[str, Plain]) -> Standing:
+    def restored(self, kept: KeptStanding | None) -> Standing:
         """Return the standing from a checkpoint; one of another metric or goal is ignored."""
-        if (kept.get("metric"), kept.get("mode")) != (self.metric, self.mode):
+        if kept is None or (kept.metric, kept.mode) != (self.metric, self.mode):
             return self
-        match kept:
-            case {"value": str() as value, "step": int() as step, "waited": int() as waited}:
-                return replace(self, value=float.fromhex(value), step=step, waited=waited)
-            case {"waited": int() as waited}:
-                return replace(self, waited=waited)
-            case _:
-                return self
+        value = None if kept.value is None else float.fromhex(kept.value)
+        return replace(self, value=value, step=kept.step, waited=kept.waited)
+
+
+class KeptStanding(PlainModel):
+    """What :meth:`Standing.to_plain` gives."""
+
+    metric: str
+    mode: str
+    value: str | None
+    step: int | None
+    waited: int
+
+
+class KeptState(PlainModel):
+    """What :meth:`RunState.to_plain` gives; older versions do not record the last two."""
+
+    step: int
+    seconds: float
+    due: bool
+    evaluated: int
+    best: KeptStanding | None
+    stop: KeptStanding | None
+    latest: dict[str, str]
+    rows: int | None = None
+    planned: Annotated[tuple[int, ...], Field(strict=False)] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,61 +197,18 @@ class RunState:
             "planned": list(self.planned),
         }
 
-    def restore(self, kept: Mapping[str, Plain]) -> None:
-        """Take over what :meth:`to_plain` gave. Raises KeyError, TypeError or ValueError for anything else."""
-        self.made = cast("int", kept["step"])
-        self.seconds = float(cast("float", kept["seconds"]))
-        self.due = kept["due"] is True
-        self.evaluated = cast("int", kept["evaluated"])
-        self.best = _restored(self.best, kept["best"])
-        self.stop = _restored(self.stop, kept["stop"])
-        latest = cast("Mapping[str, str]", kept["latest"])
-        self.latest = {name: float.fromhex(value) for name, value in latest.items()}
-        self.rows = cast("int | None", kept.get("rows"))
-        self.planned = tuple(cast("list[int]", kept.get("planned", ())))
-
-
-def _restored(standing: Standing | None, kept: Plain) -> Standing | None:
-    """Return a standing from a checkpoint."""
-    return standing.restored(kept) if standing is not None and isinstance(kept, dict) else standing
+    def restore(self, plain: Mapping[str, Plain]) -> None:
+        """Take over what :meth:`to_plain` gave. Raises ValueError for anything else."""
+        kept = KeptState.read(plain)
+        self.latest = {name: float.fromhex(value) for name, value in kept.latest.items()}
+        self.made, self.seconds, self.due, self.evaluated = kept.step, kept.seconds, kept.due, kept.evaluated
+        self.best = None if self.best is None else self.best.restored(kept.best)
+        self.stop = None if self.stop is None else self.stop.restored(kept.stop)
+        self.rows, self.planned = kept.rows, kept.planned
 
 
 EVAL = "eval/"
 """The prefix of the figures of an evaluation."""
-
-
-class Trainable(Protocol):
-    """The part of a compiled step that the loop needs."""
-
-    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
-        """Run one step and return its outputs."""
-        ...
-
-    def numpy(self, value: object) -> npt.NDArray[np.generic]:
-        """Return an output as an array of the host; this waits for the device."""
-        ...
-
-    def end_epoch(self, mode: str = "train") -> None:
-        """Record that a pass over the data has ended."""
-        ...
-
-
-class Feeding(Protocol):
-    """Endless batches, epoch after epoch."""
-
-    @property
-    def epoch(self) -> int:
-        """Return how many epochs have ended."""
-        ...
-
-    @property
-    def index(self) -> int:
-        """Return how many batches were taken in the epoch under way."""
-        ...
-
-    def next(self) -> Batch | None:
-        """Return the next batch; None where an epoch has ended."""
-        ...
 
 
 class Saver(Protocol):
@@ -272,8 +239,8 @@ class Outcome:
 class Loop:
     """A run under way."""
 
-    step: Trainable
-    feed: Feeding
+    step: Driven
+    feed: AnyFeed
     agenda: Agenda
     display: Display
     state: RunState = field(default_factory=RunState)
@@ -299,24 +266,31 @@ class Loop:
         self.start = begun - self.state.seconds
         with self.display, self.interrupt:
             try:
-                while not self._is_over():
-                    self._advance()
+                while not (self._is_complete() or self._is_exhausted() or self.interrupt.requested):
+                    if self.state.due:
+                        self._evaluate()
+                        self._save_where_due(at_end=self.feed.index == 0)
+                        continue
+                    with self._saved():
+                        batch = self.feed.next()
+                    if batch is None:
+                        self._end_epoch()
+                    else:
+                        self._train(batch)
                 self._finish()
             finally:
                 for sink in self.sinks:
                     sink.close()
+        is_cut_short = self.interrupt.requested and (not self._is_complete() or self.state.due)
         return Outcome(
             rows=tuple(self.rows),
             state=self.state,
             steps=self.state.made - before,
             seconds=time.perf_counter() - begun,
             warmup=self.warmup - begun if self.warmup else 0.0,
-            interrupted=self.interrupt.name if self._is_cut_short() else "",
+            interrupted=self.interrupt.name if is_cut_short else "",
             exhausted=self._is_exhausted(),
         )
-
-    def _is_over(self) -> bool:
-        return self._is_complete() or self._is_exhausted() or self.interrupt.requested
 
     def _is_complete(self) -> bool:
         """Return whether all steps, or all epochs, were made."""
@@ -327,26 +301,6 @@ class Loop:
     def _is_exhausted(self) -> bool:
         stop = self.state.stop
         return stop is not None and self.patience is not None and stop.waited >= self.patience
-
-    def _is_cut_short(self) -> bool:
-        return self.interrupt.requested and (not self._is_complete() or self.state.due)
-
-    def _advance(self) -> None:
-        """Do what is due next: an evaluation that was interrupted, the end of an epoch, or a step."""
-        if self.state.due:
-            self._evaluate()
-            self._save_where_due(at_end=self.feed.index == 0)
-            return
-        batch = self._take()
-        if batch is None:
-            self._end_epoch()
-        else:
-            self._train(batch)
-
-    def _take(self) -> Batch | None:
-        """Return the next batch."""
-        with self._saved():
-            return self.feed.next()
 
     @contextmanager
     def _saved(self) -> Generator[None]:
@@ -369,7 +323,7 @@ class Loop:
         if self.gallery is not None:
             self.gallery.follow(state.made, batch, outputs)
         self.dirty = True
-        if self._is_logged(state.made):
+        if state.made in (1, self.agenda.steps) or state.made % self.agenda.log_every == 0:
             values = self._log()
             if self.evaluation is None:
                 self._judge(values)
@@ -393,10 +347,6 @@ class Loop:
         is_planned = save.is_due_at_end(epoch=self.feed.epoch) if at_end else save.is_due(step=self.state.made)
         if is_planned and not self.state.due:
             self._save(planned=True)
-
-    def _is_logged(self, number: int) -> bool:
-        """Return whether a step is logged: the first, the last, and every ``log_every``-th."""
-        return number in (1, self.agenda.steps) or number % self.agenda.log_every == 0
 
     def _log(self) -> Mapping[str, float]:
         """Log the latest value of every output since the last row; an op that did not fire now has an earlier value."""
@@ -422,7 +372,7 @@ class Loop:
         names = not_finite(row)
         if names and not self.warned:
             self.warned = True
-            said = f"warning: not finite at step {row.step}: {', '.join(names)}; training goes on"
+            said = f"warning: not finite at step {row.step}: {', '.join(names)}; training continues"
             self._show(lambda: self.display.say(f"{said} (`--debug nan` finds where it comes from)"))
         return row
 
@@ -442,18 +392,16 @@ class Loop:
             figures = self.evaluation.run(self.interrupt)
             if figures is None:
                 return
-            self._require_watched(figures)
+            for standing in (self.state.best, self.state.stop):  # an output of many numbers, or of none, has no figure
+                if standing is not None and standing.metric not in figures:
+                    message = (
+                        f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
+                    )
+                    raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
         self.state.due = False
         self.state.evaluated = self.state.made
         self._add({f"{EVAL}{name}": value for name, value in figures.items()})
         self._judge(figures)
-
-    def _require_watched(self, figures: Mapping[str, float]) -> None:
-        """Refuse a metric for which an evaluation has no figure: an output of many numbers, or of none."""
-        for standing in (self.state.best, self.state.stop):
-            if standing is not None and standing.metric not in figures:
-                message = f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
-                raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
 
     def _judge(self, figures: Mapping[str, float]) -> None:
         """Compare figures with the best so far; a run that keeps its best saves where they improve."""
@@ -480,7 +428,9 @@ class Loop:
         Where it was interrupted, no row is logged: without the interruption there would be none.
         """
         state = self.state
-        is_news = bool(state.latest) and not self._is_reported()
+        # This step has a row already in a run that is resumed at its end.
+        last = [name for row in self.rows[-2:] if row.step == state.made for name in row.values]
+        is_news = bool(state.latest) and all(name.startswith(EVAL) for name in last)
         if self.interrupt.requested:
             if is_news:
                 self._report(read_latest(state.latest, self.step.numpy))
@@ -494,11 +444,6 @@ class Loop:
             self.gallery.finish()
         if self.dirty:
             self._save()
-
-    def _is_reported(self) -> bool:
-        """Return whether this step has a row already, as in a run that is resumed at its end."""
-        last = [name for row in self.rows[-2:] if row.step == self.state.made for name in row.values]
-        return any(not name.startswith(EVAL) for name in last)
 
     def _lacks_evaluation(self) -> bool:
         return self.evaluation is not None and self.state.evaluated != self.state.made

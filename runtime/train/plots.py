@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 import statistics
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +20,7 @@ from runtime.checkpoints.disk import replace_file
 from runtime.data.arrays import Batch, dataset_of
 from runtime.folder import cannot_write
 from runtime.problems import problem
+from runtime.train.evaluate import Driven
 from runtime.train.logs import Row
 
 Pixels = npt.NDArray[np.uint8]
@@ -45,7 +44,17 @@ def grid(images: npt.NDArray[np.generic]) -> Pixels:
     Values lie in [-1, 1] if any is negative, else in [0, 1], or, for whole numbers, in [0, 255]; what lies outside is
     clipped, and NaN is drawn as the darkest value.
     """
-    tiles = _enlarge(_to_bytes(_with_channels(images[:_TILES])))
+    images = images[:_TILES]
+    last = images[..., np.newaxis] if images.ndim == 3 else np.moveaxis(images, 1, -1)
+    pixels = np.broadcast_to(last, (*last.shape[:3], 3))
+    if pixels.dtype.kind in "iu":
+        tiles = np.clip(pixels, 0, 255).astype(np.uint8)
+    else:
+        values = pixels.astype(np.float64)
+        values = (values + 1) / 2 if np.nanmin(values, initial=0.0) < 0 else values
+        tiles = np.rint(np.nan_to_num(np.clip(values, 0, 1), nan=0.0) * 255).astype(np.uint8)
+    factor = max(1, math.ceil(_TILE_SIZE / max(tiles.shape[1:3])))
+    tiles = tiles.repeat(factor, axis=1).repeat(factor, axis=2)
     count, height, width, _ = tiles.shape
     columns = find_columns(count)
     rows = math.ceil(count / columns)
@@ -65,41 +74,16 @@ def find_columns(count: int) -> int:
     return next(even, square)
 
 
-def _with_channels(images: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Return [n, h, w, 3]."""
-    last = images[..., np.newaxis] if images.ndim == 3 else np.moveaxis(images, 1, -1)
-    return np.broadcast_to(last, (*last.shape[:3], 3))
-
-
-def _to_bytes(images: npt.NDArray[np.generic]) -> Pixels:
-    if images.dtype.kind in "iu":
-        return np.clip(images, 0, 255).astype(np.uint8)
-    values = images.astype(np.float64)
-    values = (values + 1) / 2 if np.nanmin(values, initial=0.0) < 0 else values
-    return np.rint(np.nan_to_num(np.clip(values, 0, 1), nan=0.0) * 255).astype(np.uint8)
-
-
-def _enlarge(tiles: Pixels) -> Pixels:
-    """Repeat pixels until an image is large enough to be seen."""
-    factor = max(1, math.ceil(_TILE_SIZE / max(tiles.shape[1:3])))
-    return tiles.repeat(factor, axis=1).repeat(factor, axis=2)
-
-
 def write_png(path: Path, pixels: Pixels) -> None:
-    """Write pixels [height, width, 3] as a PNG file (W3C PNG specification: signature, IHDR, IDAT, IEND)."""
-    height, width, _ = pixels.shape
-    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, width * 3)], axis=1)
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
-    content = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+    """Write pixels [height, width, 3] as a PNG file; raise SpecError (GS234) where that fails."""
+    from PIL import Image  # as matplotlib, only where something is drawn
+
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, format="png")
     try:
-        replace_file(path, content)  # on a full disk the earlier picture stays
+        replace_file(path, content.getvalue())  # on a full disk the earlier picture stays
     except OSError as error:
         raise cannot_write(path, error) from error
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 _PER_PANEL = 6
@@ -116,7 +100,26 @@ def draw_curves(rows: Sequence[Row], path: Path, *, title: str) -> bool:
     curves = find_curves(rows)
     if max((len(points) for points in curves.values()), default=0) < 2:
         return False
-    _draw(curves, find_panels(curves), path, title)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    panels = find_panels(curves)
+    figure = Figure(figsize=(8, 1.2 + 2.6 * len(panels)), dpi=120, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, names in zip(every, panels, strict=True):
+        for name in names:
+            axes.plot(*zip(*curves[name], strict=True), label=name, linewidth=1.4)
+        values = [value for name in names for _, value in curves[name]]
+        if min(values) > 0 and max(values) / min(values) > _STEEP:
+            axes.set_yscale("log")
+        axes.set_ylabel(names[0] if len(names) == 1 else "value")
+        axes.grid(alpha=0.3)
+        axes.legend(loc="best", fontsize="small")
+    every[0].set_title(title)
+    every[-1].set_xlabel("step")
+    canvas.draw()
+    write_png(path, np.asarray(canvas.buffer_rgba(), dtype=np.uint8)[..., :3])
     return True
 
 
@@ -135,56 +138,14 @@ def find_panels(curves: Mapping[str, Points]) -> Sequence[Sequence[str]]:
     sizes = {name: statistics.median(abs(value) for _, value in points) for name, points in curves.items()}
     panels: list[list[str]] = []
     for name in curves:
-        near = (panel for panel in panels if len(panel) < _PER_PANEL and _is_alike(sizes[panel[0]], sizes[name]))
-        panel = next(near, None)
-        if panel is None:
-            panels.append([name])
+        for panel in panels:
+            low, high = sorted((sizes[panel[0]], sizes[name]))
+            if len(panel) < _PER_PANEL and (low == high or (low > 0 and high / low <= _SAME_SCALE)):
+                panel.append(name)
+                break
         else:
-            panel.append(name)
+            panels.append([name])
     return panels
-
-
-def _is_alike(one: float, other: float) -> bool:
-    low, high = sorted((one, other))
-    return low == high or (low > 0 and high / low <= _SAME_SCALE)
-
-
-def _draw(curves: Mapping[str, Points], panels: Sequence[Sequence[str]], path: Path, title: str) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 1.2 + 2.6 * len(panels)), dpi=120, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, names in zip(every, panels, strict=True):
-        for name in names:
-            axes.plot(*zip(*curves[name], strict=True), label=name, linewidth=1.4)
-        values = [value for name in names for _, value in curves[name]]
-        if min(values) > 0 and max(values) / min(values) > _STEEP:
-            axes.set_yscale("log")
-        axes.set_ylabel(names[0] if len(names) == 1 else "value")
-        axes.grid(alpha=0.3)
-        axes.legend(loc="best", fontsize="small")
-    every[0].set_title(title)
-    every[-1].set_xlabel("step")
-    canvas.draw()
-    write_png(path, np.asarray(canvas.buffer_rgba(), dtype=np.uint8)[..., :3])
-
-
-class Showable(Protocol):
-    """The part of a compiled step that a gallery needs."""
-
-    def __call__(self, batch: Batch, mode: str = "train", dataset: str | None = None) -> Mapping[str, object]:
-        """Run a step and return its outputs."""
-        ...
-
-    def numpy(self, value: object) -> npt.NDArray[np.generic]:
-        """Return an output as an array of the host."""
-        ...
-
-    def reset(self, mode: str = "eval") -> None:
-        """Start a mode anew, so that it draws the same random numbers again."""
-        ...
 
 
 def find_image_mode(spec: GraphSpec, program: Program) -> Mode:
@@ -220,7 +181,7 @@ class Gallery:
     numbers, so that pictures can be compared.
     """
 
-    step: Showable
+    step: Driven
     spec: GraphSpec
     mode: Mode
     folder: Path
@@ -238,7 +199,9 @@ class Gallery:
         if self.mode == "train" and self.value in outputs:
             self.latest, self.fresh = outputs[self.value], True
         if not self.seen:
-            self.seen = self._look() is not None  # report a value that is not an image now, not at the end of the run
+            self.seen = (
+                self._read_images() is not None
+            )  # report a value that is not an image now, not at the end of the run
         if self.every is not None and number % self.every == 0:
             self.hang(number)
 
@@ -262,14 +225,14 @@ class Gallery:
         return self._write(f"{self.value}.png")
 
     def _write(self, name: str) -> Path | None:
-        array = self._look()
+        array = self._read_images()
         if array is None:
             return None
         path = self.folder / name
         write_png(path, grid(array))
         return path
 
-    def _look(self) -> npt.NDArray[np.generic] | None:
+    def _read_images(self) -> npt.NDArray[np.generic] | None:
         """Return the present images; None where the value was not returned yet."""
         if self.mode != "train" and self.batch is not None:
             self.step.reset(self.mode)
@@ -279,11 +242,8 @@ class Gallery:
             return None
         array = self.step.numpy(self.latest)
         if not is_picture(array):
-            raise self._not_images(array.shape)
+            message = f"{self.value!r} has the shape {list(array.shape)}, which is not a row of images"
+            help = "images are [n, height, width] or [n, channels, height, width] with 1 or 3 channels"
+            span = self.spec.span("run", "images", "value")
+            raise problem("GS230", message, span=span, help=help, texts=self.spec.texts())
         return array
-
-    def _not_images(self, shape: tuple[int, ...]) -> Exception:
-        message = f"{self.value!r} has the shape {list(shape)}, which is not a row of images"
-        help = "images are [n, height, width] or [n, channels, height, width] with 1 or 3 channels"
-        span = self.spec.span("run", "images", "value")
-        return problem("GS230", message, span=span, help=help, texts=self.spec.texts())

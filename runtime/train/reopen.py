@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compiler.timing.units import Pace
 from graphspec.analysis.evaluation import find_eval_dataset, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.load import load
@@ -22,7 +23,6 @@ from runtime.train.evaluate import Evaluation
 from runtime.train.run_folder import Record, name_spec, read_record
 
 if TYPE_CHECKING:
-    from compiler import Plan
     from runtime.step import Step
 
 
@@ -52,36 +52,26 @@ def reopen_run(
     ``choice`` is ``best`` (the newest where no best is kept), ``newest``, or the number of a step.
     Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what building raises.
     """
+    from compiler import compile_step
+
     record = read_record(folder)
     spec = load(record.spec, name=name_spec(folder))
-    path = _choose(Store(folder / CHECKPOINTS, 1), folder, choice)
-    checkpoint = read_checkpoint(path)
-    source = Path(os.path.normpath(folder / record.spec_path))
-    with importable(source.parent):
-        plan = _compile(spec, record)
-        step = build(plan, device=device, seed=record.seed, allow=allow, jit_compile=jit_compile, weights=False)
-    step.restore(find_state(checkpoint))
-    return Reopened(record=record, spec=spec, path=path, step=step, directory=source.parent)
-
-
-def _choose(store: Store, folder: Path, choice: str) -> Path:
-    """Return the folder of the chosen checkpoint."""
+    store = Store(folder / CHECKPOINTS, 1)
     newest = store.newest()
     if newest is None:
         help = "run it to its end, or further with --resume"
         raise problem("GS240", f"the run in {str(folder)!r} has no checkpoint yet", help=help)
-    if choice == "newest":
-        return newest
-    if choice == "best":
-        best = find_best(read_checkpoint(newest))
-        return newest if best is None else store.path(best)
-    return store.path(int(choice))
-
-
-def _compile(spec: GraphSpec, record: Record) -> Plan:
-    from compiler import compile_step
-
-    return compile_step(spec, backend=record.backend, order=record.order, pace=record.pace)
+    best = find_best(read_checkpoint(newest)) if choice == "best" else None
+    path = newest if choice in ("best", "newest") else store.path(int(choice))
+    path = path if best is None else store.path(best)
+    checkpoint = read_checkpoint(path)
+    source = Path(os.path.normpath(folder / record.spec_path))
+    with importable(source.parent):
+        pace = Pace(**record.pace.model_dump())
+        plan = compile_step(spec, backend=record.backend, order=record.order, pace=pace)
+        step = build(plan, device=device, seed=record.seed, allow=allow, jit_compile=jit_compile, weights=False)
+    step.restore(find_state(checkpoint))
+    return Reopened(record=record, spec=spec, path=path, step=step, directory=source.parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +110,11 @@ def judge(question: Question) -> Answer:
         jit_compile=question.jit_compile,
     )
     mode = "eval" if run.spec.run.eval is None else run.spec.run.eval.mode
-    spec, role = _find_data(run, question.data)
+    spec, role = run.spec, find_role(run.spec)
+    if question.data in spec.data:
+        role = question.data
+    elif question.data is not None:
+        spec = replace_source(spec, role, Path(question.data).absolute())
     with importable(run.directory):
         feed = open_feed(
             spec,
@@ -128,23 +122,10 @@ def judge(question: Question) -> Answer:
             seed=run.record.seed,
             allow=question.allow,
             directory=run.directory,
-            dataset=_find_dataset(spec, role),
+            dataset=None if role == "train" else find_eval_dataset(spec),  # training batches carry their own
         )
         figures = Evaluation.of(spec, run.step, feed, mode).run()
     if not figures:
         help = f"add `metric` ops, or name values that mode {mode} computes in `outputs`"
         raise problem("GS248", f"mode {mode} of the spec gives no figures", help=help)
     return Answer(path=run.path, data=question.data or role, figures=figures)
-
-
-def _find_dataset(spec: GraphSpec, role: str) -> str | None:
-    """Return the data set of the batches; batches of several training sets carry their own."""
-    return None if role == "train" else find_eval_dataset(spec)
-
-
-def _find_data(run: Reopened, data: str | None) -> tuple[GraphSpec, str]:
-    """Return the spec and the role of the data: a role of the spec, or one whose file is replaced by another."""
-    role = find_role(run.spec)
-    if data is None or data in run.spec.data:
-        return run.spec, data or role
-    return replace_source(run.spec, role, Path(data).absolute()), role

@@ -12,7 +12,6 @@ from typing import Final, Literal, TypeAlias, cast
 from graphspec.declare.data import DataSource
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.layers import Layer
-from graphspec.declare.models import ModelSpec
 from graphspec.declare.ops import MODES, ForwardOp, RandomOp
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
@@ -59,78 +58,40 @@ def judge(path: Path, before: Found, after: Found) -> Kind:
             return "run"
         case ("seed",):
             return "hyper"
-        case ("outputs",):
-            return _judge_outputs(before, after)
-        case ("data", "train", *rest):
-            return _hyper_if(_changes_batches(tuple(rest)))
+        case ("outputs",):  # returning less may leave out a forward that writes buffers
+            is_more = isinstance(before, list) and isinstance(after, list) and all(name in after for name in before)
+            return "run" if is_more else "hyper"
+        case ("data", "train", "mix", *_):
+            return "hyper"
+        case ("data", "train", str(field), *_) if field in _DATA:
+            return "hyper"
+        case ("data", "train", str(name), str(field), *_) if name not in DataSource.model_fields:  # of several sets
+            return _hyper_if(field in _DATA)
+        case ("data", "train", *_):
+            return "structure"
         case ("data", *_):
             return "run"
-        case ("models", _, *rest):
-            return _judge_model(tuple(rest), before, after)
-        case ("ops", _, *rest):
-            return _judge_op(tuple(rest), before, after)
-        case _:
-            return "structure"
-
-
-def _changes_batches(rest: Path) -> bool:
-    """Return whether a field of the training data, or of one of several sets, changes batches and nothing else."""
-    match rest:
-        case ("mix", *_):
-            return True
-        case (str(field), *_) if field in _DATA:
-            return True
-        case (str(name), str(field), *_) if name not in DataSource.model_fields:
-            return field in _DATA
-        case _:
-            return False
-
-
-def _judge_outputs(before: Found, after: Found) -> Kind:
-    """Return ``run`` where more is returned: returning less may leave out a forward that writes buffers."""
-    is_more = isinstance(before, list) and isinstance(after, list) and all(name in after for name in before)
-    return "run" if is_more else "hyper"
-
-
-def _judge_model(rest: Path, before: Found, after: Found) -> Kind:
-    match rest:
-        case ("args", *_):
+        case ("models", _, "args", *_):
             return "hyper"  # restoring checks whether the tensors still fit
-        case ("optimizer", *option):
-            return _judge_optimizer(tuple(option), before, after)
-        case ("layers", *_) if rest[-1] in _LAYER_NUMBERS:
+        case ("models", _, "layers", *_) if path[-1] in _LAYER_NUMBERS:
             return _hyper_if(_is_number(before) and _is_number(after))
-        case _:
-            return "structure"
-
-
-def _judge_optimizer(option: Path, before: Found, after: Found) -> Kind:
-    match option:
-        case ("momentum",):
+        case ("models" | "ops", _, "optimizer", "momentum"):
             return _hyper_if(_is_off(before) == _is_off(after))  # without momentum there is no running mean to continue
-        case (name, *_):
-            return _hyper_if(name not in _SLOTS)
-        case _:
-            return "structure"
-
-
-def _judge_op(rest: Path, before: Found, after: Found) -> Kind:
-    match rest:
-        case (name, *_) if name in _REMARKS:
+        case ("models" | "ops", _, "optimizer", option, *_):
+            return _hyper_if(option not in _SLOTS)
+        case ("ops", _, name, *_) if name in _REMARKS:
             return "run"
-        case (name, *_) if name in _RATES:
+        case ("ops", _, name, *_) if name in _RATES:
             return "hyper"
-        case ("mode",) if _trains(before) == _trains(after):
+        case ("ops", _, "mode") if _trains(before) == _trains(after):
             return "run"
-        case ("every",):
+        case ("ops", _, "every"):
             return _hyper_if(not _is_name(before) and not _is_name(after))
-        case ("clip", *_):
-            return _hyper_if(rest[-1] != "per")
-        case ("optimizer", *option):
-            return _judge_optimizer(tuple(option), before, after)
-        case ("inputs" | "grad_outputs" | "value", *_):
+        case ("ops", _, "clip", *_):
+            return _hyper_if(path[-1] != "per")
+        case ("ops", _, "inputs" | "grad_outputs" | "value", *_):
             return _hyper_if(_is_number(before) and _is_number(after))
-        case ("args", *_):
+        case ("ops", _, "args", *_):
             return _hyper_if(_is_numeric(before) and _is_numeric(after))
         case _:
             return "structure"
@@ -198,11 +159,19 @@ def compare_specs(old: GraphSpec, new: GraphSpec) -> tuple[Change, ...]:
     shorter spelling are no changes. The order among the forwards of a model that may have buffers is one.
     """
     plain = _normalise(new)
-    changes = [
-        Change(path=spell_path(path), before=_show(before), after=_show(after), kind=_judge(path, before, after, plain))
-        for path, before, after in _compare((), _normalise(old), plain)
-    ]
-    return (*changes, *_compare_orders(old, new))
+    lasts_a_share = any(_SHARE.search(_write(plain.get(section, NOTHING))) for section in ("models", "ops"))
+    changes: list[Change] = []
+    for path, before, after in _compare((), _normalise(old), plain):
+        # The length of a run changes numbers where something lasts a share of it.
+        is_length = path[:2] in (("run", "steps"), ("run", "epochs"))
+        kind = "hyper" if is_length and lasts_a_share else judge(path, before, after)
+        changes.append(Change(path=spell_path(path), before=_show(before), after=_show(after), kind=kind))
+    for model in (name for name in new.models if name in old.models and _may_have_buffers(new, name)):
+        before, after = _list_forwards(old, model), _list_forwards(new, model)
+        if set(before) == set(after) and before != after:  # buffers such as BatchNorm's are updated in this order
+            path = f"order of the forwards of {model}"
+            changes.append(Change(path=path, before=", ".join(before), after=", ".join(after), kind="structure"))
+    return tuple(changes)
 
 
 def refuse_changes(folder: FilePath, changes: Sequence[Change]) -> SpecError:
@@ -214,44 +183,26 @@ def refuse_changes(folder: FilePath, changes: Sequence[Change]) -> SpecError:
     return problem("GS245", message, notes=notes, help="put that back, or start a new run in another folder")
 
 
-def _judge(path: Path, before: Found, after: Found, new: dict[str, Plain]) -> Kind:
-    """Return what a change means; the length of a run changes numbers where something lasts a share of it."""
-    is_length = path[:2] in (("run", "steps"), ("run", "epochs"))
-    is_shared = any(_SHARE.search(_write(new.get(section, NOTHING))) for section in ("models", "ops"))
-    return "hyper" if is_length and is_shared else judge(path, before, after)
-
-
 def _normalise(spec: GraphSpec) -> dict[str, Plain]:
     """Return a spec as plain data with the implied fields that its ops leave out."""
     plain = to_plain(spec)
-    ops, sources = _children(plain, "ops"), _children(plain, "data")
-    return {
-        **plain,
-        "ops": {name: {**_complete(op), "mode": _find_modes(spec, name)} for name, op in ops.items()},
-        "data": {role: _drop_seed(source, spec.seed) for role, source in sources.items()},
+    ops: dict[str, Plain] = {}
+    for name, op in _children(plain, "ops").items():
+        implied: dict[str, Plain] = {"mode": None, "every": 1, "after": []}
+        if next(iter(op)) == "loss":
+            implied |= {"weight": 1.0, **({"reduction": "mean"} if ":" not in str(op["loss"]) else {})}
+        missing = {key: value for key, value in implied.items() if key not in op}
+        ops[name] = {**op, **missing, "mode": [mode for mode in MODES if spec.ops[name].runs_in(mode)]}
+    sources: dict[str, Plain] = {
+        # A seed that is the document's is left out: a change of that one is listed once.
+        role: {key: value for key, value in source.items() if key != "seed" or value != spec.seed}
+        for role, source in _children(plain, "data").items()
     }
+    return {**plain, "ops": ops, "data": sources}
 
 
 def _children(plain: Mapping[str, Plain], key: str) -> dict[str, dict[str, Plain]]:
     return cast("dict[str, dict[str, Plain]]", plain.get(key, {}))
-
-
-def _complete(op: dict[str, Plain]) -> dict[str, Plain]:
-    implied: dict[str, Plain] = {"mode": None, "every": 1, "after": []}
-    if next(iter(op)) == "loss":
-        implied["weight"] = 1.0
-        implied |= {"reduction": "mean"} if ":" not in str(op["loss"]) else {}
-    return {**op, **{key: value for key, value in implied.items() if key not in op}}
-
-
-def _find_modes(spec: GraphSpec, op: str) -> list[Plain]:
-    """Return the modes that an op may run in, however they are written."""
-    return [mode for mode in MODES if spec.ops[op].runs_in(mode)]
-
-
-def _drop_seed(source: dict[str, Plain], seed: int) -> dict[str, Plain]:
-    """Return a data source without its seed where that is the document's: a change of the latter is listed once."""
-    return {key: value for key, value in source.items() if key != "seed" or value != seed}
 
 
 def _compare(path: Path, before: Found, after: Found) -> Iterator[Difference]:
@@ -262,13 +213,18 @@ def _compare(path: Path, before: Found, after: Found) -> Iterator[Difference]:
                 yield from _compare((*path, key), before.get(key, NOTHING), after.get(key, NOTHING))
         case dict(), dict() if path[-1:] == ("optimizer",):
             yield path, _head(path, before), _head(path, after)  # options of two rules are not comparable
-        case list(), list() if len(before) == len(after) and _is_taken_apart(path, before):
+        case list(), list() if len(before) == len(after) and (
+            path[-1] in _OPERANDS or any(isinstance(item, dict | list) for item in before)
+        ):
             for index, pair in enumerate(zip(before, after, strict=True)):
                 yield from _compare((*path, index), *pair)
-        case _ if not _is_same(before, after, exactly=_is_exact(path)):
-            yield path, before, after
         case _:
-            return
+            # 1 and 1.0 differ for a user's class, and as operands for the type of a result.
+            is_exact = (
+                path[2:3] == ("args",) if path[:1] == ("models",) else path[2:3] in (("inputs",), ("grad_outputs",))
+            )
+            if not _is_same(before, after, exactly=is_exact):
+                yield path, before, after
 
 
 def _head(path: Path, value: dict[str, Plain]) -> Plain:
@@ -282,16 +238,6 @@ def _head(path: Path, value: dict[str, Plain]) -> Plain:
             return None
 
 
-def _is_taken_apart(path: Path, value: list[Plain]) -> bool:
-    """Return whether the items of a list are compared one by one: operands, layers, parts."""
-    return path[-1] in _OPERANDS or any(isinstance(item, dict | list) for item in value)
-
-
-def _is_exact(path: Path) -> bool:
-    """Return whether 1 and 1.0 differ: they do for a user's class, and as operands for the type of a result."""
-    return path[2:3] == ("args",) if path[:1] == ("models",) else path[2:3] in (("inputs",), ("grad_outputs",))
-
-
 def _is_same(before: Found, after: Found, *, exactly: bool) -> bool:
     match before, after:
         case list(), list() if len(before) == len(after):
@@ -302,20 +248,6 @@ def _is_same(before: Found, after: Found, *, exactly: bool) -> bool:
             return before == after
         case _:
             return repr(before) == repr(after)
-
-
-def _compare_orders(old: GraphSpec, new: GraphSpec) -> Iterator[Change]:
-    """Yield the models whose forwards are listed in another order: buffers such as BatchNorm's are updated in it."""
-    shared = [name for name in new.models if name in old.models and _may_have_buffers(new, name)]
-    for model in shared:
-        before, after = _list_forwards(old, model), _list_forwards(new, model)
-        if set(before) == set(after) and before != after:
-            yield Change(
-                path=f"order of the forwards of {model}",
-                before=", ".join(before),
-                after=", ".join(after),
-                kind="structure",
-            )
 
 
 def _list_forwards(spec: GraphSpec, model: str) -> list[str]:
@@ -361,19 +293,12 @@ def compare_backends(old: str, new: str | None, spec: GraphSpec) -> Iterator[Cha
     """
     if new is None or new == old:
         return
-    others = " (its own random numbers from here on: `rng: native`)" if _draws(spec) else ""
+    # A class that was not inspected may draw, too.
+    draws = any(isinstance(op, RandomOp) for op in spec.ops.values()) or any(
+        model.class_ is not None or any(map(_drops, model.layers or ())) for model in spec.models.values()
+    )
+    others = " (its own random numbers from here on: `rng: native`)" if spec.rng == "native" and draws else ""
     yield Change(path="backend", before=old, after=f"{new}{others}", kind="hyper")
-
-
-def _draws(spec: GraphSpec) -> bool:
-    """Return whether a step may draw random numbers that are the framework's own."""
-    drawn = any(isinstance(op, RandomOp) for op in spec.ops.values())
-    return spec.rng == "native" and (drawn or any(map(_may_draw, spec.models.values())))
-
-
-def _may_draw(model: ModelSpec) -> bool:
-    """Return whether a model may draw: it has dropout, or its class has not been inspected."""
-    return model.class_ is not None or any(map(_drops, model.layers or ()))
 
 
 def _drops(layer: Layer) -> bool:
@@ -398,7 +323,9 @@ def find_past(spec: GraphSpec, wanted: FilePath | None, backend: str | None = No
     """
     folder = find_newest(spec.name) if wanted is None else wanted
     if folder is None or not folder.is_dir():
-        raise _no_run(spec, wanted)
+        where = f"no run of {spec.name!r} under 'runs'" if wanted is None else f"no run in {str(wanted)!r}"
+        help = "leave --resume out to begin one, or name its folder with --out"
+        raise problem("GS246", f"there is {where} to resume", help=help)
     record = read_record(folder)
     changes = compare_specs(load(record.spec, name=name_spec(folder)), spec)
     if any(change.kind == "structure" for change in changes):
@@ -421,9 +348,3 @@ def find_checkpoint(store: Store) -> Checkpoint | None:
     store.clean()
     newest = store.newest()
     return None if newest is None else read_checkpoint(newest)
-
-
-def _no_run(spec: GraphSpec, wanted: FilePath | None) -> Exception:
-    where = f"no run of {spec.name!r} under 'runs'" if wanted is None else f"no run in {str(wanted)!r}"
-    help = "leave --resume out to begin one, or name its folder with --out"
-    return problem("GS246", f"there is {where} to resume", help=help)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from compiler.timing.units import Pace, find_batch
 from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_role
@@ -21,37 +21,45 @@ from runtime.checkpoints import Store
 from runtime.checkpoints.disk import remove_hidden
 from runtime.checkpoints.format import find_versions
 from runtime.data import AnyFeed, open_feed
-from runtime.data.arrays import Batch
 from runtime.data.inspect import Inspector
 from runtime.engine.imports import importable
 from runtime.folder import CHECKPOINTS, LOCK, cannot_write, make_folder
 from runtime.interrupt import terminable
 from runtime.terminal import counted, show, strong
 from runtime.train.checkpointing import Keeper
-from runtime.train.display import Bar, Display, Plain, working
-from runtime.train.evaluate import Evaluation
+from runtime.train.display import Bar, Plain, working
+from runtime.train.evaluate import Driven, Evaluation
 from runtime.train.logs import format_value, open_logs, read_rows, scalars
 from runtime.train.loop import Agenda, Loop, Outcome, RunState, Standing, find_agenda, find_length
 from runtime.train.pace import find_declared_pace
 from runtime.train.plots import Gallery, draw_curves, find_image_mode
 from runtime.train.resume import Past, find_checkpoint, find_past
-from runtime.train.run_folder import Lock, Record, fingerprint, write_record
+from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, write_record
 
 if TYPE_CHECKING:
-    from runtime.debugging import Watched
-    from runtime.step import Step
-
-    Driven: TypeAlias = Step | Watched
     from compiler import Plan
+    from runtime.step import Step
 
 
 def introduce(session: Session, stream: TextIO) -> None:
     """Print what is trained, on what, and for how long."""
     plan = session.step.plan
     where = f"{plan.program.backend} on {session.step.device}, seed {session.record.seed}"
-    print(f"{strong(plan.spec.name, stream)}: {where}, {_describe_length(session)}", file=stream)
-    lines = {name: _describe_model(session, name) for name in plan.spec.models if name in session.step.sizes}
-    _print_columns(lines, stream)
+    if session.agenda.steps is None:
+        length = f"{counted(session.agenda.epochs or 0, 'epoch')} in steps of "
+    else:
+        length = f"{session.agenda.steps:,} steps of "
+    length += str(find_batch(session.spec) or "the size of each set")
+    print(f"{strong(plan.spec.name, stream)}: {where}, {length}", file=stream)
+    ops = plan.spec.ops.values()
+    models = [name for name in plan.spec.models if name in session.step.sizes]
+    width = max(map(len, models), default=0)
+    for name in models:
+        changes = [f"trained with {item.rule}" for item in plan.program.optimizers if name in item.models]
+        changes += [f"average of {op.ema}" for op in ops if isinstance(op, EmaOp) and op.into == name]
+        changes += [f"copy of {op.copy_}" for op in ops if isinstance(op, CopyOp) and op.into == name]
+        described = f"{session.step.sizes[name]:>12,} parameters, {', '.join(changes) or 'not trained'}"
+        print(f"  {name:{width}}{described}", file=stream)
     inspectors = (part.inspector for part in session.feed.parts)
     looked = dict.fromkeys(note for each in inspectors if each is not None for note in each.notes)
     for note in (*session.step.notes, *looked):
@@ -59,29 +67,6 @@ def introduce(session: Session, stream: TextIO) -> None:
     for change in session.past.changes if session.past is not None else ():
         print(f"  changed: {change}", file=stream)
     print(f"{'writing to' if session.past is None else 'going on in'} {session.folder}/\n", file=stream, flush=True)
-
-
-def _describe_length(session: Session) -> str:
-    """Return how long the run is, and how many samples a step takes."""
-    batch = find_batch(session.spec) or "the size of each set"
-    if session.agenda.steps is None:
-        return f"{counted(session.agenda.epochs or 0, 'epoch')} in steps of {batch}"
-    return f"{session.agenda.steps:,} steps of {batch}"
-
-
-def _describe_model(session: Session, name: str) -> str:
-    """Return the size of a model, and what changes its weights: optimizers, an average, a copy, or nothing."""
-    plan = session.step.plan
-    moved = [f"trained with {item.rule}" for item in plan.program.optimizers if name in item.models]
-    moved += [f"average of {op.ema}" for op in plan.spec.ops.values() if isinstance(op, EmaOp) and op.into == name]
-    moved += [f"copy of {op.copy_}" for op in plan.spec.ops.values() if isinstance(op, CopyOp) and op.into == name]
-    return f"{session.step.sizes[name]:>12,} parameters, {', '.join(moved) or 'not trained'}"
-
-
-def _print_columns(lines: Mapping[str, str], stream: TextIO) -> None:
-    width = max(map(len, lines), default=0)
-    for name, text in lines.items():
-        print(f"  {name:{width}}{text}", file=stream)
 
 
 def resumed(step: int, notes: Sequence[str], stream: TextIO) -> None:
@@ -94,53 +79,36 @@ def resumed(step: int, notes: Sequence[str], stream: TextIO) -> None:
 def sum_up(outcome: Outcome, folder: Path, stream: TextIO) -> None:
     """Print the first and the last value of each output, the speed, and the files that were written."""
     print(file=stream)
-    for line in _tabulate(outcome):
-        print(line, file=stream)
-    for line in (*_describe_end(outcome), f"{outcome.steps:,} steps in {outcome.seconds:.1f} s{_speed(outcome)}"):
-        print(line, file=stream)
-    print(f"wrote {folder}/", file=stream)
-    for path in sorted(folder.iterdir()):
-        if not path.name.startswith(".") and path.name != LOCK:
-            print(f"  {_describe_file(path)}", file=stream)
-    stream.flush()
-
-
-def _describe_end(outcome: Outcome) -> Iterator[str]:
-    """Yield an empty line, then which checkpoint is the best, and why the run stopped before its end."""
-    yield ""
-    best, stop = outcome.state.best, outcome.state.stop
-    if best is not None and best.value is not None:
-        yield f"best {best.metric}: {format_value(best.value)} at step {best.step:,} ({CHECKPOINTS}/step-{best.step})"
-    if outcome.exhausted and stop is not None:
-        since = f"since step {stop.step:,}" if stop.step is not None else "at all"
-        yield f"stopped at step {outcome.state.made:,}: {stop.metric} has not become better {since}"
-
-
-def _tabulate(outcome: Outcome) -> list[str]:
     names = list(dict.fromkeys(name for row in outcome.rows for name in row.values))
     width = max((len(name) for name in names), default=0)
-    lines = [f"  {'':{width}}  {'first':>10}  {'last':>10}"] if names else []
+    if names:
+        print(f"  {'':{width}}  {'first':>10}  {'last':>10}", file=stream)
     for name in names:
         values = [row.values[name] for row in outcome.rows if name in row.values]
-        lines.append(f"  {name:{width}}  {format_value(values[0]):>10}  {format_value(values[-1]):>10}")
-    return lines
-
-
-def _speed(outcome: Outcome) -> str:
-    """Return the steps per second after the first step, which also warms up."""
-    seconds = outcome.seconds - outcome.warmup
-    return f", {(outcome.steps - 1) / seconds:.4g} steps/s" if outcome.steps > 1 and seconds > 0 else ""
-
-
-def _describe_file(path: Path) -> str:
-    if not path.is_dir():
-        return path.name
-    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return f"{path.name}/ ({', '.join(sorted(each.name for each in path.iterdir()))}; {_show_size(size)})"
-
-
-def _show_size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+        print(f"  {name:{width}}  {format_value(values[0]):>10}  {format_value(values[-1]):>10}", file=stream)
+    print(file=stream)
+    best, stop = outcome.state.best, outcome.state.stop
+    if best is not None and best.value is not None:
+        place = f"step {best.step:,} ({CHECKPOINTS}/step-{best.step})"
+        print(f"best {best.metric}: {format_value(best.value)} at {place}", file=stream)
+    if outcome.exhausted and stop is not None:
+        since = f"since step {stop.step:,}" if stop.step is not None else "at all"
+        reason = f"{stop.metric} has not become better {since}"
+        print(f"stopped at step {outcome.state.made:,}: {reason}", file=stream)
+    seconds = outcome.seconds - outcome.warmup  # the first step also warms up
+    speed = f", {(outcome.steps - 1) / seconds:.4g} steps/s" if outcome.steps > 1 and seconds > 0 else ""
+    print(f"{outcome.steps:,} steps in {outcome.seconds:.1f} s{speed}", file=stream)
+    print(f"wrote {folder}/", file=stream)
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.name == LOCK:
+            continue
+        line = path.name
+        if path.is_dir():
+            size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+            shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+            line += f"/ ({', '.join(sorted(each.name for each in path.iterdir()))}; {shown})"
+        print(f"  {line}", file=stream)
+    stream.flush()
 
 
 KEPT = 3
@@ -201,50 +169,34 @@ class Session:
 
     def train(self) -> Outcome:
         """Train, and write logs, pictures, curves and checkpoints, also when the user stopped the run."""
-        with Lock(self.folder), _unused(self.folder), _blamed(self.folder):
+        with Lock(self.folder), self._writing():
             remove_hidden(self.folder)
-            loop = self._make_loop()
-            outcome = loop.run()
+            outcome = self._make_loop().run()
             draw_curves(outcome.rows, self.folder / "curves.png", title=self.spec.name)
         return outcome
 
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        """Name the file that could not be written; leave a folder empty where the run ends before it has written any.
+
+        The lock must still be held, so that no other process has begun to use the folder.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if [path.name for path in self.folder.iterdir()] == [LOCK]:
+                (self.folder / LOCK).unlink(missing_ok=True)
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                raise cannot_write(Path(error.filename or self.folder), error) from error
+            raise
+
     def _make_loop(self) -> Loop:
-        keeper = self._make_keeper()
-        state = self._restore(keeper)
-        self._write_record(state.made)  # before any log: a folder with logs alone is not a run that can be resumed
-        driven = self._watch()
-        rows = read_rows(self.folder, state.made, state.rows) if state.made else ()
-        state.rows = len(rows)
-        return Loop(
-            step=driven,
-            feed=self.feed,
-            agenda=self.agenda,
-            display=self._open_display(),
-            state=state,
-            sinks=open_logs(self.folder, self.spec.run.log, rows, state.made),
-            gallery=self._open_gallery(driven, state.made),
-            evaluation=self._make_evaluation(driven),
-            saver=keeper,
-            patience=None if self.spec.run.stop is None else self.spec.run.stop.patience,
-            rows=list(rows),
-        )
-
-    def _write_record(self, made: int) -> None:
-        """Write the record of the run; where it changes on the way, the earlier record is kept next to it."""
-        if self.past is not None and self.past.record == self.record:
-            return
-        until = f"run-until-{made}.json"
-        changed = self.past is not None and made and not self.past.record.computes_as(self.record)
-        if self.past is not None and changed and not (self.folder / until).exists():
-            write_record(self.folder, self.past.record, until)
-        write_record(self.folder, self.record)
-
-    def _make_keeper(self) -> Keeper:
-        checkpoint = self.spec.run.checkpoint
-        return Keeper(
+        """Return the loop of the run, at the newest checkpoint where the run resumes."""
+        run, past = self.spec.run, self.past
+        keeper = Keeper(
             step=self.step,
             feed=self.feed,
-            store=Store(self.folder / CHECKPOINTS, KEPT if checkpoint is None else checkpoint.keep),
+            store=Store(self.folder / CHECKPOINTS, KEPT if run.checkpoint is None else run.checkpoint.keep),
             origin={
                 "name": self.spec.name,
                 "seed": self.record.seed,
@@ -253,53 +205,55 @@ class Session:
                 "plan": self.record.plan,
             },
         )
-
-    def _restore(self, keeper: Keeper) -> RunState:
-        """Return the state of the run: that of its newest checkpoint where it resumes, else the initial one."""
-        run = self.spec.run
         state = RunState(best=_standing(self.spec, run.best), stop=_standing(self.spec, run.stop))
-        checkpoint = find_checkpoint(keeper.store) if self.past is not None else None
+        checkpoint = find_checkpoint(keeper.store) if past is not None else None
         if checkpoint is not None:
             keeper.restore(checkpoint, state)
             keeper.prune(state)  # a kill may have come between a checkpoint and that
             resumed(state.made, self.feed.notes, self.request.stream)
-        return state
+        # The record comes before any log: a folder with logs alone is not a run that can be resumed.
+        if past is None or past.record != self.record:
+            until = f"run-until-{state.made}.json"  # where the numbers change, the earlier record is kept, too
+            changed = past is not None and state.made and not past.record.computes_as(self.record)
+            if past is not None and changed and not (self.folder / until).exists():
+                write_record(self.folder, past.record, until)
+            write_record(self.folder, self.record)
+        driven: Driven = self.step
+        if self.request.debug is not None:
+            from runtime.debugging import Watched
 
-    def _watch(self) -> Driven:
-        """Return the step that the run drives: wrapped for debugging, where the run is debugged."""
-        if self.request.debug is None:
-            return self.step
-        from runtime.debugging import Watched
+            command = self.request.replaying
+            driven = Watched(self.step, self.folder, command=command, seed=self.record.seed)
+        rows = read_rows(self.folder, state.made, state.rows) if state.made else ()
+        state.rows = len(rows)
+        evaluation = None
+        if run.eval is not None and self.judged is not None:
+            evaluation = Evaluation.of(self.spec, driven, self.judged, run.eval.mode)
+        return Loop(
+            step=driven,
+            feed=self.feed,
+            agenda=self.agenda,
+            display=(Bar if self.request.moving else Plain)(self.request.stream, self.agenda.steps),
+            state=state,
+            sinks=open_logs(self.folder, run.log, rows, state.made),
+            gallery=None if run.images is None else self._open_gallery(driven, state.made),
+            evaluation=evaluation,
+            saver=keeper,
+            patience=None if run.stop is None else run.stop.patience,
+            rows=list(rows),
+        )
 
-        return Watched(self.step, self.folder, command=self.request.replaying, seed=self.record.seed)
-
-    def _make_evaluation(self, step: Driven) -> Evaluation | None:
-        run = self.spec.run
-        if run.eval is None or self.judged is None:
-            return None
-        return Evaluation.of(self.spec, step, self.judged, run.eval.mode)
-
-    def _open_gallery(self, step: Driven, made: int) -> Gallery | None:
-        if self.spec.run.images is None:
-            return None
+    def _open_gallery(self, step: Driven, made: int) -> Gallery:
+        """Return the gallery; after resuming, its pictures are of the run's first batch, too, where it can be read."""
         return Gallery(
             step=step,
             spec=self.spec,
             mode=find_image_mode(self.spec, self.step.plan.program),
             folder=self.folder,
             every=self.agenda.show.steps,
-            batch=self._find_first_batch(),
+            batch=None if self.past is None or self.feed.length is None else self.feed.first(),
             seen=made > 0,
         )
-
-    def _find_first_batch(self) -> Batch | None:
-        """Return the batch that pictures of a resumed run are made from: the run's first, where it can be read."""
-        if self.past is None or self.feed.length is None:
-            return None
-        return self.feed.first()
-
-    def _open_display(self) -> Display:
-        return (Bar if self.request.moving else Plain)(self.request.stream, self.agenda.steps)
 
 
 def _standing(spec: GraphSpec, watched: BestSpec | StopSpec | None) -> Standing | None:
@@ -309,28 +263,6 @@ def _standing(spec: GraphSpec, watched: BestSpec | StopSpec | None) -> Standing 
     goal = find_goal(spec, watched) or "min"
     delta = watched.min_delta if isinstance(watched, StopSpec) else 0.0
     return Standing(metric=watched.metric, mode=goal, min_delta=delta)
-
-
-@contextmanager
-def _unused(folder: Path) -> Generator[None]:
-    """Leave a folder empty, while its lock is still held, where the run ends before it has written anything."""
-    try:
-        yield
-    except BaseException:
-        if [path.name for path in folder.iterdir()] == [LOCK]:
-            (folder / LOCK).unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _blamed(folder: Path) -> Generator[None]:
-    """Name the file that could not be written."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise cannot_write(Path(error.filename or folder), error) from error
 
 
 DEFAULT = "torch"
@@ -344,9 +276,13 @@ def perform(request: Request) -> Outcome:
     """
     with importable(request.path.parent), terminable():
         session = prepare(request)
-        with _tidied(session.folder):
+        try:
             introduce(session, request.stream)
             outcome = session.train()
+        except BaseException:
+            with suppress(OSError):
+                session.folder.rmdir()  # fails unless nothing was written to it
+            raise
     sum_up(outcome, session.folder, request.stream)
     return outcome
 
@@ -371,7 +307,10 @@ def retake(request: Request, folder: Path) -> Mapping[str, float]:
 def prepare(request: Request) -> Session:
     """Return the run, ready to train; the data is opened before a framework is imported, so that errors come early."""
     past = find_past(request.spec, request.out, request.backend) if request.resume else None
-    seed = _find_seed(request, past)
+    seed = request.seed
+    if seed is None:
+        has_changed = past is None or any(change.path == "seed" for change in past.changes)
+        seed = request.spec.seed if past is None or has_changed else past.record.seed
     feed = _open(request, "train", seed)
     judged = (
         None
@@ -407,14 +346,6 @@ def find_pace(spec: GraphSpec, feed: AnyFeed, wanted: int | None) -> Pace:
     return Pace(epoch=feed.length, batch=find_batch(spec), run=find_length(spec, feed.length, wanted))
 
 
-def _find_seed(request: Request, past: Past | None) -> int:
-    """Return the seed: the user's, that of the resumed run, or the spec's."""
-    if request.seed is not None:
-        return request.seed
-    changed = past is None or any(change.path == "seed" for change in past.changes)
-    return request.spec.seed if past is None or changed else past.record.seed
-
-
 def _open(request: Request, role: str, seed: int, dataset: str | None = None) -> AnyFeed:
     return open_feed(request.spec, role, seed=seed, allow=request.allow, directory=request.path.parent, dataset=dataset)
 
@@ -445,6 +376,10 @@ def _build(request: Request, plan: Plan, seed: int, *, weights: bool) -> Step:
 
 def _describe(request: Request, step: Step, seed: int, wanted: int | None, folder: Path) -> Record:
     """Return the record of a run; its ``steps`` are the user's, 0 where the spec says how many."""
+    try:
+        path = os.path.relpath(request.path, folder)  # so that both may be moved together
+    except ValueError:  # on another drive of Windows
+        path = os.path.abspath(request.path)
     return Record(
         name=request.spec.name,
         versions=find_versions(step.plan.program.backend),
@@ -458,25 +393,6 @@ def _describe(request: Request, step: Step, seed: int, wanted: int | None, folde
         plan=fingerprint(step.plan),
         source=step.source,
         allow=tuple(request.allow),
-        spec_path=_find_way(folder, request.path),
-        pace=step.plan.pace,
+        spec_path=path,
+        pace=Lengths(**asdict(step.plan.pace)),
     )
-
-
-def _find_way(folder: Path, path: Path) -> str:
-    """Return a path relative to a folder, so that both may be moved together."""
-    try:
-        return os.path.relpath(path, folder)
-    except ValueError:  # on another drive of Windows
-        return os.path.abspath(path)
-
-
-@contextmanager
-def _tidied(folder: Path) -> Generator[None]:
-    """Remove a folder that nothing was written to."""
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            folder.rmdir()  # fails unless it is empty
-        raise

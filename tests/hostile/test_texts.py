@@ -17,7 +17,7 @@ from graphspec.write.render import render as render_spec
 from runtime import emit
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.backends.torch.codegen.dialect import TORCH
-from runtime.cli.inspect import PlanFormat, _print
+from runtime.cli.inspect import PlanFormat, format_plan
 from runtime.cli.options import Mode
 from runtime.codegen.module import emit_module
 from runtime.codegen.resources import Extras
@@ -54,7 +54,7 @@ def check_outputs(plan, backend):
     for program in plan.program.modes:
         mode = Mode(program.mode)
         for form in (PlanFormat.text, PlanFormat.json, PlanFormat.mermaid, PlanFormat.dot):
-            printed = _print(plan, mode, form)
+            printed = format_plan(plan, mode, form)
             assert not find_controls(printed), form
             bare = re.sub(r'"(?:[^"\\\n]|\\.)*"', "", printed)
             if form is PlanFormat.json:

@@ -8,7 +8,7 @@ import pytest
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.data import open_data
-from runtime.data.batches import epoch_order
+from runtime.data.source import epoch_order
 
 SPEC = """
 graphspec: 1

@@ -189,14 +189,20 @@ def test_a_manifest_that_is_none_is_no_raw_error(folder, content, told):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"state": 5}, "'state' is not an object"),
-        ({"state": {}}, "'file' is missing"),
-        ({"state": {"file": "x", "bytes": -1, "sha256": ""}}, "'bytes' is not a number from 0 up"),
-        ({"tensors": {"a": {"shape": [1.5], "dtype": "int8"}}}, "'shape' is not a list of sizes"),
-        ({"tensors": {"a": {"shape": [True], "dtype": "int8"}}}, "'shape' is not a list of sizes"),
-        ({"sections": []}, "'sections' is not an object"),
-        ({"versions": {"a": 1}}, "'a' is not a text"),
-        ({"checkpoint": "1"}, "'checkpoint' is not a whole number"),
+        ({"state": 5}, "'state': input should be a valid dictionary"),
+        ({"state": {}}, "'state.file': field required"),
+        (
+            {"state": {"file": "x", "bytes": -1, "sha256": ""}},
+            "'state.bytes': input should be greater than or equal to 0",
+        ),
+        ({"tensors": {"a": {"shape": [1.5], "dtype": "int8"}}}, "'tensors.a.shape.0': input should be a valid integer"),
+        (
+            {"tensors": {"a": {"shape": [True], "dtype": "int8"}}},
+            "'tensors.a.shape.0': input should be a valid integer",
+        ),
+        ({"sections": []}, "'sections': input should be a valid dictionary"),
+        ({"versions": {"a": 1}}, "'versions.a': input should be a valid string"),
+        ({"checkpoint": "1"}, "'checkpoint': input should be a valid integer"),
     ],
 )
 def test_a_forged_field_is_no_raw_error(folder, change, told):

@@ -43,7 +43,7 @@ def examination(*devices, trial=None, trouble=""):
 
 def test_devices_stand_in_columns_with_their_memory():
     lines = format_examination(examination(CPU, GPU), None).splitlines()
-    assert "backend torch 2.11.0: runs on cuda:0 unless told otherwise" in lines
+    assert "backend torch 2.11.0: runs on cuda:0 by default" in lines
     gpu = "  cuda:0  NVIDIA H200, 150.0 GiB (149.0 GiB free)  float32 and bfloat16  fused adam"
     assert gpu in lines
     assert lines[lines.index(gpu) - 1].index("float32") == gpu.index("float32")

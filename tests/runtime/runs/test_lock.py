@@ -52,7 +52,7 @@ def test_a_process_that_ends_leaves_the_folder_to_others(tmp_path):
         other.stdin.close()
         assert other.wait() == 0
         with Lock(tmp_path):
-            assert (tmp_path / "lock").read_text().startswith(f"{os.getpid()} {socket.gethostname()} 20")
+            assert (tmp_path / "lock").read_text().startswith(f" {os.getpid()} {socket.gethostname()} 20")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -82,7 +82,7 @@ def test_an_error_lets_it_go(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"1 2 3 4"])
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b" 1 2 3 4"])
 def test_a_holder_that_has_not_signed_is_another_process(tmp_path, text):
     with Lock(tmp_path):
         (tmp_path / "lock").write_bytes(text)

@@ -116,7 +116,7 @@ def test_outputs_of_many_numbers_are_no_metrics():
 def test_losses_that_are_not_finite_are_told_once():
     outcome, shown = train(Device({"d_loss": lambda step: float("nan"), "g_loss": float}), steps=4, log_every=1)
     assert shown.count("warning") == 1
-    assert "warning: not finite at step 1: d_loss; training goes on" in shown
+    assert "warning: not finite at step 1: d_loss; training continues" in shown
     assert outcome.steps == 4
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ SPEC = load(TEXT)
 
 def make(folder, name="line"):
     Path(folder).mkdir(parents=True)
-    write_record(Path(folder), replace(RECORD, name=name, spec=render(SPEC)))
+    write_record(Path(folder), RECORD.model_copy(update={"name": name, "spec": render(SPEC)}))
     return Path(folder)
 
 
@@ -74,7 +73,7 @@ def test_a_name_that_is_no_folder_is_found_under_the_one_it_became(workdir, name
 
     folders = [make_folder(name, None) for _ in range(2)]
     for folder in folders:
-        write_record(folder, replace(RECORD, name=name))
+        write_record(folder, RECORD.model_copy(update={"name": name}))
     assert find_newest(name) == folders[1]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.train.loop import Standing
+from runtime.train.loop import KeptStanding, Standing
 
 VALUES = st.lists(st.sampled_from([0.0, 0.5, 0.55, 1.0, 2.0, -1.0, math.inf, -math.inf, math.nan]), max_size=12)
 
@@ -40,17 +40,24 @@ def test_it_comes_back_from_a_checkpoint_to_the_last_bit(values, mode):
     begun = standing = Standing(metric="loss", mode=mode, min_delta=0.1)
     for index, value in enumerate([*values, 0.1 + 0.2]):
         standing = standing.judge(index, {"loss": value})
-    assert begun.restored(standing.to_plain()) == standing
+    assert begun.restored(KeptStanding.read(standing.to_plain())) == standing
 
 
 @pytest.mark.parametrize(("metric", "mode"), [("accuracy", "min"), ("loss", "max")])
 def test_that_of_another_metric_or_goal_counts_for_nothing(metric, mode):
     kept = Standing(metric="loss", mode="min", value=0.1, step=4, waited=7).to_plain()
     other = Standing(metric=metric, mode=mode)
-    assert other.restored(kept) == other
+    assert other.restored(KeptStanding.read(kept)) == other
 
 
-def test_what_is_no_standing_counts_for_nothing():
-    begun = Standing(metric="loss", mode="min")
-    assert begun.restored({}) == begun
-    assert begun.restored({"metric": "loss", "mode": "min", "value": 3, "step": None, "waited": "x"}) == begun
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"value": 3}, "'value': input should be a valid string"),
+        ({"waited": "x"}, "'waited': input should be a valid integer"),
+    ],
+)
+def test_what_is_no_standing_is_an_error(change, told):
+    kept = Standing(metric="loss", mode="min").to_plain()
+    with pytest.raises(ValueError, match=told):
+        KeptStanding.read({**kept, **change})
