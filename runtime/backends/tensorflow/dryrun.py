@@ -14,10 +14,11 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.backends.tensorflow.apart import keep_apart
 from runtime.backends.tensorflow.compat import watched_recomputing
-from runtime.backends.tensorflow.execution import Loaded, diagnose
+from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.library.modules import KerasLayer, named_variables, parts_of
 from runtime.backends.tensorflow.terms import find_adding, tell_added
 from runtime.backends.tensorflow.untouched import traced
+from runtime.engine.errors import diagnose
 from runtime.engine.load import find_instructions, find_span
 from runtime.engine.recomputed import find_checkpoints, find_unexpected
 
@@ -97,7 +98,7 @@ def _trace(graph: Any, loaded: Loaded, spec: GraphSpec) -> Iterator[Diagnostic]:
     try:
         graph.traced.get_concrete_function()
     except Exception as error:
-        yield diagnose(error, loaded, spec)
+        yield diagnose(error, loaded, spec, ERRORS)
 
 
 def find_kept(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagnostic]:

@@ -19,7 +19,6 @@ from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
-from runtime.backends.tensorflow.compat import quiet
 from runtime.backends.tensorflow.execution import ERRORS, Loaded, load_module
 from runtime.backends.tensorflow.library.modules import KerasLayer, parts_of
 from runtime.backends.tensorflow.slots import buffers, parameters
@@ -27,7 +26,7 @@ from runtime.backends.tensorflow.tensors import sample_inputs, target_dtype
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import PackedModel, PackedProgram
 from runtime.engine.load import find_span
-from runtime.problems import problem
+from runtime.problems import problem, quiet
 
 TAPS = ("seen", "call")
 """Attributes through which layers are watched: of the library's layers, and of Keras's."""

@@ -20,9 +20,7 @@ from runtime.engine.contents import (
     Item,
     Stored,
     groups_item,
-    metric_item,
     name_slots,
-    scale_item,
     window_item,
 )
 from runtime.state import Array
@@ -121,13 +119,6 @@ def slot_tensors(
         for name, parameter, value in zip(named, optimizer.parameters, values, strict=True):
             like = torch.empty_like(parameter, device="meta") if value is None else value
             yield f"optimizers.{cell}.{slot}.{name}", like
-
-
-def metric_items(mode: str, metrics: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the running metrics of a mode whose state can be read."""
-    for op, metric in metrics.items():
-        if metric.state() is not None:
-            yield metric_item(mode, op, partial(_read_metric, metric), partial(_write_metric, metric))
 
 
 def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
@@ -229,28 +220,22 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
         window.seen, window.is_begun, window.undecided = [name in found for name in named], bool(held["rows"]), None
 
 
-def scale_items(scale: Any) -> Iterator[Item]:
-    """Yield the loss scale of a step, where there is one."""
-    if scale is not None:
-        yield scale_item(partial(_read_scale, scale), partial(_write_scale, scale), scale.initial)
-
-
-def _read_scale(scale: Any) -> Any:
+def read_scale(scale: Any) -> Any:
     """Return a loss scale, and how many steps in a row were finite, or not."""
     return {"scale": scale.scale, "good": scale.good, "skips": scale.skips}
 
 
-def _write_scale(scale: Any, tree: Any) -> None:
-    """Set a loss scale; a fixed one stays that of the spec."""
-    scale.scale = scale.initial if scale.is_fixed else tree["scale"]
-    scale.before, scale.good, scale.skips = scale.scale, tree["good"], tree["skips"]
+def write_scale(scale: Any, found: float, good: int, skips: int) -> None:
+    """Set a loss scale."""
+    scale.scale = scale.before = found
+    scale.good, scale.skips = good, skips
 
 
-def _read_metric(metric: Any) -> Any:
+def read_metric(metric: Any) -> Any:
     """Return the state of a running metric."""
     return encode(metric.state())
 
 
-def _write_metric(metric: Any, tree: Any) -> None:
+def write_metric(metric: Any, tree: Any) -> None:
     """Set the state of a running metric; without one it starts anew."""
     metric.reset() if tree is None else metric.load(decode(tree, metric.device))

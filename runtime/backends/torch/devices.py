@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import nn
 
 from runtime.backends.torch.library.kernels import has_fused
 from runtime.backends.torch.library.optimizers import SGD, Adagrad, Adam, AdamW, Optimizer
-from runtime.codegen.resources import PLAIN, Extras
-from runtime.engine.weights import NO_FILES, WeightFiles
+from runtime.engine import setting
 from runtime.probe import DeviceProbe, Probe
 from runtime.problems import problem
 
@@ -113,13 +112,5 @@ def _find_fused(device: torch.device) -> tuple[str, ...]:
     return tuple(name for name, rule in FUSED.items() if has_fused(sample, rule.kernel))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """Where and how a plan is built: the models in ``given`` are used in place of those declared."""
-
-    device: torch.device
-    dtype: torch.dtype
-    seed: int
-    given: Mapping[str, nn.Module]
-    weights: WeightFiles = field(default=NO_FILES)
-    extras: Extras = PLAIN
+Setting: TypeAlias = setting.Setting[torch.device, torch.dtype, nn.Module]
+"""Where and how a plan is built."""

@@ -17,17 +17,18 @@ from compiler.ir.instructions import Collect, Evaluate, Forward, Transform
 from compiler.ir.program import Function, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.backends.torch.compat import FakeTensorMode, TorchDispatchMode, copying, find_written, is_alias, quiet
+from runtime.backends.torch.compat import FakeTensorMode, TorchDispatchMode, copying, find_written, is_alias
 from runtime.backends.torch.devices import Setting
-from runtime.backends.torch.execution import Loaded, diagnose, explain_unfakeable, load_module
+from runtime.backends.torch.execution import ERRORS, Loaded, explain_unfakeable, load_module
 from runtime.backends.torch.library.metrics import Counting
 from runtime.backends.torch.untouched import untouched, unwritten
 from runtime.codegen.lower.accumulate import REGISTER
 from runtime.codegen.module import Emitted
 from runtime.codegen.needs import find_metrics
 from runtime.codegen.resources import find_functions, find_inputs
+from runtime.engine.errors import diagnose
 from runtime.engine.load import Call, find_arguments, find_caller, find_span
-from runtime.problems import describe, show_frames
+from runtime.problems import describe, quiet, show_frames
 from runtime.support.closures import bound_again
 
 _HELP = "values are immutable: give the layer `inplace=False`, or begin with a copy, `x = x.clone()`"
@@ -316,7 +317,7 @@ class _Attempt:
             action()
         except Exception as error:
             self.failures.append(explain_unfakeable(error))
-            self.problems.append(diagnose(error, self.loaded, self.trial.spec))
+            self.problems.append(diagnose(error, self.loaded, self.trial.spec, ERRORS))
 
 
 def _find_alias(value: torch.Tensor | None, model: nn.Module | None) -> str | None:

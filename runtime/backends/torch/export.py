@@ -21,14 +21,14 @@ from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.backends.torch.codegen.dialect import TORCH
-from runtime.backends.torch.compat import is_draw, quiet
-from runtime.backends.torch.execution import Loaded, clean, explain_unfakeable, load_module
+from runtime.backends.torch.compat import is_draw
+from runtime.backends.torch.execution import ERRORS, Loaded, explain_unfakeable, load_module
 from runtime.backends.torch.tensors import sample_inputs
 from runtime.backends.torch.untouched import untouched
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import PackedModel, PackedProgram
 from runtime.engine.load import find_op, find_span
-from runtime.problems import describe, problem, raised_in
+from runtime.problems import describe, problem, quiet, raised_in
 from runtime.support.closures import bound_again
 
 CODE = "GS265"
@@ -53,16 +53,18 @@ def _explain(error: Exception) -> tuple[str, str]:
     if sizes is not None:
         return f"it does not work for every size of {sizes[1]}", sizes[2]
     if _COPY.search(str(error)):
-        return "its models cannot be copied", clean(error)
+        return "its models cannot be copied", ERRORS.clean(error)
     reason = explain_unfakeable(error)
-    return (reason, "") if reason != describe(error) else ("torch.export cannot follow what it does", clean(error))
+    return (
+        (reason, "") if reason != describe(error) else ("torch.export cannot follow what it does", ERRORS.clean(error))
+    )
 
 
 def explain_different(mode: str, exported: torch.export.ExportedProgram, error: AssertionError) -> Diagnostic:
     """Return the diagnostic of a program whose numbers differ from the original's."""
     drawn = tuple(dict.fromkeys(_find_draws(exported)))
     reason = "draws random numbers" if drawn else "gives other numbers as a program"
-    notes = (f"drawn by {', '.join(drawn)}",) if drawn else (f"torch: {clean(error)}",)
+    notes = (f"drawn by {', '.join(drawn)}",) if drawn else (f"torch: {ERRORS.clean(error)}",)
     help = f"let `random` ops draw what the mode needs, and models keep nothing from call to call; {REMEDY}"
     return Diagnostic(code=CODE, message=f"mode {mode} cannot be exported: it {reason}", notes=notes, help=help)
 
