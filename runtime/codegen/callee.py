@@ -54,6 +54,25 @@ class Resolved:
     keywords: Mapping[str, Value] = field(default_factory=dict[str, Value])
 
 
+def loss(path: str, literal: str = "", **implied: Value) -> Callee:
+    """Return a loss whose options are those of the callee; every loss is a mean unless it says otherwise."""
+    return Callee(path=path, literal=literal, implied={"reduction": "mean", **implied})
+
+
+PARTS: Mapping[str, Callee] = {
+    "parts": Callee(path="parts", positional=("count",), implied={"axis": 0}),
+    "shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
+    "weigh": Callee(path="weigh"),
+    "quotient": Callee(path="quotient"),
+    "inverse": Callee(path="inverse"),
+}
+"""What micro-batches need: definitions of every library."""
+WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
+NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+CHANNELS = ("in_channels", "out_channels", "kernel_size")
+"""Defaults and positions of the options of layers."""
+
+
 def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = False) -> Resolved:
     """Return a call with every option in its place; None and the callee's own defaults are left out.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, cast, final, runtime_checkable
+from typing import ClassVar, Protocol, cast, final, runtime_checkable
 
 from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
@@ -13,7 +13,8 @@ from graphspec.diagnostics import Diagnostic
 from runtime.codegen.resources import find_training_modes
 from runtime.engine.backend import Engine
 from runtime.engine.contents import Contents, Stepping
-from runtime.engine.load import Loaded
+from runtime.engine.errors import Framework, diagnose
+from runtime.engine.load import Loaded, has_begun
 from runtime.engine.restore import align_counts, read_state, restore_state
 from runtime.state import State
 from runtime.step import StepError
@@ -51,10 +52,15 @@ class Forgetful(Protocol):
 class ModuleEngine(Engine):
     """An engine over an executed module: its clock, its gates, its running metrics, and its state."""
 
+    framework: ClassVar[Framework]
+    traced: ClassVar[bool]
+    """Functions are traced: an error inside one comes from building its graph."""
     loaded: Loaded[object]
     spec: GraphSpec
     clock: Clock
     flags: Flags
+    step: Callable[..., dict[str, object]]
+    """The module's own function."""
     counts: bool
     """The engine is to count the steps: nothing in the module depends on their number."""
 
@@ -120,14 +126,27 @@ class ModuleEngine(Engine):
         if isinstance(verdicts, Forgetful):
             verdicts.begin()
 
-    def count(self, mode: str) -> None:
-        """Count a step that finished."""
-        steps = self.clock.steps
-        steps[mode] = steps.get(mode, 0) + 1
+    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
+        """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
+        self.flags.check(mode)
+        try:
+            outputs = self.call(batch, mode) if dataset is None else self.call(batch, mode, dataset)
+        except Exception as error:
+            found, begun = diagnose(error, self.loaded, self.spec, self.framework), self.has_begun(error, mode)
+        else:
+            if self.counts:
+                steps = self.clock.steps
+                steps[mode] = steps.get(mode, 0) + 1
+            return outputs
+        raise StepError([found], self.spec.texts(), begun=begun)
 
-    def dataset_arguments(self, dataset: str | None) -> tuple[str | None, ...]:
-        """Return the data set as a further argument of ``step``, where the module takes one."""
-        return (dataset,) if self.loaded.program.datasets else ()
+    def call(self, *given: object) -> dict[str, object]:
+        """Call the module's own ``step``."""
+        return self.step(*given)
+
+    def has_begun(self, error: BaseException, mode: str) -> bool:
+        """Return whether a step that raised had already changed state that outlives it."""
+        return has_begun(error, self.loaded, mode, traced=self.traced)
 
     def fired(self, mode: str) -> tuple[str, ...]:
         """Return the gated ops that fired in the last step of a mode."""

@@ -188,6 +188,16 @@ CONVERTED = ("float32", "float64")
 """Declared types that are replaced by the type a step is built for."""
 
 
+def find_shapes(program: Program, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]] | None:
+    """Return the shape of every input, free sizes as given; None where a size, or a shape, is not known."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for entry in program.inputs:
+        if entry.shape is None or any(isinstance(size, str) and size not in sizes for size in entry.shape):
+            return None
+        shapes[entry.name] = tuple(size if isinstance(size, int) else sizes[size] for size in entry.shape)
+    return shapes
+
+
 def accepted_types(declared: InputDecl, built: str) -> tuple[str, ...]:
     """Return the types an input may have: as declared, or as the step is built."""
     return tuple(dict.fromkeys((declared.dtype, built))) if declared.dtype in CONVERTED else (declared.dtype,)

@@ -42,10 +42,7 @@ from runtime.engine.contents import (
     scale_items,
 )
 from runtime.engine.engine import Flags, ModuleEngine
-from runtime.engine.errors import diagnose
-from runtime.engine.load import has_begun
 from runtime.overflow import Overflow
-from runtime.step import StepError
 from runtime.support.clocks import Clock
 
 Named = dict[str, list[tuple[str, tf.Variable]]]
@@ -74,9 +71,10 @@ class TensorFlowEngine(ModuleEngine):
     parameters: Named
     buffers: Named
     flags: Flags
-    counts: bool
     step: Callable[..., dict[str, object]]
-    """The module's own function."""
+    counts: bool
+    framework = ERRORS
+    traced = True
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting) -> TensorFlowEngine:
@@ -124,24 +122,6 @@ class TensorFlowEngine(ModuleEngine):
 
     def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Do nothing: graphs were traced at build for every size of a batch."""
-
-    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
-        """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
-        if self.flags.modes:
-            self.flags.check(mode)
-        try:
-            outputs = self.step(batch, mode) if dataset is None else self.step(batch, mode, dataset)
-        except Exception as error:
-            found, begun = diagnose(error, self.loaded, self.spec, ERRORS), self.has_begun(error, mode)
-        else:
-            if self.counts:
-                self.count(mode)
-            return outputs
-        raise StepError([found], self.spec.texts(), begun=begun)
-
-    def has_begun(self, error: BaseException, mode: str) -> bool:
-        """Return whether a step that raised had already changed state that outlives it: its graph ran."""
-        return has_begun(error, self.loaded, mode, traced=True)
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found about its gradients."""

@@ -45,11 +45,8 @@ from runtime.engine.contents import (
     scale_items,
 )
 from runtime.engine.engine import Flags, ModuleEngine
-from runtime.engine.errors import diagnose
-from runtime.engine.load import has_begun
 from runtime.overflow import Overflow
 from runtime.state import State
-from runtime.step import StepError
 from runtime.support.clocks import Clock
 
 Check = Callable[[Mapping[str, torch.Tensor], str, str | None], None]
@@ -69,7 +66,10 @@ class TorchEngine(ModuleEngine):
     wrapped: Mapping[str, WrappedState]
     """The states of optimizers with torch.optim's interface, by cell."""
     flags: Flags
+    step: Callable[..., dict[str, object]]
     counts: bool
+    framework = ERRORS
+    traced = False
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting, late_check: Check | None) -> TorchEngine:
@@ -90,6 +90,7 @@ class TorchEngine(ModuleEngine):
                 cell: WrappedState.of(shell, name_slots(shell.parameters, names)) for cell, shell in shells.items()
             },
             flags=Flags.of(program, spec, flagged, attrgetter("requires_grad")),
+            step=loaded.names["step"],
             counts="clock" not in loaded.names,
         )
 
@@ -128,27 +129,12 @@ class TorchEngine(ModuleEngine):
             given = {name: tensors.to_tensor(each, self.device, None) for name, each in batch.items()}
             self.late_check(given, mode, dataset)
 
-    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
-        """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
-        self.flags.check(mode)
-        given = batch, mode, *self.dataset_arguments(dataset)
-        try:
-            if torch.is_grad_enabled():
-                outputs = self.loaded.call("step", *given)
-            else:
-                with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad must not affect the step
-                    outputs = self.loaded.call("step", *given)
-        except Exception as error:
-            found, begun = diagnose(error, self.loaded, self.spec, ERRORS), self.has_begun(error, mode)
-        else:
-            if self.counts:
-                self.count(mode)
-            return outputs
-        raise StepError([found], self.spec.texts(), begun=begun)
-
-    def has_begun(self, error: BaseException, mode: str) -> bool:
-        """Return whether a step that raised had already changed state that outlives it."""
-        return has_begun(error, self.loaded, mode, traced=False)
+    def call(self, *given: object) -> dict[str, object]:
+        """Call the module's own ``step``; a caller's ``no_grad`` must not affect it."""
+        if torch.is_grad_enabled():
+            return self.step(*given)
+        with torch.inference_mode(False), torch.enable_grad():
+            return self.step(*given)
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found about its gradients."""
