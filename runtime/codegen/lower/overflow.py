@@ -45,11 +45,6 @@ def commits_by_op(instruction: Settle, scope: Scope) -> ast.expr:
     return syntax.dictionary({op: commit_value(commits, scope) for op, commits in instruction.held})
 
 
-def scaled_seeds(loss: ast.expr, seeds: ast.expr | None) -> ast.expr:
-    """Return the initial gradient of a scaled loss."""
-    return syntax.call(f"{SCALE}.seed", loss) if seeds is None else syntax.call(f"{SCALE}.scaled", seeds)
-
-
 def unscaled(gradients: ast.expr) -> ast.expr:
     """Return the gradients of a scaled loss, divided by the scale."""
     return syntax.call(f"{SCALE}.unscale", gradients)

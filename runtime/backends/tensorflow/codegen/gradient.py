@@ -9,10 +9,10 @@ from compiler.ir.instructions import Forward, Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import find_reaching, is_recomputed
-from runtime.codegen.lower.gradient import find_targets, receive, recomputing
-from runtime.codegen.lower.overflow import scaled_seeds, unscaled
+from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
+from runtime.codegen.lower.overflow import unscaled
 from runtime.codegen.lower.transform import resting_places
-from runtime.codegen.scope import line_of, operand, with_notes
+from runtime.codegen.scope import line_of, with_notes
 
 
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
@@ -53,13 +53,8 @@ def _targets(instruction: Gradient, scope: Scope) -> ast.expr:
 
 def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
     """Return the keyword arguments that differ from the defaults."""
-    options: dict[str, ast.expr] = {}
-    if instruction.grad_outputs:
-        seeds = [operand(each, scope) for each in instruction.grad_outputs]
-        options["seeds"] = seeds[0] if len(seeds) == 1 else syntax.sequence(seeds)
-    if instruction.scaled:
-        loss = syntax.name(scope.names.value(instruction.loss))
-        options["seeds"] = scaled_seeds(loss, options.get("seeds"))
+    seeds = find_seeds(instruction, scope)
+    options: dict[str, ast.expr] = {} if seeds is None else {"seeds": seeds}
     if instruction.unconnected != "error":
         options["unconnected"] = syntax.constant(instruction.unconnected)
     return options

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
-from runtime.codegen.lower.gradient import find_targets, receive, recomputing
-from runtime.codegen.lower.overflow import scaled_seeds, unscaled
+from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
+from runtime.codegen.lower.overflow import unscaled
 from runtime.codegen.lower.transform import resting_places
-from runtime.codegen.scope import line_of, operand, with_notes
+from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
 
@@ -43,13 +43,8 @@ def _switch_lines(instruction: Gradient, scope: Scope) -> Iterator[Line]:
 
 def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
     """Return the keyword arguments that differ from torch's defaults."""
-    options: dict[str, ast.expr] = {}
-    if instruction.grad_outputs:
-        seeds = [operand(each, scope) for each in instruction.grad_outputs]
-        options["grad_outputs"] = seeds[0] if len(seeds) == 1 else syntax.sequence(seeds)
-    if instruction.scaled:
-        loss = syntax.name(scope.names.value(instruction.loss))
-        options["grad_outputs"] = scaled_seeds(loss, options.get("grad_outputs"))
+    seeds = find_seeds(instruction, scope)
+    options: dict[str, ast.expr] = {} if seeds is None else {"grad_outputs": seeds}
     if instruction.retain_graph and not instruction.create_graph:
         options["retain_graph"] = syntax.constant(True)
     if instruction.create_graph:
