@@ -81,13 +81,19 @@ def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = Fal
     choosing = {name for name, _ in callee.paths}
     chosen = next((path for (name, value), path in callee.paths.items() if options.get(name) == value), callee.path)
     given = {name: value for name, value in options.items() if name not in choosing and name not in callee.unused}
-    values = {name: _tuple(value) if name in SIZES else value for name, value in {**callee.fills, **given}.items()}
+    values = {
+        name: value if name not in SIZES or isinstance(value, tuple) else (value,)
+        for name, value in {**callee.fills, **given}.items()
+    }
+    placed = {*callee.first, *callee.positional}
+    named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
+    passed = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
     return Resolved(
         path=callee.literal if literal and callee.literal else chosen,
         gathered=callee.gathered,
         first=tuple(values[name] for name in callee.first),
         positional=tuple(values[name] for name in callee.positional),
-        keywords=_keywords(callee, values),
+        keywords={**dict.fromkeys(callee.beside), **passed} if passed else {},
     )
 
 
@@ -103,19 +109,6 @@ POOLS = ("AvgPool", "MaxPool", "nn.AvgPool2d", "nn.MaxPool2d")
 """Layers whose stride is their window's size by default."""
 
 
-def _keywords(callee: Callee, values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the options that are passed by keyword and are not the defaults."""
-    placed = {*callee.first, *callee.positional}
-    named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
-    passed = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
-    return {**dict.fromkeys(callee.beside), **passed} if passed else {}
-
-
 def _one_number(value: Value) -> Value:
     """Return (k, k) as k."""
     return value[0] if isinstance(value, tuple) and len(value) == 2 and value[0] == value[1] else value
-
-
-def _tuple(value: Value) -> Value:
-    """Return a single size as a tuple."""
-    return value if isinstance(value, tuple) else (value,)

@@ -46,17 +46,12 @@ def _find_statements(code: Iterable[Code]) -> Iterator[ast.stmt]:
                 header.body = [*doc, *_find_statements(entry.body)]
                 yield header
             case Source():
-                yield from _find_copied(entry.text)
-
-
-def _find_copied(text: str) -> list[ast.stmt]:
-    """Return the statements of a text that is copied verbatim: a docstring, a known function, or only comments."""
-    found = ast.parse(text).body
-    match found:
-        case [] | [ast.Expr(value=ast.Constant(value=str()))] | [ast.FunctionDef()]:
-            return found
-        case _:
-            raise EscapedError(f"a text that is copied holds other code: {text[:80]!r}")
+                found = ast.parse(entry.text).body
+                match found:  # copied verbatim: a docstring, a known function, or only comments
+                    case [] | [ast.Expr(value=ast.Constant(value=str()))] | [ast.FunctionDef()]:
+                        yield from found
+                    case _:
+                        raise EscapedError(f"a text that is copied holds other code: {entry.text[:80]!r}")
 
 
 def _find_difference(found: object, made: object) -> str | None:
