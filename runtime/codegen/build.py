@@ -18,9 +18,14 @@ from runtime.codegen.lower.overflow import verdict_globals
 from runtime.codegen.lower.states import initial_lines
 from runtime.codegen.needs import Needs, are_tied, find_metrics
 from runtime.codegen.norms import norm_globals
-from runtime.codegen.optimizers import construct_optimizer, frozen_global, pattern_globals, sharing_globals
+from runtime.codegen.optimizers import (
+    construct_optimizer,
+    frozen_global,
+    pattern_globals,
+    scheduled_globals,
+    sharing_globals,
+)
 from runtime.codegen.resources import Names
-from runtime.codegen.schedules import scheduled_globals
 from runtime.codegen.text import Block, Code, Line
 
 WIDEST = 100
@@ -96,7 +101,7 @@ def _globals(draft: Draft) -> Iterator[Global]:
     for covers, model in needs.parts:
         if are_tied(covers, program):
             models = tuple(model.split())  # of models that share parameters there is one part for all
-            own = names.parameters(model) if len(models) == 1 else names.joint(models)
+            own = names.joint(models)
             part: ast.expr = syntax.call("places", syntax.name(own), syntax.name(names.joint(covers)))
         else:
             part = _slice(covers, model, names)

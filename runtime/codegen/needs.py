@@ -18,7 +18,7 @@ from compiler.ir.instructions import (
 )
 from compiler.ir.program import Program
 from runtime.codegen.flow import find_differentiated
-from runtime.codegen.resources import find_functions, is_lowered, is_running
+from runtime.codegen.resources import find_functions, find_instructions, is_lowered, is_running
 from runtime.codegen.scheduled_numbers import find_numbers
 
 
@@ -53,9 +53,15 @@ class Needs:
 
 def find_needs(program: Program) -> Needs:
     """Return the needs of a program's functions."""
-    instructions = [each for function in find_functions(program) for each in function.instructions]
+    instructions = [*find_instructions(program)]
     differentiated = find_differentiated(program)
-    followed = frozenset(model for each in instructions for model in _followed(each))
+    follows = [each for each in instructions if isinstance(each, (Blend, Assign))]
+    followed = frozenset(model for each in follows for model in (each.target, each.source))
+    buffered = (each for each in follows if follows_buffers(each, program))
+    taps: dict[str, dict[str, None]] = {}
+    for forward in (each for each in instructions if isinstance(each, Forward)):
+        for _, layer in forward.taps:
+            taps.setdefault(forward.model, {})[layer] = None
     classes = frozenset(each.name for each in program.models if each.kind == "class")
     partial = classes.union(each.name for each in program.models if each.frozen)
     split = partial & differentiated & followed
@@ -68,8 +74,8 @@ def find_needs(program: Program) -> Needs:
         differentiated=differentiated,
         parameters=differentiated | stepped | (followed - split),
         weights=split,
-        buffers=frozenset(model for each in instructions for model in _buffered(each, program)),
-        taps=_find_taps(instructions),
+        buffers=frozenset(model for each in buffered for model in (each.target, each.source)),
+        taps={model: tuple(layers) for model, layers in taps.items()},
         joint=tuple(dict.fromkeys((*joint, *(each for each in lists if len(each) > 1)))),
         parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each, program))),
         drawing=frozenset(each.model for each in instructions if isinstance(each, Forward) and each.draws) & classes,
@@ -104,33 +110,11 @@ def _is_paced(program: Program) -> bool:
     return any(each.clock != "updates" for each in (*options, *numbers))
 
 
-def _followed(instruction: Instruction) -> Iterator[str]:
-    """Yield the models whose weights are read or written as a whole."""
-    if isinstance(instruction, (Blend, Assign)):
-        yield from (instruction.target, instruction.source)
-
-
-def _buffered(instruction: Instruction, program: Program) -> Iterator[str]:
-    """Yield the models whose buffers are read or written as a whole."""
-    if isinstance(instruction, (Blend, Assign)) and follows_buffers(instruction, program):
-        yield from (instruction.target, instruction.source)
-
-
 def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:
     """Return whether a blend or copy treats buffers: built-in layers are known to have some or none."""
     model = program.model(instruction.source)
     has_some = model.kind == "class" or bool(model.buffers)
     return has_some and not (isinstance(instruction, Blend) and instruction.buffers == "ignore")
-
-
-def _find_taps(instructions: list[Instruction]) -> Mapping[str, tuple[str, ...]]:
-    """Return, by model, the layers whose results are taken."""
-    taps: dict[str, dict[str, None]] = {}
-    for instruction in instructions:
-        if isinstance(instruction, Forward):
-            for _, layer in instruction.taps:
-                taps.setdefault(instruction.model, {}).setdefault(layer)
-    return {model: tuple(layers) for model, layers in taps.items()}
 
 
 def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from compiler.ir.instructions import Apply, Instruction, Transform
 from compiler.ir.program import Function
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Global, Lowered, Scope
-from runtime.codegen.resources import find_functions
+from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of
 
 LAST = frozenset({"join", "clip_agc", "clip_norm", "clip_value"})
@@ -43,7 +43,7 @@ def find_first(op: str, function: Function) -> Instruction | None:
 def norm_globals(draft: Draft) -> Iterator[Global]:
     """Yield the register of the norms, by update."""
     if draft.names.norms:
-        instructions = (each for function in find_functions(draft.program) for each in function.instructions)
+        instructions = find_instructions(draft.program)
         ops = dict.fromkeys(each.op for each in instructions if isinstance(each, Apply))
         updates = syntax.listing(map(syntax.constant, ops))
         yield Global(name=draft.names.norms, value=syntax.call("Norms", updates))

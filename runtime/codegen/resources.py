@@ -36,6 +36,12 @@ def find_functions(program: Program) -> tuple[Function, ...]:
     return tuple(function for mode in program.modes for function in mode.functions)
 
 
+def find_instructions(program: Program) -> Iterator[Instruction]:
+    """Yield the instructions of all functions."""
+    for function in find_functions(program):
+        yield from function.instructions
+
+
 def find_training_modes(program: Program) -> frozenset[str]:
     """Return the modes in which an update is applied."""
     pairs = (
@@ -54,13 +60,13 @@ def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
 
 def find_windows(program: Program) -> tuple[Gather, ...]:
     """Return the instructions that add to each window of a program."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     return tuple({each.window: each for each in instructions if isinstance(each, Gather)}.values())
 
 
 def find_judged(program: Program) -> tuple[Judge, ...]:
     """Return the instructions that check the gradients of each update of a program."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     return tuple({each.key: each for each in instructions if isinstance(each, Judge)}.values())
 
 
@@ -86,7 +92,7 @@ def find_sized_input(program: Program, size: str, function: Function) -> InputDe
 
 def count_parts(program: Program) -> int:
     """Return how many micro-batches a step has."""
-    return max((each.part for function in find_functions(program) for each in function.instructions), default=0) or 1
+    return max((each.part for each in find_instructions(program)), default=0) or 1
 
 
 def is_lowered(forward: Forward) -> bool:
@@ -117,7 +123,7 @@ class Chosen:
 def find_chosen(program: Program) -> tuple[Chosen, ...]:
     """Return the choices of constraints and penalties, each once."""
     found: dict[Chosen, None] = {}
-    for each in (each for function in find_functions(program) for each in function.instructions):
+    for each in find_instructions(program):
         uses = each.projections if isinstance(each, Apply) else each.penalties if isinstance(each, Transform) else ()
         found.update((Chosen(model=use.model, match=use.match), None) for use in uses if use.match is not None)
     return tuple(found)
@@ -125,14 +131,14 @@ def find_chosen(program: Program) -> tuple[Chosen, ...]:
 
 def find_penalized(program: Program) -> tuple[Transform, ...]:
     """Return the instructions that add penalties to a set, one for each set."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     found = (each for each in instructions if isinstance(each, Transform) and each.penalties)
     return tuple({each.output: each for each in found}.values())
 
 
 def find_resting(program: Program) -> tuple[tuple[tuple[str, ...], Resting], ...]:
     """Return the sets of models in which parameters are frozen for now, with these, each once."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     found = (each for each in instructions if isinstance(each, Gradient | Transform | Gather) and each.resting)
     return tuple(dict.fromkeys((each.models, each.resting) for each in found))
 
@@ -258,8 +264,8 @@ class Names:
         return self.table["metric", f"{mode} {op}"]
 
     def joint(self, models: tuple[str, ...]) -> str:
-        """Return the list of the parameters of several models."""
-        return self.table["joint", " ".join(models)]
+        """Return the list of the parameters of one or several models."""
+        return self.parameters(models[0]) if len(models) == 1 else self.table["joint", " ".join(models)]
 
     def own(self, optimizer: str) -> str:
         """Return the list of the parameters of an optimizer that shares some with another."""
@@ -353,7 +359,7 @@ def _derived(program: Program) -> Iterator[Wish]:
         yield "taps", model.name, f"{model.name}_taps"
         if model.class_path is not None:
             yield _import_wish(model.class_path)
-    for name in dict.fromkeys(each.name for use in _instructions(program) for each in find_scheduled(use)):
+    for name in dict.fromkeys(each.name for use in find_instructions(program) for each in find_scheduled(use)):
         yield "schedule", name, name.replace(".", "_") if "." in name else f"{name}_schedule"
     for optimizer in program.optimizers:
         rule = optimizer.rule if optimizer.builtin else "optimizer"
@@ -372,11 +378,6 @@ def _derived(program: Program) -> Iterator[Wish]:
             yield from _sets(instruction)
             if isinstance(instruction, Evaluate) and instruction.family == "metric":
                 yield "metric", f"{function.mode} {instruction.op}", f"{function.mode}_{instruction.op}"
-
-
-def _instructions(program: Program) -> Iterator[Instruction]:
-    """Yield the instructions of all functions."""
-    return (instruction for function in find_functions(program) for instruction in function.instructions)
 
 
 def _sets(instruction: Instruction) -> Iterator[Wish]:

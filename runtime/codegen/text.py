@@ -14,30 +14,25 @@ from typing import TypeAlias
 WIDTH = 120
 INDENT = 4
 
+BLOCKS = ast.With | ast.If | ast.For | ast.FunctionDef
 Bracketed = ast.Call | ast.List | ast.Tuple | ast.Dict
 
 
 def lay_out(statement: ast.stmt, indent: int) -> tuple[str, ...]:
     """Return the lines of a statement without a body (or of the header of one with a body), indented."""
-    header = _header(statement)
+    header = statement
+    if isinstance(statement, BLOCKS):
+        header = copy.copy(statement)
+        header.body = [ast.Pass()]  # a marker, which is cut off
     header.lineno = 1  # ``ast.unparse`` looks up the type comment of a statement's line, and fails where it has none
     lines = _break_statement(header, WIDTH - indent)
     return tuple(" " * indent + line for line in lines)
 
 
-def _header(statement: ast.stmt) -> ast.stmt:
-    """Return the statement with its body, if it has one, replaced by a marker that is cut off later."""
-    if isinstance(statement, (ast.With, ast.If, ast.For, ast.FunctionDef)):
-        header = copy.copy(statement)
-        header.body = [ast.Pass()]
-        return header
-    return statement
-
-
 def _break_statement(statement: ast.stmt, width: int) -> list[str]:
     """Return the lines of a statement whose value is broken into one line per element where it must be."""
     text = unparse(statement)
-    if isinstance(statement, (ast.With, ast.If, ast.For, ast.FunctionDef)):
+    if isinstance(statement, BLOCKS):
         return text[: text.rindex("\n")].split("\n")
     value = getattr(statement, "value", None)
     if not isinstance(value, Bracketed) or (len(text) <= width and not _is_stack(value)):

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
-from runtime.codegen.text import Block, Code, Line, Source
+from runtime.codegen.text import BLOCKS, Block, Code, Line, Source
 
 _UNSAID = frozenset({"ctx", "kind", "type_comment", "type_params"})
 """Fields that follow from the rest of a tree, or that emitted code never has."""
@@ -42,7 +42,7 @@ def _find_statements(code: Iterable[Code]) -> Iterator[ast.stmt]:
             case Block():
                 doc = [ast.Expr(value=ast.Constant(value=...))] if entry.doc else []
                 header = copy.copy(entry.header.statement)
-                assert isinstance(header, (ast.With, ast.If, ast.For, ast.FunctionDef))
+                assert isinstance(header, BLOCKS)
                 header.body = [*doc, *_find_statements(entry.body)]
                 yield header
             case Source():

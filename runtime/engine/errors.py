@@ -14,7 +14,8 @@ from graphspec.analysis.gradient_sets import find_gradient_sets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp
 from graphspec.diagnostics import Diagnostic
-from runtime.engine.load import Loaded, find_arguments, find_frames, find_instructions, find_op, find_span, name_subject
+from runtime.codegen.resources import find_instructions
+from runtime.engine.load import Loaded, find_arguments, find_frames, find_op, find_span, name_subject
 from runtime.problems import describe, raised_in
 from runtime.step import StepError
 
@@ -215,7 +216,7 @@ class _Failure:
         """Yield the gradient sets that the op refuses, each with its parameters without a gradient."""
         names, known = self.loaded.emitted.names, cast("Mapping[str, object]", self.loaded.names["MODELS"])
         for values, models in self._find_demanded():
-            listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+            listed = names.joint(models)
             parameters = cast("list[object]", self.loaded.names[listed])
             sets = [cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value))) for value in values]
             gradients = zip(*(each or () for each in sets), strict=False)

@@ -15,11 +15,11 @@ from compiler.ir.value import Dimension
 from compiler.types.dimension import TensorType
 from graphspec.declare.models import Traits
 from graphspec.diagnostics import Diagnostic, SpecError
-from runtime.codegen.resources import find_functions, find_uses
+from runtime.codegen.resources import find_instructions, find_uses
 from runtime.engine.backend import Signature
 from runtime.engine.batch_sizes import Batches
 from runtime.engine.errors import Framework
-from runtime.engine.load import Loaded, find_instructions, find_span
+from runtime.engine.load import Loaded, find_span
 from runtime.engine.recomputed import find_redrawing
 from runtime.engine.setting import Setting, make_models
 from runtime.engine.weights import find_late, find_rounds, load_late
@@ -72,7 +72,7 @@ def asked_of(loss: str) -> str:
 
 def find_assumed(program: Program) -> frozenset[str]:
     """Return the users' losses of which it is assumed that they return (sum, count)."""
-    every = (each for function in find_functions(program) for each in function.instructions)
+    every = find_instructions(program)
     return frozenset(each.op for each in every if isinstance(each, Evaluate) and each.counted == "assumed")
 
 

@@ -19,10 +19,11 @@ from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.matching import is_found
 from graphspec.suggestions import closest
 from runtime.codegen.module import find_user_paths
+from runtime.codegen.resources import find_instructions
 from runtime.engine.backend import BuildRequest
 from runtime.engine.errors import diagnose_finding
 from runtime.engine.imports import resolve
-from runtime.engine.load import find_instructions, find_span
+from runtime.engine.load import find_span
 from runtime.support.model_errors import ModelError
 from runtime.support.model_types import require_types
 

@@ -18,8 +18,9 @@ from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.library.modules import KerasLayer, named_variables, parts_of
 from runtime.backends.tensorflow.terms import find_adding, tell_added
 from runtime.backends.tensorflow.untouched import traced
+from runtime.codegen.resources import find_instructions
 from runtime.engine.errors import diagnose
-from runtime.engine.load import find_instructions, find_span
+from runtime.engine.load import find_span
 from runtime.engine.recomputed import find_checkpoints, find_unexpected
 
 GRADIENTS = ("gradients", "thawed_gradients")

@@ -9,7 +9,7 @@ from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Scope
 from runtime.codegen.lower.overflow import SCALE
-from runtime.codegen.scope import line_of, operand, parameter_list
+from runtime.codegen.scope import line_of, operand
 from runtime.codegen.text import Block, Code, Line
 
 AGAIN = "forwards run again, in whole or in part, whose statistics are written already"
@@ -20,7 +20,7 @@ def find_targets(instruction: Gradient, scope: Scope) -> ast.expr:
     values = [syntax.name(scope.names.value(value)) for value in instruction.values]
     if not instruction.models:
         return values[0] if len(values) == 1 else syntax.sequence(values)
-    models = syntax.name(parameter_list(instruction.models, scope))
+    models = syntax.name(scope.names.joint(instruction.models))
     return syntax.listing([syntax.spread(models), *values]) if values else models
 
 

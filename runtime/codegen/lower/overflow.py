@@ -10,7 +10,7 @@ from compiler.ir.instructions import Collect, Commit, Judge, Settle, Transform
 from compiler.ir.program import Function, LossScaleDecl, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Global, Lowered, Scope
-from runtime.codegen.resources import find_functions, find_judged
+from runtime.codegen.resources import find_instructions, find_judged
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
@@ -52,7 +52,7 @@ def unscaled(gradients: ast.expr) -> ast.expr:
 
 def find_settles(program: Program) -> tuple[Settle, ...]:
     """Return the ends of all steps of a program in which there are verdicts."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     return tuple(each for each in instructions if isinstance(each, Settle))
 
 
@@ -97,7 +97,8 @@ def check_lines(draft: Draft) -> Iterator[Line]:
 def hold_lines(draft: Draft) -> Iterator[Line]:
     """Yield the line that reports skipped ops to the gates, so that they are not counted."""
     program = draft.program
-    modes = [mode.mode for mode in program.modes if any(_has_held(each.instructions) for each in mode.functions)]
+    every = ((mode.mode, each) for mode in program.modes for one in mode.functions for each in one.instructions)
+    modes = [*dict.fromkeys(mode for mode, each in every if isinstance(each, Settle) and each.held)]
     if not modes or not any(mode.gates for mode in program.modes):
         return
     held: ast.expr = syntax.call(f"{VERDICTS}.withheld")
@@ -131,8 +132,3 @@ def find_tainted(function: Function) -> frozenset[str]:
             case _:
                 pass
     return frozenset(judged)
-
-
-def _has_held(instructions: tuple[object, ...]) -> bool:
-    """Return whether some write of a function takes place only under verdicts."""
-    return any(isinstance(each, Settle) and each.held for each in instructions)

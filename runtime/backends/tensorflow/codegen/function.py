@@ -22,7 +22,7 @@ from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
 from runtime.codegen.resources import Names, find_inputs
-from runtime.codegen.scope import line_of, parameter_list
+from runtime.codegen.scope import line_of
 from runtime.codegen.text import Block, Code, Line
 
 ONLY = "tape"
@@ -124,7 +124,7 @@ class _Writer:
             made = {value for at in range(tape.first, len(self.function.instructions)) for value in self._made(at)}
             for gradient in self._gradients(tape):
                 if gradient.models:
-                    yield self._watch(gradient, tape, parameter_list(gradient.models, self.scope))
+                    yield self._watch(gradient, tape, self.scope.names.joint(gradient.models))
                 for value in gradient.values:
                     if value not in made:
                         yield self._watch(gradient, tape, self.scope.names.value(value))
