@@ -227,8 +227,18 @@ class TensorFlowDialect(Dialect):
 
     def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
         """Yield the line that makes the graphs; a build for debugging runs the functions as Python."""
-        table = function_table(draft, lambda function: _graph(function, draft))
-        yield Line(statement=syntax.perform(syntax.call("FUNCTIONS.update", table)))
+
+        def graph(function: Function) -> ast.expr:
+            """Return ``compiled(train_step, {"x": tf.TensorSpec((None, 4), dtype)}, device=device, ...)``."""
+            plain = syntax.name(draft.names.function(function.name))
+            if draft.names.checks:
+                return plain
+            inputs = syntax.dictionary({each.name: _spec(each) for each in find_inputs(draft.program, function)})
+            numbered = {"numbered": syntax.constant(True)} if is_numbered(draft) else {}
+            options = {"device": syntax.name("device"), **numbered, "jit_compile": syntax.name("jit_compile")}
+            return syntax.call("compiled", plain, inputs, **options)
+
+        yield Line(statement=syntax.perform(syntax.call("FUNCTIONS.update", function_table(draft, graph))))
 
     def table_lines(self, draft: Draft) -> Iterator[Code]:
         """Yield nothing: ``build`` makes the table."""
@@ -258,17 +268,6 @@ class TensorFlowDialect(Dialect):
 def _compute(model: ModelDecl) -> dict[str, ast.expr]:
     """Return ``compute=tf.float16`` for a model that computes in it."""
     return {} if model.compute == "float32" else {"compute": syntax.dotted(f"tf.{model.compute}")}
-
-
-def _graph(function: Function, draft: Draft) -> ast.expr:
-    """Return ``compiled(train_step, {"x": tf.TensorSpec((None, 4), dtype)}, device=device, ...)``."""
-    plain = syntax.name(draft.names.function(function.name))
-    if draft.names.checks:
-        return plain
-    inputs = syntax.dictionary({each.name: _spec(each) for each in find_inputs(draft.program, function)})
-    numbered = {"numbered": syntax.constant(True)} if is_numbered(draft) else {}
-    options = {"device": syntax.name("device"), **numbered, "jit_compile": syntax.name("jit_compile")}
-    return syntax.call("compiled", plain, inputs, **options)
 
 
 def _spec(entry: InputDecl) -> ast.expr:

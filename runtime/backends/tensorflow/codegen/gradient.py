@@ -20,8 +20,16 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
     resting = resting_places(instruction, scope)
     path = "thawed_gradients" if resting else "gradients"
-    options = _options(instruction, scope)
-    taken: ast.expr = syntax.call(path, tape, loss, _targets(instruction, scope), *resting, **options)
+    seeds = find_seeds(instruction, scope)
+    options: dict[str, ast.expr] = {} if seeds is None else {"seeds": seeds}
+    if instruction.unconnected != "error":
+        options["unconnected"] = syntax.constant(instruction.unconnected)
+    targets = (
+        find_targets(instruction, scope)
+        if instruction.models
+        else syntax.sequence(syntax.name(scope.names.value(value)) for value in instruction.values)
+    )
+    taken: ast.expr = syntax.call(path, tape, loss, targets, *resting, **options)
     again = _find_again(instruction, scope)
     taken = syntax.call("together", taken) if again else taken
     taken = unscaled(taken) if instruction.scaled else taken
@@ -42,19 +50,3 @@ def _find_again(instruction: Gradient, scope: Scope) -> list[Forward]:
     reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
     forwards = [each for each in every if isinstance(each, Forward) and id(each) in reaching]
     return [each for each in forwards if is_recomputed(each, scope.program)]
-
-
-def _targets(instruction: Gradient, scope: Scope) -> ast.expr:
-    """Return the targets of a gradient, as a sequence."""
-    if instruction.models:
-        return find_targets(instruction, scope)
-    return syntax.sequence(syntax.name(scope.names.value(value)) for value in instruction.values)
-
-
-def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
-    """Return the keyword arguments that differ from the defaults."""
-    seeds = find_seeds(instruction, scope)
-    options: dict[str, ast.expr] = {} if seeds is None else {"seeds": seeds}
-    if instruction.unconnected != "error":
-        options["unconnected"] = syntax.constant(instruction.unconnected)
-    return options

@@ -18,7 +18,15 @@ from runtime.codegen.text import Line
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     """Return ``torch.autograd.grad`` with explicit targets."""
     loss = syntax.name(scope.names.value(instruction.loss))
-    targets, options = find_targets(instruction, scope), _options(instruction, scope)
+    seeds = find_seeds(instruction, scope)
+    options: dict[str, ast.expr] = {} if seeds is None else {"grad_outputs": seeds}
+    if instruction.create_graph:  # which also retains it
+        options["create_graph"] = syntax.constant(True)
+    elif instruction.retain_graph:
+        options["retain_graph"] = syntax.constant(True)
+    if instruction.unconnected == "zero":
+        options["zero"] = syntax.constant(True)
+    targets = find_targets(instruction, scope)
     path = "torch.autograd.grad" if instruction.unconnected == "error" else "reached_gradients"
     resting = resting_places(instruction, scope)
     gradients: ast.expr = (
@@ -39,16 +47,3 @@ def _switch_lines(instruction: Gradient, scope: Scope) -> Iterator[Line]:
         if train is not None:
             switch = syntax.method(syntax.name(scope.names.model(each.model)), "train" if train else "eval")
             yield line_of(instruction, syntax.perform(switch))
-
-
-def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
-    """Return the keyword arguments that differ from torch's defaults."""
-    seeds = find_seeds(instruction, scope)
-    options: dict[str, ast.expr] = {} if seeds is None else {"grad_outputs": seeds}
-    if instruction.retain_graph and not instruction.create_graph:
-        options["retain_graph"] = syntax.constant(True)
-    if instruction.create_graph:
-        options["create_graph"] = syntax.constant(True)
-    if instruction.unconnected == "zero":
-        options["zero"] = syntax.constant(True)
-    return options
