@@ -14,13 +14,13 @@ from runtime.backends.tensorflow.engine import TensorFlowEngine
 from runtime.backends.tensorflow.execution import ERRORS, load_program
 from runtime.backends.tensorflow.models import (
     check_given,
+    describe_others,
     find_other_types,
     find_reducers,
     find_undeclared_ties,
     refuse_scope,
 )
 from runtime.backends.tensorflow.observe_traits import TensorFlowObserver
-from runtime.backends.tensorflow.precision import describe_others
 from runtime.backends.tensorflow.slots import parameters
 from runtime.backends.tensorflow.tensors import DTYPES
 from runtime.backends.tensorflow.terms import find_unknown_terms

@@ -217,8 +217,17 @@ class TreeSlots:
         """Yield the slots that are missing, not known, or of another shape or type."""
         if not isinstance(found, dict) or not found:
             return
-        known = {f"{slot}.{name}": each for slot in self.optimizer.slots for name, each in self._by_name(slot)}
-        given = dict(_flat(found, arrays))
+        slots = self.optimizer.slots.items()
+        known = {
+            f"{slot}.{name}": each
+            for slot, variables in slots
+            for name, each in zip(self.named, variables, strict=True)
+        }
+        given: dict[str, Array | None] = {}
+        for slot, values in found.items():
+            for name, value in values.items() if isinstance(values, dict) else ():
+                missing = [each for each in find_arrays(value) if each not in arrays]  # reported already
+                given[f"{slot}.{name}"] = None if missing else np.asarray(unflatten(value, arrays))
         for name, array in given.items():
             if name in known and array is not None:
                 yield from compare(f"optimizers.{self.cell}.{name}", array, *describe_array(known[name]))
@@ -226,15 +235,3 @@ class TreeSlots:
                 yield Fault(kind="unexpected", name=f"optimizers.{self.cell}.{name}")
         for name in (each for each in known if each not in given):
             yield Fault(kind="missing", name=f"optimizers.{self.cell}.{name}")
-
-    def _by_name(self, slot: str) -> Iterable[tuple[str, tf.Variable]]:
-        """Return the variables of a slot with the names of their parameters."""
-        return zip(self.named, self.optimizer.slots[slot], strict=True)
-
-
-def _flat(found: dict[str, Plain], arrays: Mapping[str, Array]) -> Iterator[tuple[str, Array | None]]:
-    """Yield the arrays of slots by name, ``exp_avg.0.weight``; None for one that is named but missing."""
-    for slot, values in found.items():
-        for name, value in values.items() if isinstance(values, dict) else ():
-            missing = [each for each in find_arrays(value) if each not in arrays]  # reported already
-            yield f"{slot}.{name}", None if missing else np.asarray(unflatten(value, arrays))

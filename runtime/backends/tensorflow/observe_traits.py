@@ -22,8 +22,14 @@ from runtime.backends.tensorflow.execution import ERRORS, Loaded, load_program
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import call_model, made_in
 from runtime.backends.tensorflow.library.weights import load_weights
-from runtime.backends.tensorflow.models import find_other_types, find_reducers, find_strangers, is_open, is_unbuilt
-from runtime.backends.tensorflow.precision import computing
+from runtime.backends.tensorflow.models import (
+    computing,
+    find_other_types,
+    find_reducers,
+    find_strangers,
+    is_open,
+    is_unbuilt,
+)
 from runtime.backends.tensorflow.slots import buffers
 from runtime.backends.tensorflow.tensors import sample_inputs, specify_inputs
 from runtime.backends.tensorflow.terms import find_terms, find_unknown_terms
@@ -78,7 +84,13 @@ class Watch:
                 result = call(model, *args, **kwargs)
             if states != _find_states():
                 raise ValueError(FROZEN)
-            self._note(names[id(model)], kwargs.get("method"), graph, before)
+            name, method = names[id(model)], kwargs.get("method")
+            self.ran.add(name if method is None else f"{name}.{method}")
+            draws = [kind for kind in find_kinds(graph, before) if any(part in kind for part in _DRAWING)]
+            if draws:
+                self.drawing.add(name)
+            if any(not kind.startswith(("Stateless", "Stateful", "Rng")) for kind in draws):
+                self.unkeyed.add(name)
             return result
 
         return called
@@ -91,15 +103,6 @@ class Watch:
         yield
         if any(part in kind for kind in find_kinds(graph, before) for part in _DRAWING):
             self.redrawing.add(name)
-
-    def _note(self, name: str, method: str | None, graph: Any, before: int) -> None:
-        """Note that a model ran, and whether what it added to a graph draws."""
-        self.ran.add(name if method is None else f"{name}.{method}")
-        draws = [kind for kind in find_kinds(graph, before) if any(part in kind for part in _DRAWING)]
-        if draws:
-            self.drawing.add(name)
-        if any(not kind.startswith(("Stateless", "Stateful", "Rng")) for kind in draws):
-            self.unkeyed.add(name)
 
 
 def _find_states() -> tuple[object, ...]:

@@ -70,13 +70,6 @@ class StoredState(Stored):
 
 
 @runtime_checkable
-class Parted(Protocol):
-    """The interface of an optimizer in groups (emitted modules have classes of their own)."""
-
-    parts: Sequence[Any]
-
-
-@runtime_checkable
 class Guarded(Protocol):
     """The interface of a window that adds gradients only under a verdict (emitted classes are their own)."""
 
@@ -134,7 +127,7 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
 def set_applied(optimizer: Any, applied: int) -> None:
     """Set how often an optimizer was applied, and the slots that are derived from it."""
     optimizer.applied = applied
-    for part in _find_parts(optimizer):
+    for part in getattr(optimizer, "parts", ()):  # of one in groups
         set_applied(part, applied)
     for steps in optimizer.held.get(STEP, ()):
         steps.fill_(min(applied, MOST_STEPS))
@@ -146,11 +139,6 @@ def set_applied(optimizer: Any, applied: int) -> None:
             momenta[index] = None  # the first update creates it
         elif not (applied or optimizer.inside):
             momenta[index].zero_()  # a slot that the first update does not change starts with it
-
-
-def _find_parts(optimizer: object) -> Iterator[Any]:
-    """Yield the optimizers that one consists of."""
-    yield from optimizer.parts if isinstance(optimizer, Parted) else ()
 
 
 def wrapped_items(cell: str, state: WrappedState) -> Iterator[Item]:
@@ -166,9 +154,9 @@ def extra_items(models: Mapping[str, nn.Module]) -> Iterator[Item]:
     for model, module in models.items():
         for path, part in module.named_modules():
             if id(part) not in seen and type(part).get_extra_state is not nn.Module.get_extra_state:
-                read = partial(_read_extra, part)
                 key = f"{model}.{path}" if path else model
-                yield Item(path=("extra", key), read=read, write=partial(_write_extra, part), foreign=True)
+                read, write = partial(_read_extra, part), partial(_write_extra, part)
+                yield Item(path=("extra", key), read=read, write=write, foreign=True)
             seen.add(id(part))
 
 

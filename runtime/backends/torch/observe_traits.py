@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -58,18 +59,16 @@ class Watch:
     @contextmanager
     def over_checkpoints(self, models: Mapping[str, nn.Module]) -> Iterator[None]:
         """Watch which models run and are recomputed, while the context lasts."""
-        hooks = [each for name, model in models.items() for each in self._hooks(name, model)]
+        hooks: list[Any] = []
+        for name, model in models.items():
+            hooks.append(model.register_forward_pre_hook(partial(self._enter, name)))
+            hooks.append(model.register_forward_hook(partial(self._leave, name), always_call=True))
         try:
             with watched_checkpoints(self._recomputed):
                 yield
         finally:
             for hook in hooks:
                 hook.remove()
-
-    def _hooks(self, name: str, model: nn.Module) -> Iterator[Any]:
-        """Yield the hooks that note when a model runs."""
-        yield model.register_forward_pre_hook(lambda *_: self._enter(name))
-        yield model.register_forward_hook(lambda *_: self.running.remove(name), always_call=True)
 
     @contextmanager
     def _recomputed(self, preserved: bool) -> Iterator[None]:
@@ -83,10 +82,14 @@ class Watch:
             self.checkpoints -= 1
             self.unpreserved -= not preserved
 
-    def _enter(self, name: str) -> None:
+    def _enter(self, name: str, *_: object) -> None:
         """Record that a model starts to run."""
         self.ran.add(name)
         self.running.append(name)
+
+    def _leave(self, name: str, *_: object) -> None:
+        """Record that a model has run."""
+        self.running.remove(name)
 
 
 class _Draws(TorchDispatchMode):
