@@ -35,7 +35,7 @@ class Callee:
     """Options that follow the operands without a keyword."""
     first: tuple[str, ...] = ()
     """Options between the first operand and the others."""
-    beside: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
     """Keywords that must accompany others, None where they are not given."""
     paths: Mapping[tuple[str, Value], str] = field(default_factory=dict[tuple[str, Value], str])
     """The path by the value of an option that selects it and is not passed."""
@@ -93,7 +93,7 @@ def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = Fal
         gathered=callee.gathered,
         first=tuple(values[name] for name in callee.first),
         positional=tuple(values[name] for name in callee.positional),
-        keywords={**dict.fromkeys(callee.beside), **passed} if passed else {},
+        keywords={**dict.fromkeys(callee.companions), **passed} if passed else {},
     )
 
 

@@ -11,14 +11,11 @@ from compiler.ir.instructions import (
     Blend,
     Evaluate,
     Forward,
-    Gather,
-    Gradient,
     Instruction,
-    Transform,
 )
 from compiler.ir.program import Program
 from runtime.codegen.flow import find_differentiated
-from runtime.codegen.resources import find_functions, find_instructions, is_lowered, is_running
+from runtime.codegen.resources import find_functions, find_instructions, find_joint, is_lowered, is_running
 from runtime.codegen.scheduled_numbers import find_numbers
 
 
@@ -65,18 +62,16 @@ def find_needs(program: Program) -> Needs:
     classes = frozenset(each.name for each in program.models if each.kind == "class")
     partial = classes.union(each.name for each in program.models if each.frozen)
     split = partial & differentiated & followed
-    joint = tuple(dict.fromkeys(models for each in instructions for models in _joint(each)))
     random = any(each.drawing for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
-    lists = (each for optimizer in program.optimizers for each in (optimizer.models, optimizer.excluded))
     return Needs(
         differentiated=differentiated,
         parameters=differentiated | stepped | (followed - split),
         weights=split,
         buffers=frozenset(model for each in buffered for model in (each.target, each.source)),
         taps={model: tuple(layers) for model, layers in taps.items()},
-        joint=tuple(dict.fromkeys((*joint, *(each for each in lists if len(each) > 1)))),
+        joint=find_joint(program),
         parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each, program))),
         drawing=frozenset(each.model for each in instructions if isinstance(each, Forward) and each.draws) & classes,
         random=random,
@@ -115,20 +110,6 @@ def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:
     model = program.model(instruction.source)
     has_some = model.kind == "class" or bool(model.buffers)
     return has_some and not (isinstance(instruction, Blend) and instruction.buffers == "ignore")
-
-
-def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:
-    """Yield the groups of models that an instruction treats as one."""
-    match instruction:
-        case Gradient(models=models) | Gather(models=models) | Transform(models=models, weights=True):
-            if len(models) > 1:
-                yield models
-        case Transform(models=models, resting=(_, *_)) if len(models) > 1:
-            yield models
-        case Transform(spans=spans):
-            yield from (models for models in spans if len(models) > 1)
-        case _:
-            return
 
 
 def _parts(instruction: Instruction, program: Program) -> Iterator[tuple[tuple[str, ...], str]]:

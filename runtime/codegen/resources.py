@@ -143,6 +143,23 @@ def find_resting(program: Program) -> tuple[tuple[tuple[str, ...], Resting], ...
     return tuple(dict.fromkeys((each.models, each.resting) for each in found))
 
 
+def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
+    """Return the sets of several models whose parameters are used as one list, each once."""
+    found: list[tuple[str, ...]] = []
+    for each in find_instructions(program):
+        match each:
+            case Gradient() | Gather():
+                found.append(each.models)
+            case Transform():
+                found += [each.models] if each.weights or each.resting else []
+                found += each.spans
+            case _:
+                pass
+    for optimizer in program.optimizers:
+        found += [optimizer.models, optimizer.excluded]
+    return tuple(dict.fromkeys(models for models in found if len(models) > 1))
+
+
 def resting_key(models: tuple[str, ...], resting: Resting) -> str:
     """Return the key of the places of parameters that are frozen for now."""
     return " ".join((*models, "|", *(part for each in resting for part in each)))
@@ -364,14 +381,13 @@ def _derived(program: Program) -> Iterator[Wish]:
     for optimizer in program.optimizers:
         rule = optimizer.rule if optimizer.builtin else "optimizer"
         yield "optimizer", optimizer.name, f"{optimizer.name}_{rule}"
-        if len(optimizer.models) > 1:
-            yield "joint", " ".join(optimizer.models), "_".join((*optimizer.models, "params"))
         if optimizer.excluded:
             yield "own", optimizer.name, f"{optimizer.name}_own"
             yield "own places", optimizer.name, f"{optimizer.name}_places"
-            yield from (_joint(models) for models in (optimizer.models, optimizer.excluded) if len(models) > 1)
         if not optimizer.builtin:
             yield _import_wish(optimizer.rule)
+    for models in find_joint(program):
+        yield "joint", " ".join(models), "_".join((*models, "params"))
     for function in find_functions(program):
         for instruction in function.instructions:
             yield from map(_import_wish, instruction.functions)
@@ -381,34 +397,19 @@ def _derived(program: Program) -> Iterator[Wish]:
 
 
 def _sets(instruction: Instruction) -> Iterator[Wish]:
-    """Yield the wishes for lists over several models, and their slices."""
+    """Yield the wishes for windows, slices of sets over several models, and what two of these share."""
     match instruction:
-        case Gradient() if len(instruction.models) > 1:
-            yield _joint(instruction.models)
         case Gather():
             yield "window", instruction.window, f"{instruction.window}_window"
-            if len(instruction.models) > 1:
-                yield _joint(instruction.models)
-        case Transform(weights=True) | Transform(resting=(_, *_)) if len(instruction.models) > 1:
-            yield _joint(instruction.models)
         case Apply():
             for part in instruction.parts:
-                if len(part.models) > 1:
-                    yield "joint", " ".join(part.models), "_".join((*part.models, "params"))
                 for model in (*part.models, " ".join(part.models)) if part.covers != part.models else ():
-                    covers = " ".join((*part.covers, model))
-                    yield "part", covers, f"{model}_part"
+                    yield "part", " ".join((*part.covers, model)), f"{model}_part"
         case Transform(spans=(models, *others)):
             for each in others:
                 yield "common", " ".join((*models, "|", *each)), f"{instruction.op}_common"
-            yield from (_joint(each) for each in (models, *others) if len(each) > 1)
         case _:
             return
-
-
-def _joint(models: tuple[str, ...]) -> Wish:
-    """Return the wish for the list of the parameters of several models."""
-    return "joint", " ".join(models), "_".join((*models, "params"))
 
 
 def import_key(path: str) -> str:

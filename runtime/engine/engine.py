@@ -12,7 +12,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.codegen.resources import find_training_modes
 from runtime.engine.backend import Engine
-from runtime.engine.contents import Contents, Stepping
+from runtime.engine.contents import Contents, Metric, Stepping
 from runtime.engine.errors import Framework, diagnose
 from runtime.engine.load import Loaded, has_begun
 from runtime.engine.restore import align_counts, read_state, restore_state
@@ -21,16 +21,13 @@ from runtime.step import StepError
 from runtime.support.clocks import Clock, Gates
 
 
-class Running(Protocol):
-    """A running metric."""
+class Running(Metric, Protocol):
+    """A running metric that can start anew."""
 
     since: str | int
 
     def reset(self) -> None:
         """Start anew."""
-
-    def state(self) -> object:
-        """Return what it keeps; None for a user's metric that cannot say it."""
 
 
 class Measuring(Protocol):

@@ -9,11 +9,11 @@ from runtime.codegen.callee import CHANNELS, NORM, PARTS, WINDOW, Callee, Resolv
 AXES: Mapping[str, str] = {"axis": "dim", "keepdims": "keepdim"}
 
 
-def _along(path: str, axis: int | None = None, *, gathered: bool = False, beside: tuple[str, ...] = ()) -> Callee:
+def _along(path: str, axis: int | None = None, *, gathered: bool = False, companions: tuple[str, ...] = ()) -> Callee:
     """Return a call along an axis, which PyTorch calls ``dim``; ``keepdims`` is ``keepdim``."""
     fills: dict[str, Value] = {} if axis is None else {"axis": axis}
     implied: dict[str, Value] = {"keepdim": False}
-    return Callee(path=path, gathered=gathered, keywords=AXES, fills=fills, implied=implied, beside=beside)
+    return Callee(path=path, gathered=gathered, keywords=AXES, fills=fills, implied=implied, companions=companions)
 
 
 LOSSES: Mapping[str, Callee] = {
@@ -33,8 +33,8 @@ LOSSES: Mapping[str, Callee] = {
 }
 
 CALLS: Mapping[str, Callee] = {
-    "mean": _along("torch.mean", beside=("dim",)),
-    "sum": _along("torch.sum", beside=("dim",)),
+    "mean": _along("torch.mean", companions=("dim",)),
+    "sum": _along("torch.sum", companions=("dim",)),
     "max": _along("torch.amax"),
     "min": _along("torch.amin"),
     "sqrt": Callee(path="torch.sqrt"),
