@@ -14,49 +14,38 @@ from runtime.codegen.text import Block, Code, Line
 
 def emit_dispatch(draft: Draft) -> Iterator[Code]:
     """Yield the table of functions, and ``def step(batch, mode="train")``."""
-    program = draft.program
-    yield from draft.dialect.table_lines(draft)
+    program, needs, dialect = draft.program, draft.needs, draft.dialect
+    yield from dialect.table_lines(draft)
     default = program.modes[0].mode
     chosen = [syntax.parameter("dataset", syntax.constant(None))] if program.datasets else []
     header = syntax.define(
         "step", syntax.parameter("batch"), syntax.parameter("mode", syntax.constant(default)), *chosen
     )
-    chosen = [syntax.name("dataset")] if program.datasets else []
-    body = (*_start_lines(draft, chosen), *_call_lines(draft, chosen))
-    modes = ", ".join(each.mode for each in program.modes)
-    whose = f" of a data set ({', '.join(program.datasets)})" if program.datasets else ""
-    doc = f"Take one step of a mode ({modes}) with a batch{whose} of tensors by name; return its outputs."
-    yield Block(header=Line(statement=header), body=body, doc=doc)
-
-
-def _start_lines(draft: Draft, dataset: Sequence[ast.expr]) -> Iterator[Line]:
-    """Yield the lines that start the step and determine what fires."""
-    needs, dialect, mode = draft.needs, draft.dialect, syntax.name("mode")
+    mode, dataset = syntax.name("mode"), [syntax.name("dataset")] if program.datasets else []
+    body: list[Line] = []
     if needs.clock:
         started = syntax.call("clock.start", mode)
         is_numbered = dialect.is_numbered(needs)
-        yield Line(statement=syntax.assign("number", started) if is_numbered else syntax.perform(started))
+        body.append(Line(statement=syntax.assign("number", started) if is_numbered else syntax.perform(started)))
     if needs.gates:
-        yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *dataset)))
-    yield from dialect.start_lines(needs)
-
-
-def _call_lines(draft: Draft, dataset: Sequence[ast.expr]) -> Iterator[Line]:
-    """Yield the call of the step's function, and the lines after it."""
-    needs = draft.needs
-    key = _key([syntax.name("mode"), *dataset, *([syntax.name("fired")] if needs.gates else [])])
+        body.append(Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *dataset))))
+    body += dialect.start_lines(needs)
+    key = _key([mode, *dataset, *([syntax.name("fired")] if needs.gates else [])])
     function = syntax.item(syntax.name("FUNCTIONS"), key)
-    called = syntax.call(function, syntax.name("batch"), *draft.dialect.step_arguments(needs))
+    called = syntax.call(function, syntax.name("batch"), *dialect.step_arguments(needs))
     after = [*check_lines(draft), *hold_lines(draft)]
     if needs.clock:
         finished = syntax.perform(syntax.call("clock.finish"))
         after.append(Line(statement=finished, comment="counts the step: one that fails leaves no trace"))
-    if not after:
-        yield Line(statement=syntax.give(called), writes=True)
-        return
-    yield Line(statement=syntax.assign("outputs", called), writes=True)
-    yield from after
-    yield Line(statement=syntax.give(syntax.name("outputs")))
+    if after:
+        body.append(Line(statement=syntax.assign("outputs", called), writes=True))
+        body += [*after, Line(statement=syntax.give(syntax.name("outputs")))]
+    else:
+        body.append(Line(statement=syntax.give(called), writes=True))
+    modes = ", ".join(each.mode for each in program.modes)
+    whose = f" of a data set ({', '.join(program.datasets)})" if program.datasets else ""
+    doc = f"Take one step of a mode ({modes}) with a batch{whose} of tensors by name; return its outputs."
+    yield Block(header=Line(statement=header), body=tuple(body), doc=doc)
 
 
 def _key(parts: Sequence[ast.expr]) -> ast.expr:

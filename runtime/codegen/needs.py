@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.ir.instructions import (
@@ -11,7 +11,6 @@ from compiler.ir.instructions import (
     Blend,
     Evaluate,
     Forward,
-    Instruction,
 )
 from compiler.ir.program import Program
 from runtime.codegen.flow import find_differentiated
@@ -62,6 +61,12 @@ def find_needs(program: Program) -> Needs:
     classes = frozenset(each.name for each in program.models if each.kind == "class")
     partial = classes.union(each.name for each in program.models if each.frozen)
     split = partial & differentiated & followed
+    parts: dict[tuple[tuple[str, ...], str], None] = {}
+    for part in (part for each in instructions if isinstance(each, Apply) for part in each.parts):
+        if part.covers != part.models and not part.excluded:
+            # Of models that share parameters there is one part for all of them.
+            whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
+            parts.update(((part.covers, model), None) for model in whole)
     random = any(each.drawing for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
@@ -72,7 +77,7 @@ def find_needs(program: Program) -> Needs:
         buffers=frozenset(model for each in buffered for model in (each.target, each.source)),
         taps={model: tuple(layers) for model, layers in taps.items()},
         joint=find_joint(program),
-        parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each, program))),
+        parts=tuple(parts),
         drawing=frozenset(each.model for each in instructions if isinstance(each, Forward) and each.draws) & classes,
         random=random,
         gates=gates,
@@ -110,12 +115,3 @@ def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:
     model = program.model(instruction.source)
     has_some = model.kind == "class" or bool(model.buffers)
     return has_some and not (isinstance(instruction, Blend) and instruction.buffers == "ignore")
-
-
-def _parts(instruction: Instruction, program: Program) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of gradient sets that an update uses: of models that share parameters, one for all of them."""
-    if isinstance(instruction, Apply):
-        for part in instruction.parts:
-            if part.covers != part.models and not part.excluded:
-                whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
-                yield from ((part.covers, model) for model in whole)

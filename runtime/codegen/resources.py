@@ -363,11 +363,6 @@ def _wishes(program: Program) -> Iterator[Wish]:
         yield from (("value", value, value) for each in function.instructions for value in each.defines)
     for function in find_functions(program):
         yield "function", function.name, function.name
-    yield from _derived(program)
-
-
-def _derived(program: Program) -> Iterator[Wish]:
-    """Yield the wishes for lists, slices, optimizers and imports."""
     yield from pattern_wishes(program)
     for model in program.models:
         yield "parameters", model.name, f"{model.name}_params"

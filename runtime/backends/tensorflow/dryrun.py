@@ -55,7 +55,9 @@ def _noting(recomputing: set[str], adding: dict[str, str], loaded: Loaded) -> It
         adding.update({names[id(model)]: layer for layer in find_adding(model)})
         return result
 
-    watched = {name: loaded.names[name] for name in (*_find_functions(loaded), *GRADIENTS) if name in loaded.names}
+    evaluated = [each for each in find_instructions(loaded.program) if isinstance(each, Evaluate)]
+    users = [loaded.emitted.names.imported(path) for each in evaluated for path in each.functions]
+    watched = {name: loaded.names[name] for name in (*users, *GRADIENTS) if name in loaded.names}
     others = {
         name: _reread(each, recomputing, loaded) if name in GRADIENTS else keep_apart(each)
         for name, each in watched.items()
@@ -88,14 +90,6 @@ def _reread(differentiate: Callable[..., Any], recomputing: set[str], loaded: Lo
         return found
 
     return called
-
-
-def _find_functions(loaded: Loaded) -> Iterator[str]:
-    """Yield the names under which a module knows the user's functions that give values."""
-    for instruction in find_instructions(loaded.program):
-        if isinstance(instruction, Evaluate):
-            names = map(loaded.emitted.names.imported, instruction.functions)
-            yield from (name for name in names if name in loaded.names)
 
 
 def find_kept(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagnostic]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import reduce
 
 from compiler.ir.instructions import Collect, Commit, Judge, Settle, Transform
-from compiler.ir.program import Function, LossScaleDecl, Program
+from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Global, Lowered, Scope
 from runtime.codegen.resources import find_instructions, find_judged
@@ -58,28 +58,23 @@ def find_settles(program: Program) -> tuple[Settle, ...]:
 
 def verdict_globals(draft: Draft) -> Iterator[Global]:
     """Yield the loss scale, and the verdicts, of a program that has some."""
-    program = draft.program
-    if program.loss_scale is not None:
-        yield Global(name=SCALE, value=_construct_scale(program.loss_scale))
+    program, declared = draft.program, draft.program.loss_scale
+    if declared is not None:
+        if declared.is_fixed:
+            options: dict[str, bool | int | float] = {"is_fixed": True}
+        else:
+            options = {
+                "growth_steps": declared.growth_steps,
+                "growth_factor": declared.growth_factor,
+                "backoff_factor": declared.backoff_factor,
+                "min_scale": declared.min_scale,
+            }
+        if declared.most_skips is not None:
+            options["most_skips"] = declared.most_skips
+        named = {name: syntax.constant(value) for name, value in options.items()}
+        yield Global(name=SCALE, value=syntax.call("LossScale", syntax.constant(declared.initial), **named))
     if find_judged(program):
         yield Global(name=VERDICTS, value=syntax.call("Verdicts", **draft.dialect.verdict_options(draft)))
-
-
-def _construct_scale(declared: LossScaleDecl) -> ast.expr:
-    """Return ``LossScale(32768.0, growth_steps=2000)``, without options that are not declared."""
-    if declared.is_fixed:
-        options: dict[str, bool | int | float] = {"is_fixed": True}
-    else:
-        options = {
-            "growth_steps": declared.growth_steps,
-            "growth_factor": declared.growth_factor,
-            "backoff_factor": declared.backoff_factor,
-            "min_scale": declared.min_scale,
-        }
-    if declared.most_skips is not None:
-        options["most_skips"] = declared.most_skips
-    named = {name: syntax.constant(value) for name, value in options.items()}
-    return syntax.call("LossScale", syntax.constant(declared.initial), **named)
 
 
 def check_lines(draft: Draft) -> Iterator[Line]:

@@ -62,9 +62,7 @@ def noise_present(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``noise_present(slopes, net_params, random.normal(...))``: the same draw whichever are present."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
     parameters = syntax.name(scope.names.joint(instruction.models))
-    size = syntax.sequence([syntax.call("count_elements", parameters)])
-    std = setting(instruction.options["std"], scope)
-    drawn = syntax.call("random.normal", syntax.constant(instruction.op), size, std=std)
+    drawn = _noise(instruction, parameters, scope)
     return syntax.call("noise_present", gradients, parameters, drawn)
 
 

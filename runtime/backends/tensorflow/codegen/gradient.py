@@ -30,7 +30,12 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
         else syntax.sequence(syntax.name(scope.names.value(value)) for value in instruction.values)
     )
     taken: ast.expr = syntax.call(path, tape, loss, targets, *resting, **options)
-    again = _find_again(instruction, scope)
+    # A tape runs back through all that it recorded: with several gradients on it, that is more than the path to the
+    # targets of this one.
+    every = scope.function.instructions
+    reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
+    forwards = [each for each in every if isinstance(each, Forward) and id(each) in reaching]
+    again = [each for each in forwards if is_recomputed(each, scope.program)]
     taken = syntax.call("together", taken) if again else taken
     taken = unscaled(taken) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)
@@ -39,14 +44,3 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     (line,) = with_notes(instruction, [line]) if instruction.create_graph else (line,)
     kept = (each.model for each in again for at in each.writes if is_buffers(at.cell))
     return Lowered(code=recomputing(instruction, line, kept, scope))
-
-
-def _find_again(instruction: Gradient, scope: Scope) -> list[Forward]:
-    """Return the forwards that a tape runs again: it runs back through all that it recorded.
-
-    With several gradients on it that is more than the path to the targets of this one.
-    """
-    every = scope.function.instructions
-    reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
-    forwards = [each for each in every if isinstance(each, Forward) and id(each) in reaching]
-    return [each for each in forwards if is_recomputed(each, scope.program)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
@@ -37,13 +36,10 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     gradients = unscaled(gradients) if instruction.scaled else gradients
     (line,) = with_notes(instruction, [line_of(instruction, receive(instruction, gradients, scope))])
     kept = (each.model for each in instruction.recomputed if each.kept)
-    return Lowered(code=(*_switch_lines(instruction, scope), *recomputing(instruction, line, kept, scope)))
-
-
-def _switch_lines(instruction: Gradient, scope: Scope) -> Iterator[Line]:
-    """Yield the lines that put models whose forwards run again into the mode in which they first ran."""
-    for each in instruction.recomputed:
+    switches: list[Line] = []
+    for each in instruction.recomputed:  # models whose forwards run again are in the mode in which they first ran
         train = scope.switches.get(f"{instruction.key} {each.model}")
         if train is not None:
             switch = syntax.method(syntax.name(scope.names.model(each.model)), "train" if train else "eval")
-            yield line_of(instruction, syntax.perform(switch))
+            switches.append(line_of(instruction, syntax.perform(switch)))
+    return Lowered(code=(*switches, *recomputing(instruction, line, kept, scope)))
