@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sysconfig
 import traceback
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, MappingProxyType
 
+from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
@@ -27,6 +31,26 @@ def problem(
     """Return the error of one diagnostic; ``texts`` are the sources its span points into."""
     found = Diagnostic(code=code, message=message, span=span, label=label, notes=notes, help=help)
     return SpecError((found,), texts)
+
+
+def refuse(problems: Iterable[Diagnostic], spec: GraphSpec) -> None:
+    """Raise SpecError with some problems, where there are any."""
+    found = tuple(problems)
+    if found:
+        raise SpecError(found, spec.texts())
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Keep warnings and logs away from the terminal: failures inside are reported by diagnostics."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 _PROJECT = Path(__file__).resolve().parent.parent

@@ -6,7 +6,7 @@ import ast
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from compiler.ir.program import Gate, Initializer, ModelDecl, Program
+from compiler.ir.program import Gate, ModelDecl, Program
 from compiler.ir.value import Plain
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, Draft, Global
@@ -18,9 +18,14 @@ from runtime.codegen.lower.overflow import verdict_globals
 from runtime.codegen.lower.states import initial_lines
 from runtime.codegen.needs import Needs, are_tied, find_metrics
 from runtime.codegen.norms import norm_globals
-from runtime.codegen.optimizers import construct_optimizer, frozen_global, pattern_globals, sharing_globals
+from runtime.codegen.optimizers import (
+    construct_optimizer,
+    frozen_global,
+    pattern_globals,
+    scheduled_globals,
+    sharing_globals,
+)
 from runtime.codegen.resources import Names
-from runtime.codegen.schedules import scheduled_globals
 from runtime.codegen.text import Block, Code, Line
 
 WIDEST = 100
@@ -39,24 +44,34 @@ def emit_build(draft: Draft) -> Block:
         *dialect.build_parameters(),
     )
     assigned = tuple(_globals(draft))
-    made = syntax.call("make_models", *(syntax.name(each) for each in ("seed", "device", "dtype")), _given())
+    given = ast.BoolOp(op=ast.Or(), values=[syntax.name("models"), syntax.dictionary({})])
+    made = syntax.call("make_models", *(syntax.name(each) for each in ("seed", "device", "dtype")), given)
+    listed = {each.name: syntax.name(draft.names.optimizer(each.name)) for each in program.optimizers}
+    registered = syntax.perform(syntax.call("OPTIMIZERS.update", syntax.dictionary(listed)))
     making: tuple[Code, ...] = (
         Line(statement=syntax.perform(syntax.call("MODELS.update", made))),
         *initial_lines(program, dialect),
-        *(_assignment(each) for each in assigned),
-        *_attach_lines(draft),
+        *(
+            Line(statement=syntax.assign(each.name, each.value), comment=each.comment, op=op, place=place)
+            for each in assigned
+            for op, place in (each.place,)
+        ),
+        *(  # the dropout layers of built-in models draw keyed numbers
+            Line(
+                statement=syntax.perform(syntax.call("random.attach", syntax.name(draft.names.model(model.name)))),
+                op=model.name,
+                place=model.place,
+            )
+            for model in (program.models if draft.needs.random else ())
+            if model.kind == "layers" and has_layer(model.layers, DRAWING_LAYERS)
+        ),
         *dialect.last_lines(draft, draft.needs),
-        *_registration(program, draft.names),
+        *([Line(statement=registered)] if listed else []),
         *window_registration(draft),
         *registration(draft),
     )
     body = (*_global_lines(assigned), *dialect.place(making))
     return Block(header=Line(statement=header), body=body, doc=dialect.build_doc)
-
-
-def _given() -> ast.expr:
-    """Return ``models or {}``."""
-    return ast.BoolOp(op=ast.Or(), values=[syntax.name("models"), syntax.dictionary({})])
 
 
 def _global_lines(assigned: tuple[Global, ...]) -> Iterator[Line]:
@@ -69,12 +84,6 @@ def _global_lines(assigned: tuple[Global, ...]) -> Iterator[Line]:
         line = [*line, name]
     if line:
         yield Line(statement=syntax.share(line))
-
-
-def _assignment(entry: Global) -> Line:
-    """Return ``name = value``."""
-    op, place = entry.place
-    return Line(statement=syntax.assign(entry.name, entry.value), comment=entry.comment, op=op, place=place)
 
 
 def _globals(draft: Draft) -> Iterator[Global]:
@@ -90,7 +99,12 @@ def _globals(draft: Draft) -> Iterator[Global]:
         every = syntax.listing(parts)
         yield Global(name=names.joint(models), value=syntax.call("once", every) if are_tied(models, program) else every)
     for covers, model in needs.parts:
-        part = _places(covers, model, names) if are_tied(covers, program) else _slice(covers, model, names)
+        if are_tied(covers, program):
+            models = tuple(model.split())  # of models that share parameters there is one part for all
+            own = names.joint(models)
+            part: ast.expr = syntax.call("places", syntax.name(own), syntax.name(names.joint(covers)))
+        else:
+            part = _slice(covers, model, names)
         yield Global(name=names.part(covers, model), value=part)
     yield from sharing_globals(draft)
     yield from scheduled_globals(draft)
@@ -103,8 +117,9 @@ def _globals(draft: Draft) -> Iterator[Global]:
     if needs.random:
         kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"
         yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
-    if needs.gates:
-        yield Global(name="gates", value=syntax.call("Gates", syntax.name("clock"), _gates(program)))
+    gates = {mode.mode: syntax.listing(_gate(gate) for gate in mode.gates) for mode in program.modes if mode.gates}
+    if gates:
+        yield Global(name="gates", value=syntax.call("Gates", syntax.name("clock"), syntax.dictionary(gates)))
     for mode, metric in find_metrics(program):
         value, place = construct_metric(mode, metric, draft), (metric.op, metric.place)
         yield Global(name=names.metric(mode, metric.op), value=value, place=place)
@@ -137,13 +152,6 @@ def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialec
         yield from dialect.drawing(model, names)
 
 
-def _places(covers: tuple[str, ...], model: str, names: Names) -> ast.expr:
-    """Return the places of the gradients of a model, or of several, in a set over models that share parameters."""
-    models = tuple(model.split())
-    lists = names.parameters(model) if len(models) == 1 else names.joint(models), names.joint(covers)
-    return syntax.call("places", *map(syntax.name, lists))
-
-
 def _slice(covers: tuple[str, ...], model: str, names: Names) -> ast.expr:
     """Return the slice of a model's gradients in a set over several models."""
     lists = [syntax.name(names.parameters(each)) for each in covers]
@@ -161,28 +169,6 @@ def _total(terms: Sequence[ast.expr]) -> ast.expr:
     for term in terms[1:]:
         total = syntax.binary(total, ast.Add(), term)
     return total
-
-
-def _attach_lines(draft: Draft) -> Iterator[Line]:
-    """Yield the lines that let the dropout layers of built-in models draw keyed numbers."""
-    for model in draft.program.models if draft.needs.random else ():
-        if model.kind == "layers" and has_layer(model.layers, DRAWING_LAYERS):
-            attached = syntax.call("random.attach", syntax.name(draft.names.model(model.name)))
-            yield Line(statement=syntax.perform(attached), op=model.name, place=model.place)
-
-
-def _registration(program: Program, names: Names) -> Iterator[Line]:
-    """Yield the line that lists the optimizers by name."""
-    if program.optimizers:
-        listed = {each.name: syntax.name(names.optimizer(each.name)) for each in program.optimizers}
-        yield Line(statement=syntax.perform(syntax.call("OPTIMIZERS.update", syntax.dictionary(listed))))
-
-
-def _gates(program: Program) -> ast.expr:
-    """Return the gates by mode."""
-    return syntax.dictionary(
-        {mode.mode: syntax.listing(_gate(gate) for gate in mode.gates) for mode in program.modes if mode.gates}
-    )
 
 
 def _gate(gate: Gate) -> ast.expr:
@@ -216,19 +202,16 @@ def emit_models(draft: Draft, provided: frozenset[str]) -> Block:
 def _emit_model(model: ModelDecl, draft: Draft) -> Block:
     """Return the lines that make one model unless it was given."""
     absent = ast.Compare(left=syntax.constant(model.name), ops=[ast.NotIn()], comparators=[syntax.name(MADE)])
-    header = Line(statement=syntax.when(absent), op=model.name, place=model.place)
-    return Block(header=header, body=(*_make_lines(model, draft), *_weight_blocks(model)))
-
-
-def _weight_blocks(model: ModelDecl) -> Iterator[Block]:
-    """Yield the lines that read a model's weight file, unless it was removed from the list of files."""
-    if model.weights is not None:
+    body = [*_make_lines(model, draft)]
+    if model.weights is not None:  # its file is read unless it was removed from the list of files
         name, files = syntax.constant(model.name), syntax.name(WEIGHTS)
         is_listed = ast.Compare(left=name, ops=[ast.In()], comparators=[files])
-        made = syntax.item(syntax.name(MADE), name)
-        read = syntax.perform(syntax.call("load_weights", made, name, syntax.item(files, name)))
+        read = syntax.call("load_weights", syntax.item(syntax.name(MADE), name), name, syntax.item(files, name))
         header = Line(statement=syntax.when(is_listed), op=model.name, place=model.place)
-        yield Block(header=header, body=(Line(statement=read, op=model.name, place=model.place),))
+        loading = Line(statement=syntax.perform(read), op=model.name, place=model.place)
+        body.append(Block(header=header, body=(loading,)))
+    header = Line(statement=syntax.when(absent), op=model.name, place=model.place)
+    return Block(header=header, body=tuple(body))
 
 
 def weights_register(program: Program, provided: frozenset[str]) -> Iterator[Line]:
@@ -258,8 +241,15 @@ def _make_lines(model: ModelDecl, draft: Draft) -> Iterator[Code]:
         yield made
     for statement in draft.dialect.made(model, syntax.item(syntax.name(MADE), syntax.constant(model.name))):
         yield Line(statement=statement, op=model.name, place=model.place)
-    if model.kind != "class":
-        yield _initial_line(model)
+    if model.kind != "class":  # initial values are keyed by (seed, model, parameter)
+        entries = {
+            each.name: syntax.sequence(map(syntax.constant, (each.initializer.kind, each.initializer.bound)))
+            for each in (*model.parameters, *model.buffers)
+        }
+        made = syntax.item(syntax.name(MADE), syntax.constant(model.name))
+        keyed = syntax.name("seed"), syntax.constant(model.name), syntax.dictionary(entries)
+        statement = syntax.perform(syntax.call("set_initial", made, *keyed))
+        yield Line(statement=statement, op=model.name, place=model.place)
 
 
 def _line(model: ModelDecl, value: ast.expr) -> Line:
@@ -278,23 +268,3 @@ def _construct(model: ModelDecl, draft: Draft) -> ast.expr:
         case "parameter":
             shape = syntax.literal(model.parameters[0].shape)
             return syntax.call("ParameterModel", shape, **draft.dialect.model_options(model))
-
-
-def _initial_line(model: ModelDecl) -> Line:
-    """Return the line that gives parameters and buffers their initial values, keyed by (seed, model, parameter)."""
-    entries = {each.name: _initial(each.initializer) for each in (*model.parameters, *model.buffers)}
-    statement = syntax.perform(
-        syntax.call(
-            "set_initial",
-            syntax.item(syntax.name(MADE), syntax.constant(model.name)),
-            syntax.name("seed"),
-            syntax.constant(model.name),
-            syntax.dictionary(entries),
-        )
-    )
-    return Line(statement=statement, op=model.name, place=model.place)
-
-
-def _initial(initializer: Initializer) -> ast.expr:
-    """Return an initializer as ``("uniform", 0.125)``."""
-    return syntax.sequence((syntax.constant(initializer.kind), syntax.constant(initializer.bound)))

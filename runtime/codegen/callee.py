@@ -35,7 +35,7 @@ class Callee:
     """Options that follow the operands without a keyword."""
     first: tuple[str, ...] = ()
     """Options between the first operand and the others."""
-    beside: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
     """Keywords that must accompany others, None where they are not given."""
     paths: Mapping[tuple[str, Value], str] = field(default_factory=dict[tuple[str, Value], str])
     """The path by the value of an option that selects it and is not passed."""
@@ -54,6 +54,25 @@ class Resolved:
     keywords: Mapping[str, Value] = field(default_factory=dict[str, Value])
 
 
+def loss(path: str, literal: str = "", **implied: Value) -> Callee:
+    """Return a loss whose options are those of the callee; every loss is a mean unless it says otherwise."""
+    return Callee(path=path, literal=literal, implied={"reduction": "mean", **implied})
+
+
+PARTS: Mapping[str, Callee] = {
+    "parts": Callee(path="parts", positional=("count",), implied={"axis": 0}),
+    "shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
+    "weigh": Callee(path="weigh"),
+    "quotient": Callee(path="quotient"),
+    "inverse": Callee(path="inverse"),
+}
+"""What micro-batches need: definitions of every library."""
+WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
+NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+CHANNELS = ("in_channels", "out_channels", "kernel_size")
+"""Defaults and positions of the options of layers."""
+
+
 def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = False) -> Resolved:
     """Return a call with every option in its place; None and the callee's own defaults are left out.
 
@@ -62,13 +81,19 @@ def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = Fal
     choosing = {name for name, _ in callee.paths}
     chosen = next((path for (name, value), path in callee.paths.items() if options.get(name) == value), callee.path)
     given = {name: value for name, value in options.items() if name not in choosing and name not in callee.unused}
-    values = {name: _tuple(value) if name in SIZES else value for name, value in {**callee.fills, **given}.items()}
+    values = {
+        name: value if name not in SIZES or isinstance(value, tuple) else (value,)
+        for name, value in {**callee.fills, **given}.items()
+    }
+    placed = {*callee.first, *callee.positional}
+    named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
+    passed = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
     return Resolved(
         path=callee.literal if literal and callee.literal else chosen,
         gathered=callee.gathered,
         first=tuple(values[name] for name in callee.first),
         positional=tuple(values[name] for name in callee.positional),
-        keywords=_keywords(callee, values),
+        keywords={**dict.fromkeys(callee.companions), **passed} if passed else {},
     )
 
 
@@ -84,19 +109,6 @@ POOLS = ("AvgPool", "MaxPool", "nn.AvgPool2d", "nn.MaxPool2d")
 """Layers whose stride is their window's size by default."""
 
 
-def _keywords(callee: Callee, values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the options that are passed by keyword and are not the defaults."""
-    placed = {*callee.first, *callee.positional}
-    named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
-    passed = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
-    return {**dict.fromkeys(callee.beside), **passed} if passed else {}
-
-
 def _one_number(value: Value) -> Value:
     """Return (k, k) as k."""
     return value[0] if isinstance(value, tuple) and len(value) == 2 and value[0] == value[1] else value
-
-
-def _tuple(value: Value) -> Value:
-    """Return a single size as a tuple."""
-    return value if isinstance(value, tuple) else (value,)

@@ -7,68 +7,50 @@ from collections.abc import Callable, Iterator, Sequence
 
 from compiler.ir.program import Function
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect, Draft
+from runtime.codegen.dialect import Draft
 from runtime.codegen.lower.overflow import check_lines, hold_lines
-from runtime.codegen.needs import Needs
 from runtime.codegen.text import Block, Code, Line
 
 
 def emit_dispatch(draft: Draft) -> Iterator[Code]:
     """Yield the table of functions, and ``def step(batch, mode="train")``."""
-    program, dialect, needs = draft.program, draft.dialect, draft.needs
+    program, needs, dialect = draft.program, draft.needs, draft.dialect
     yield from dialect.table_lines(draft)
     default = program.modes[0].mode
     chosen = [syntax.parameter("dataset", syntax.constant(None))] if program.datasets else []
     header = syntax.define(
         "step", syntax.parameter("batch"), syntax.parameter("mode", syntax.constant(default)), *chosen
     )
-    chosen = [syntax.name("dataset")] if program.datasets else []
-    body = (*_start_lines(needs, dialect, chosen), *dialect.start_lines(needs), *_call_lines(needs, draft, chosen))
-    modes = ", ".join(each.mode for each in program.modes)
-    whose = f" of a data set ({', '.join(program.datasets)})" if program.datasets else ""
-    doc = f"Take one step of a mode ({modes}) with a batch{whose} of tensors by name; return its outputs."
-    yield Block(header=Line(statement=header), body=body, doc=doc)
-
-
-def _start_lines(needs: Needs, dialect: Dialect, dataset: Sequence[ast.expr]) -> Iterator[Line]:
-    """Yield the lines that start the step and determine what fires."""
-    mode = syntax.name("mode")
+    mode, dataset = syntax.name("mode"), [syntax.name("dataset")] if program.datasets else []
+    body: list[Line] = []
     if needs.clock:
         started = syntax.call("clock.start", mode)
         is_numbered = dialect.is_numbered(needs)
-        yield Line(statement=syntax.assign("number", started) if is_numbered else syntax.perform(started))
+        body.append(Line(statement=syntax.assign("number", started) if is_numbered else syntax.perform(started)))
     if needs.gates:
-        yield Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *dataset)))
-
-
-def _call_lines(needs: Needs, draft: Draft, dataset: Sequence[ast.expr]) -> Iterator[Line]:
-    """Yield the call of the step's function, and the lines after it."""
-    key = _key([syntax.name("mode"), *dataset, *([syntax.name("fired")] if needs.gates else [])])
+        body.append(Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *dataset))))
+    body += dialect.start_lines(needs)
+    key = _key([mode, *dataset, *([syntax.name("fired")] if needs.gates else [])])
     function = syntax.item(syntax.name("FUNCTIONS"), key)
-    called = syntax.call(function, syntax.name("batch"), *draft.dialect.step_arguments(needs))
-    after = (*check_lines(draft), *hold_lines(draft), *(_counting() if needs.clock else ()))
-    if not after:
-        yield Line(statement=syntax.give(called), writes=True)
-        return
-    yield Line(statement=syntax.assign("outputs", called), writes=True)
-    yield from after
-    yield Line(statement=syntax.give(syntax.name("outputs")))
-
-
-def _counting() -> Iterator[Line]:
-    """Yield the line that counts the step, if it finished."""
-    finished = syntax.perform(syntax.call("clock.finish"))
-    yield Line(statement=finished, comment="counts the step: one that fails leaves no trace")
+    called = syntax.call(function, syntax.name("batch"), *dialect.step_arguments(needs))
+    after = [*check_lines(draft), *hold_lines(draft)]
+    if needs.clock:
+        finished = syntax.perform(syntax.call("clock.finish"))
+        after.append(Line(statement=finished, comment="counts the step: one that fails leaves no trace"))
+    if after:
+        body.append(Line(statement=syntax.assign("outputs", called), writes=True))
+        body += [*after, Line(statement=syntax.give(syntax.name("outputs")))]
+    else:
+        body.append(Line(statement=syntax.give(called), writes=True))
+    modes = ", ".join(each.mode for each in program.modes)
+    whose = f" of a data set ({', '.join(program.datasets)})" if program.datasets else ""
+    doc = f"Take one step of a mode ({modes}) with a batch{whose} of tensors by name; return its outputs."
+    yield Block(header=Line(statement=header), body=tuple(body), doc=doc)
 
 
 def _key(parts: Sequence[ast.expr]) -> ast.expr:
     """Return the key of a function: the mode alone, or a tuple."""
     return parts[0] if len(parts) == 1 else syntax.sequence(parts)
-
-
-def _share(keys: list[ast.expr], function: ast.expr) -> ast.expr:
-    """Return a dictionary of several keys for one function, which is created once."""
-    return syntax.call("dict.fromkeys", syntax.listing(keys), function)
 
 
 def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.expr:
@@ -82,6 +64,10 @@ def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.exp
             chosen = [syntax.literal(fired)] if gated else []
             datasets = [[syntax.constant(each or None)] for each in function.datasets] or [[]]
             named = [_key([syntax.constant(mode.mode), *each, *chosen]) for each in datasets]
-            keys.append(named[0] if len(named) == 1 else None)
-            values.append(use(function) if len(named) == 1 else _share(named, use(function)))
+            if len(named) == 1:
+                keys.append(named[0])
+                values.append(use(function))
+            else:  # several keys have one function, which is created once
+                keys.append(None)
+                values.append(syntax.call("dict.fromkeys", syntax.listing(named), use(function)))
     return ast.Dict(keys=keys, values=values)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.ir.cell import Cell
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
 from compiler.ir.value import Argument, Ref
-from runtime.codegen.resources import find_functions
+from runtime.codegen.resources import find_functions, find_instructions
 
 MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
 """Built-in layers that behave differently in training and evaluation."""
@@ -33,19 +32,23 @@ class Flow:
 
 def find_flow(function: Function) -> Flow:
     """Return the values that carry a graph in a function. Too many is safe: it costs a detach, never a wrong number."""
-    leaves = frozenset(_find_leaves(function))
+    targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.values}
+    # What has no graph: inputs, draws, results of no_grad.
+    leaves = targets - {value for each in function.instructions if each.recorded for value in each.defines}
     carrying = set(leaves)
+    siblings: set[str] = set()
     for instruction in function.instructions:
-        if (instruction.recorded or _is_view(instruction)) and _passes_graph(instruction, carrying):
-            carrying.update(instruction.defines)
+        made = instruction.defines
+        called = instruction.function if isinstance(instruction, Evaluate) else None
+        # PyTorch gives a view of an operand, which has its graph even where nothing is recorded.
+        is_view = called is not None and called.builtin and called.name in VIEWS
+        if (instruction.recorded or is_view) and _passes_graph(instruction, carrying):
+            carrying.update(made)
+        if instruction.recorded and len(made) > 1:
+            begun = instruction.begun if isinstance(instruction, Forward) else ()
+            siblings.update(value for value in made if value in targets and value not in begun)
     recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)
-    siblings = frozenset(_find_siblings(function))
-    return Flow(carrying=frozenset(carrying), leaves=leaves, siblings=siblings, recorded=recorded)
-
-
-def _is_view(instruction: Instruction) -> bool:
-    """Return whether PyTorch gives a view of an operand, which has its graph even where nothing is recorded."""
-    return isinstance(instruction, Evaluate) and instruction.function.builtin and instruction.function.name in VIEWS
+    return Flow(carrying=frozenset(carrying), leaves=frozenset(leaves), siblings=frozenset(siblings), recorded=recorded)
 
 
 def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
@@ -67,27 +70,9 @@ def carries(arguments: tuple[Argument, ...], carrying: set[str] | frozenset[str]
     return any(isinstance(each, Ref) and not each.detach and each.name in carrying for each in operands)
 
 
-def _find_leaves(function: Function) -> Iterator[str]:
-    """Yield the targets of gradients that have no graph: inputs, draws, results of no_grad."""
-    recorded = {value for each in function.instructions if each.recorded for value in each.defines}
-    for instruction in function.instructions:
-        if isinstance(instruction, Gradient):
-            yield from (value for value in instruction.values if value not in recorded)
-
-
-def _find_siblings(function: Function) -> Iterator[str]:
-    """Yield the targets of gradients that were recorded as one of several results."""
-    targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.values}
-    for instruction in function.instructions:
-        made = instruction.defines
-        if len(made) > 1 and instruction.recorded:
-            begun = instruction.begun if isinstance(instruction, Forward) else ()
-            yield from (value for value in made if value in targets and value not in begun)
-
-
 def find_differentiated(program: Program) -> frozenset[str]:
     """Return the models that some gradient is taken for; no other model's weights ever need one."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     return frozenset(model for each in instructions if isinstance(each, Gradient) for model in each.models)
 
 
@@ -156,15 +141,12 @@ def find_through(function: Function, gradient: Gradient, program: Program) -> Ma
     instructions = function.instructions
     path = find_path(gradient, instructions, program)
     forwards = [each for each in instructions if isinstance(each, Forward) and id(each) in path]
-    kept = {each.op: tuple(str(at) for at in each.reads if _is_kept(each, at.cell)) for each in forwards}
+    kept: dict[str, tuple[str, ...]] = {}
+    for each in forwards:  # a gradient reads cells themselves, not their clones
+        reads_buffers, reads_weights = not each.train and each.snapshot == "none", each.snapshot != "all"
+        saved = [at for at in each.reads if (reads_buffers if at.cell.kind == "buffers" else reads_weights)]
+        kept[each.op] = tuple(map(str, saved))
     return {op: reads for op, reads in kept.items() if reads}
-
-
-def _is_kept(forward: Forward, cell: Cell) -> bool:
-    """Return whether a gradient through a forward reads a cell itself, not a clone."""
-    if cell.kind == "buffers":
-        return not forward.train and forward.snapshot == "none"
-    return forward.snapshot != "all"
 
 
 def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: Program) -> frozenset[int]:
@@ -188,7 +170,10 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
         if (
             is_target
             or _begins(each, gradient, used)
-            or _depends(each, gradient, producers, derived)
+            or any(
+                value in gradient.values or (value in producers and id(producers[value]) in derived)
+                for value in _find_uses(each)
+            )
             or not derived.isdisjoint(inner.get(id(each), ()))
         ):
             derived.add(id(each))
@@ -236,11 +221,3 @@ def find_holders(gradient: Gradient, program: Program) -> frozenset[str]:
     """Return the models whose calls read weights that a gradient is taken for: its own, and those that share theirs."""
     awake = [name for name in gradient.models if name not in gradient.asleep]
     return frozenset(awake).union(*(program.model(name).tied for name in awake))
-
-
-def _depends(
-    instruction: Instruction, gradient: Gradient, producers: Mapping[str, Instruction], derived: set[int]
-) -> bool:
-    """Return whether an instruction's operands depend on a gradient's targets, given the earlier values that do."""
-    uses = _find_uses(instruction)
-    return any(value in gradient.values or (value in producers and id(producers[value]) in derived) for value in uses)

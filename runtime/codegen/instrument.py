@@ -1,4 +1,4 @@
-"""Lines of a debug build (after every instruction a check of its results and writes) and ranges of a profiled one."""
+"""Instrumentation: checks of results and writes in a debug build, and ranges for profilers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import find_through
 from runtime.codegen.resources import find_uses
-from runtime.codegen.scope import line_of, parameter_list, read
+from runtime.codegen.scope import line_of, read
 from runtime.codegen.text import Block, Line
 
 
@@ -58,7 +58,7 @@ def _before(instruction: Instruction, function: Function, scope: Scope) -> Itera
             through = find_through(function, instruction, scope.program)
             path = syntax.dictionary({op: _texts(reads) for op, reads in through.items()})
             named = syntax.constant(instruction.op), syntax.constant(instruction.loss)
-            yield _perform(scope, "before_gradient", *named, _value(instruction.loss, scope), path)
+            yield _perform(scope, "before_gradient", *named, read(instruction.loss, scope), path)
         case Emit():
             yield _perform(scope, "returned", _values(instruction.values, scope))
         case _:
@@ -75,7 +75,7 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
     match instruction:
         case Gradient():
             models = instruction.models
-            parameters = [syntax.name(parameter_list(models, scope))] if models else []
+            parameters = [syntax.name(scope.names.joint(models))] if models else []
             yield _perform(scope, "differentiated", op, syntax.constant(instruction.loss), made, *parameters)
         case Apply() | Blend() | Assign():
             reads = _texts(_shown(instruction.reads))
@@ -102,14 +102,9 @@ def _perform(scope: Scope, check: str, *arguments: ast.expr, **keywords: ast.exp
     return syntax.perform(syntax.call(f"{scope.names.checks}.{check}", *arguments, **keywords))
 
 
-def _value(name: str, scope: Scope) -> ast.expr:
-    """Return the variable of a value, or a state."""
-    return read(name, scope)
-
-
 def _values(names: Iterable[str], scope: Scope) -> ast.expr:
     """Return the variables of values by name: ``{"fake": fake}``."""
-    return syntax.dictionary({name: _value(name, scope) for name in names})
+    return syntax.dictionary({name: read(name, scope) for name in names})
 
 
 def _texts(texts: Iterable[str]) -> ast.expr:

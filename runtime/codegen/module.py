@@ -17,7 +17,7 @@ from runtime.codegen.lower.accumulate import register_lines as window_register
 from runtime.codegen.lower.metrics import epoch_function, register_lines
 from runtime.codegen.lower.states import register_lines as state_register
 from runtime.codegen.needs import find_needs
-from runtime.codegen.resources import PLAIN, Extras, Names, choose_names, find_functions
+from runtime.codegen.resources import PLAIN, Extras, Names, choose_names, find_functions, find_instructions
 from runtime.codegen.support_code import Imported, Support, select_support
 from runtime.codegen.text import Block, Code, Line, Source, plain, print_code
 from runtime.codegen.verify import verify_text
@@ -36,19 +36,15 @@ def import_lines(used: Iterable[str], support: Support, users: Iterable[Imported
 def unite(imports: Iterable[Imported]) -> Iterator[ast.stmt]:
     """Yield import statements in alphabetical order, plain ones first; imports from one module are merged."""
     members: dict[str, list[tuple[str, str | None]]] = {}
-    for module, member, alias in sorted(imports, key=_order):
+    for module, member, alias in sorted(
+        imports, key=lambda each: (each[1] is not None, *(part or "" for part in each))
+    ):
         if member is None:
             yield syntax.bring(module, alias)
         else:
             members.setdefault(module, []).append((member, alias))
     for module, aliases in members.items():
         yield syntax.bring_from(module, aliases)
-
-
-def _order(imported: Imported) -> tuple[bool, str, str, str]:
-    """Return the key that sorts imports."""
-    module, member, alias = imported
-    return member is not None, module, member or "", alias or ""
 
 
 def user_imports(program: Program, names: Names, provided: frozenset[str]) -> Iterator[Imported]:
@@ -72,7 +68,7 @@ def find_user_paths(program: Program, provided: frozenset[str]) -> dict[str, str
     for optimizer in program.optimizers:
         if not optimizer.builtin:
             found.setdefault(optimizer.rule, optimizer.name)
-    for instruction in (each for function in find_functions(program) for each in function.instructions):
+    for instruction in find_instructions(program):
         for path in instruction.functions:
             found.setdefault(path, instruction.op)
     return found
@@ -131,9 +127,11 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
     )
     page = print_code(whole)
     verify_text(page.text, whole)
+    texts = [f"\n\n{each.source}\n" for each in support.definitions]
+    heading = f"\n\n# Support code: everything above that is not {dialect.framework}'s own.\n"
     return Emitted(
         own=page.text,
-        support_text="".join(_support_code(support, dialect)),
+        support_text="".join([heading, *texts]) if texts else "",
         support=support,
         library=library.package,
         places=page.places,
@@ -150,7 +148,9 @@ def _draft(program: Program, dialect: Dialect, taken: Iterable[str], extras: Ext
 
 def _emit_parts(draft: Draft, provided: frozenset[str]) -> Iterator[Code]:
     """Yield the module's own code: registers, models, ``build``, functions and ``step``, blank lines between."""
-    yield from _registers(draft.dialect)
+    others = ((name, "object", "object") for name in draft.dialect.registers())
+    for name, key, kind in (("MODELS", "str", draft.dialect.model_type), ("OPTIMIZERS", "str", "object"), *others):
+        yield Line(statement=syntax.register(name, syntax.name(key), syntax.dotted(kind)))
     yield from state_register(draft.program, draft.dialect)
     yield from window_register(draft.program)
     yield from register_lines(draft.program)
@@ -161,13 +161,6 @@ def _emit_parts(draft: Draft, provided: frozenset[str]) -> Iterator[Code]:
     for part in emit_dispatch(draft):
         yield from (GAP, part)
     yield from epoch_function(draft.program)
-
-
-def _registers(dialect: Dialect) -> Iterator[Line]:
-    """Yield the dictionaries that ``build`` fills."""
-    others = ((name, "object", "object") for name in dialect.registers())
-    for name, key, kind in (("MODELS", "str", dialect.model_type), ("OPTIMIZERS", "str", "object"), *others):
-        yield Line(statement=syntax.register(name, syntax.name(key), syntax.dotted(kind)))
 
 
 def _find_names(code: Code) -> Iterator[str]:
@@ -181,14 +174,6 @@ def _find_names(code: Code) -> Iterator[str]:
                 yield from _find_names(entry)
         case Source():
             return
-
-
-def _support_code(support: Support, dialect: Dialect) -> Iterator[str]:
-    """Yield the text of the support code, after a heading."""
-    if support.definitions:
-        yield f"\n\n# Support code: everything above that is not {dialect.framework}'s own.\n"
-    for definition in support.definitions:
-        yield f"\n\n{definition.source}\n"
 
 
 def _docstring(draft: Draft, provided: frozenset[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.ir.instructions import (
@@ -11,14 +11,10 @@ from compiler.ir.instructions import (
     Blend,
     Evaluate,
     Forward,
-    Gather,
-    Gradient,
-    Instruction,
-    Transform,
 )
 from compiler.ir.program import Program
 from runtime.codegen.flow import find_differentiated
-from runtime.codegen.resources import find_functions, is_lowered, is_running
+from runtime.codegen.resources import find_functions, find_instructions, find_joint, is_lowered, is_running
 from runtime.codegen.scheduled_numbers import find_numbers
 
 
@@ -53,25 +49,35 @@ class Needs:
 
 def find_needs(program: Program) -> Needs:
     """Return the needs of a program's functions."""
-    instructions = [each for function in find_functions(program) for each in function.instructions]
+    instructions = [*find_instructions(program)]
     differentiated = find_differentiated(program)
-    followed = frozenset(model for each in instructions for model in _followed(each))
+    follows = [each for each in instructions if isinstance(each, (Blend, Assign))]
+    followed = frozenset(model for each in follows for model in (each.target, each.source))
+    buffered = (each for each in follows if follows_buffers(each, program))
+    taps: dict[str, dict[str, None]] = {}
+    for forward in (each for each in instructions if isinstance(each, Forward)):
+        for _, layer in forward.taps:
+            taps.setdefault(forward.model, {})[layer] = None
     classes = frozenset(each.name for each in program.models if each.kind == "class")
     partial = classes.union(each.name for each in program.models if each.frozen)
     split = partial & differentiated & followed
-    joint = tuple(dict.fromkeys(models for each in instructions for models in _joint(each)))
+    parts: dict[tuple[tuple[str, ...], str], None] = {}
+    for part in (part for each in instructions if isinstance(each, Apply) for part in each.parts):
+        if part.covers != part.models and not part.excluded:
+            # Of models that share parameters there is one part for all of them.
+            whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
+            parts.update(((part.covers, model), None) for model in whole)
     random = any(each.drawing for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
-    lists = (each for optimizer in program.optimizers for each in (optimizer.models, optimizer.excluded))
     return Needs(
         differentiated=differentiated,
         parameters=differentiated | stepped | (followed - split),
         weights=split,
-        buffers=frozenset(model for each in instructions for model in _buffered(each, program)),
-        taps=_find_taps(instructions),
-        joint=tuple(dict.fromkeys((*joint, *(each for each in lists if len(each) > 1)))),
-        parts=tuple(dict.fromkeys(part for each in instructions for part in _parts(each, program))),
+        buffers=frozenset(model for each in buffered for model in (each.target, each.source)),
+        taps={model: tuple(layers) for model, layers in taps.items()},
+        joint=find_joint(program),
+        parts=tuple(parts),
         drawing=frozenset(each.model for each in instructions if isinstance(each, Forward) and each.draws) & classes,
         random=random,
         gates=gates,
@@ -104,53 +110,8 @@ def _is_paced(program: Program) -> bool:
     return any(each.clock != "updates" for each in (*options, *numbers))
 
 
-def _followed(instruction: Instruction) -> Iterator[str]:
-    """Yield the models whose weights are read or written as a whole."""
-    if isinstance(instruction, (Blend, Assign)):
-        yield from (instruction.target, instruction.source)
-
-
-def _buffered(instruction: Instruction, program: Program) -> Iterator[str]:
-    """Yield the models whose buffers are read or written as a whole."""
-    if isinstance(instruction, (Blend, Assign)) and follows_buffers(instruction, program):
-        yield from (instruction.target, instruction.source)
-
-
 def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:
     """Return whether a blend or copy treats buffers: built-in layers are known to have some or none."""
     model = program.model(instruction.source)
     has_some = model.kind == "class" or bool(model.buffers)
     return has_some and not (isinstance(instruction, Blend) and instruction.buffers == "ignore")
-
-
-def _find_taps(instructions: list[Instruction]) -> Mapping[str, tuple[str, ...]]:
-    """Return, by model, the layers whose results are taken."""
-    taps: dict[str, dict[str, None]] = {}
-    for instruction in instructions:
-        if isinstance(instruction, Forward):
-            for _, layer in instruction.taps:
-                taps.setdefault(instruction.model, {}).setdefault(layer)
-    return {model: tuple(layers) for model, layers in taps.items()}
-
-
-def _joint(instruction: Instruction) -> Iterator[tuple[str, ...]]:
-    """Yield the groups of models that an instruction treats as one."""
-    match instruction:
-        case Gradient(models=models) | Gather(models=models) | Transform(models=models, weights=True):
-            if len(models) > 1:
-                yield models
-        case Transform(models=models, resting=(_, *_)) if len(models) > 1:
-            yield models
-        case Transform(spans=spans):
-            yield from (models for models in spans if len(models) > 1)
-        case _:
-            return
-
-
-def _parts(instruction: Instruction, program: Program) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of gradient sets that an update uses: of models that share parameters, one for all of them."""
-    if isinstance(instruction, Apply):
-        for part in instruction.parts:
-            if part.covers != part.models and not part.excluded:
-                whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
-                yield from ((part.covers, model) for model in whole)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from compiler.ir.instructions import Apply, Instruction, Transform
-from compiler.ir.program import Function, Program
+from compiler.ir.program import Function
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Global, Lowered, Scope
-from runtime.codegen.resources import find_functions
+from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of
 
 LAST = frozenset({"join", "clip_agc", "clip_norm", "clip_value"})
@@ -23,7 +23,10 @@ def measured(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowere
     """
     if not scope.names.norms or find_first(instruction.op, scope.function) is not instruction:
         return lowered
-    sets = dict.fromkeys(_find_sets(instruction))
+    if isinstance(instruction, Apply):
+        sets = dict.fromkeys(part.gradients for part in instruction.parts)
+    else:
+        sets = dict.fromkeys(instruction.inputs if isinstance(instruction, Transform) else ())
     named = (syntax.constant(instruction.op), *(syntax.name(scope.names.value(each)) for each in sets))
     kept = syntax.perform(syntax.call(f"{scope.names.norms}.keep", *named))
     return replace(lowered, code=(line_of(instruction, kept), *lowered.code))
@@ -40,22 +43,7 @@ def find_first(op: str, function: Function) -> Instruction | None:
 def norm_globals(draft: Draft) -> Iterator[Global]:
     """Yield the register of the norms, by update."""
     if draft.names.norms:
-        updates = syntax.listing(syntax.constant(op) for op in _find_updates(draft.program))
+        instructions = find_instructions(draft.program)
+        ops = dict.fromkeys(each.op for each in instructions if isinstance(each, Apply))
+        updates = syntax.listing(map(syntax.constant, ops))
         yield Global(name=draft.names.norms, value=syntax.call("Norms", updates))
-
-
-def _find_sets(instruction: Instruction) -> Iterator[str]:
-    """Yield the gradient sets that an update begins with."""
-    match instruction:
-        case Apply(parts=parts):
-            yield from (part.gradients for part in parts)
-        case Transform(inputs=inputs):
-            yield from inputs
-        case _:
-            return
-
-
-def _find_updates(program: Program) -> tuple[str, ...]:
-    """Return the updates of all functions."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
-    return tuple(dict.fromkeys(each.op for each in instructions if isinstance(each, Apply)))

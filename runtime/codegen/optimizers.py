@@ -1,35 +1,79 @@
-"""Construction of optimizers: the library's classes, or the framework's and the user's with the same interface."""
+"""Construction of optimizers (the library's, the framework's and the user's), and of the schedules of numbers."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.ir.instructions import Apply, Resting, Transform
+from compiler.ir.instructions import Apply, Transform
 from compiler.ir.program import ModelDecl, OptimizerDecl
 from compiler.ir.value import HyperParameter, Scheduled, ScheduleDecl, find_decls
 from compiler.ir.weight_terms import Penalty
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, Draft, Global, Scope
-from runtime.codegen.resources import Names, chosen_list, find_chosen, find_functions, find_penalized, find_resting
-from runtime.codegen.schedules import follow
+from runtime.codegen.resources import (
+    Names,
+    chosen_list,
+    find_chosen,
+    find_instructions,
+    find_penalized,
+    find_resting,
+)
+from runtime.codegen.scheduled_numbers import find_numbers
 from runtime.codegen.scope import number
 
+MAKERS: Mapping[str, str] = {"step": "step_decay", "join": "joined"}
+"""Schedules whose maker has another name in the library."""
+FIELDS: Mapping[str, str] = {"from": "start"}
+"""Fields of schedules that are keywords of Python."""
+PACES: Mapping[str, str] = {"samples": "times", "epochs": "every"}
+"""By clock, the name of its pace in `paced` and `timed`."""
 
-def _resting_global(models: tuple[str, ...], resting: Resting, draft: Draft) -> Global:
-    """Return ``net_resting = places(among(net_params, matching(...)), net_params)``."""
-    names = draft.names
-    whole = syntax.name(names.parameters(models[0]) if len(models) == 1 else names.joint(models))
-    found = [_match(draft.program.model(model), (match,), draft) for model, match in resting]
-    listed = found[0] if len(found) == 1 else syntax.listing(map(syntax.spread, found))
-    value = syntax.call("places", syntax.call("among", whole, listed), whole)
-    return Global(name=names.resting(models, resting), value=value, comment="frozen for now")
+
+def follow(schedule: ScheduleDecl, dialect: Dialect) -> ast.expr:
+    """Return a schedule as a function of the updates applied, which reads another clock through `paced`."""
+    if schedule.clock == "updates":
+        return _curve(schedule)
+    return syntax.call("paced", syntax.name(dialect.pace), _curve(schedule), **_pace(schedule))
+
+
+def scheduled_globals(draft: Draft) -> Iterator[Global]:
+    """Yield one function per number of an op: of nothing, or of the updates that an optimizer has applied."""
+    for each, form, instruction in find_numbers(draft.program):
+        read = _curve(each.schedule)
+        if each.optimizer is None:
+            timed = syntax.call("timed", syntax.name(draft.dialect.pace), read, **_pace(each.schedule))
+            read = draft.dialect.scheduled(timed, form)
+        place = (instruction.op, instruction.place)
+        yield Global(name=draft.names.scheduled(each.name), value=read, place=place)
+
+
+def _pace(schedule: ScheduleDecl) -> dict[str, ast.expr]:
+    """Return the expression of a schedule's clock for a step."""
+    return {PACES[schedule.clock]: syntax.constant(schedule.pace)} if schedule.clock in PACES else {}
+
+
+def _curve(schedule: ScheduleDecl) -> ast.expr:
+    """Return a curve: a call of its maker."""
+    fields = {FIELDS.get(name, name): syntax.constant(number) for name, number in schedule.fields.items()}
+    if schedule.values:
+        keys: list[ast.expr | None] = [syntax.constant(moment) for moment in (0, *schedule.moments)]
+        fields["at"] = ast.Dict(keys=keys, values=[syntax.constant(value) for value in schedule.values])
+    if schedule.parts:
+        fields["parts"] = syntax.listing(_curve(part) for part in schedule.parts)
+        fields["at"] = syntax.listing(syntax.constant(moment) for moment in schedule.moments)
+    return syntax.call(MAKERS.get(schedule.kind, schedule.kind), **fields)
 
 
 def pattern_globals(draft: Draft) -> Iterator[Global]:
     """Yield the lists that constraints choose, then the penalties."""
     program, names = draft.program, draft.names
-    yield from (_resting_global(models, resting, draft) for models, resting in find_resting(program))
+    for models, resting in find_resting(program):
+        whole = syntax.name(names.joint(models))
+        found = [_match(program.model(model), (match,), draft) for model, match in resting]
+        listed = found[0] if len(found) == 1 else syntax.listing(map(syntax.spread, found))
+        places = syntax.call("places", syntax.call("among", whole, listed), whole)
+        yield Global(name=names.resting(models, resting), value=places, comment="frozen for now")
     for chosen in find_chosen(program):
         found = _match(program.model(chosen.model), (chosen.match,), draft)
         stepped = syntax.name(names.parameters(chosen.model))
@@ -42,19 +86,18 @@ def pattern_globals(draft: Draft) -> Iterator[Global]:
 def _penalty(penalty: Penalty, instruction: Transform, names: Names) -> ast.expr:
     """Return ``Penalty(net_params, places(net_params, net_params), l2=0.5)``."""
     models = instruction.models
-    whole = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+    whole = names.joint(models)
     part = chosen_list(penalty.model, penalty.match, names)
-    options = {name: _factor(each, names) for name, each in (("l1", penalty.l1), ("l2", penalty.l2)) if each}
+    options: dict[str, ast.expr] = {}
+    for name, value in (("l1", penalty.l1), ("l2", penalty.l2)):
+        if isinstance(value, Scheduled):  # read anew in every step: ``lambda: fit_net_l2(net_adam.applied)``
+            reader = syntax.name(names.scheduled(value.name))
+            options[name] = reader if value.optimizer is None else syntax.later(number(value, names))
+        elif value:
+            options[name] = syntax.constant(value)
     if penalty.function is not None:
         options["term"] = syntax.dotted(names.imported(penalty.function))
     return syntax.call("Penalty", part, syntax.call("places", part, syntax.name(whole)), **options)
-
-
-def _factor(value: float | Scheduled, names: Names) -> ast.expr:
-    """Return a number; for one that follows a schedule, its reader: ``lambda: fit_net_l2(net_adam.applied)``."""
-    if not isinstance(value, Scheduled):
-        return syntax.constant(value)
-    return syntax.name(names.scheduled(value.name)) if value.optimizer is None else syntax.later(number(value, names))
 
 
 def frozen_global(model: ModelDecl, names: Names, dialect: Dialect) -> Global:
@@ -103,7 +146,7 @@ def _match(model: ModelDecl, patterns: tuple[str, ...], draft: Draft) -> ast.exp
 def construct_optimizer(optimizer: OptimizerDecl, draft: Draft) -> ast.expr:
     """Return the construction of an optimizer over the parameters of its models."""
     models, names, dialect = optimizer.models, draft.names, draft.dialect
-    listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+    listed = names.joint(models)
     parameters = syntax.name(names.own(optimizer.name) if optimizer.excluded else listed)
     known = {key: each for key, each in optimizer.options.items() if key not in dialect.unknown_options(optimizer)}
     options = {name: _option(value, dialect) for name, value in known.items()}
@@ -134,23 +177,18 @@ def sharing_globals(draft: Draft) -> Iterator[Global]:
     names, program = draft.names, draft.program
     for optimizer in program.optimizers:
         if optimizer.excluded:
-            own = (syntax.name(_listed(models, names)) for models in (optimizer.models, optimizer.excluded))
+            own = (syntax.name(names.joint(models)) for models in (optimizer.models, optimizer.excluded))
             comment = "the rest is stepped by another"
             yield Global(name=names.own(optimizer.name), value=syntax.call("without", *own), comment=comment)
-    instructions = [each for function in find_functions(program) for each in function.instructions]
+    instructions = [*find_instructions(program)]
     parts = (part for each in instructions if isinstance(each, Apply) for part in each.parts if part.excluded)
     for covers, optimizer in dict.fromkeys((part.covers, part.optimizer) for part in parts):
-        found = syntax.call("places", syntax.name(names.own(optimizer)), syntax.name(_listed(covers, names)))
+        found = syntax.call("places", syntax.name(names.own(optimizer)), syntax.name(names.joint(covers)))
         yield Global(name=names.own_places(optimizer), value=found)
     shared = (each.spans for each in instructions if isinstance(each, Transform) and each.spans)
     for models, others in dict.fromkeys((spans[0], other) for spans in shared for other in spans[1:]):
-        lists = (syntax.name(_listed(each, names)) for each in (models, others))
+        lists = (syntax.name(names.joint(each)) for each in (models, others))
         yield Global(name=names.common(models, others), value=syntax.call("common_places", *lists))
-
-
-def _listed(models: tuple[str, ...], names: Names) -> str:
-    """Return the list of the parameters of one or several models."""
-    return names.parameters(models[0]) if len(models) == 1 else names.joint(models)
 
 
 def add_shared(instruction: Transform, scope: Scope) -> ast.expr:

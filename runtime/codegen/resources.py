@@ -36,6 +36,12 @@ def find_functions(program: Program) -> tuple[Function, ...]:
     return tuple(function for mode in program.modes for function in mode.functions)
 
 
+def find_instructions(program: Program) -> Iterator[Instruction]:
+    """Yield the instructions of all functions."""
+    for function in find_functions(program):
+        yield from function.instructions
+
+
 def find_training_modes(program: Program) -> frozenset[str]:
     """Return the modes in which an update is applied."""
     pairs = (
@@ -54,13 +60,13 @@ def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
 
 def find_windows(program: Program) -> tuple[Gather, ...]:
     """Return the instructions that add to each window of a program."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     return tuple({each.window: each for each in instructions if isinstance(each, Gather)}.values())
 
 
 def find_judged(program: Program) -> tuple[Judge, ...]:
     """Return the instructions that check the gradients of each update of a program."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     return tuple({each.key: each for each in instructions if isinstance(each, Judge)}.values())
 
 
@@ -86,7 +92,7 @@ def find_sized_input(program: Program, size: str, function: Function) -> InputDe
 
 def count_parts(program: Program) -> int:
     """Return how many micro-batches a step has."""
-    return max((each.part for function in find_functions(program) for each in function.instructions), default=0) or 1
+    return max((each.part for each in find_instructions(program)), default=0) or 1
 
 
 def is_lowered(forward: Forward) -> bool:
@@ -117,7 +123,7 @@ class Chosen:
 def find_chosen(program: Program) -> tuple[Chosen, ...]:
     """Return the choices of constraints and penalties, each once."""
     found: dict[Chosen, None] = {}
-    for each in (each for function in find_functions(program) for each in function.instructions):
+    for each in find_instructions(program):
         uses = each.projections if isinstance(each, Apply) else each.penalties if isinstance(each, Transform) else ()
         found.update((Chosen(model=use.model, match=use.match), None) for use in uses if use.match is not None)
     return tuple(found)
@@ -125,16 +131,33 @@ def find_chosen(program: Program) -> tuple[Chosen, ...]:
 
 def find_penalized(program: Program) -> tuple[Transform, ...]:
     """Return the instructions that add penalties to a set, one for each set."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     found = (each for each in instructions if isinstance(each, Transform) and each.penalties)
     return tuple({each.output: each for each in found}.values())
 
 
 def find_resting(program: Program) -> tuple[tuple[tuple[str, ...], Resting], ...]:
     """Return the sets of models in which parameters are frozen for now, with these, each once."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     found = (each for each in instructions if isinstance(each, Gradient | Transform | Gather) and each.resting)
     return tuple(dict.fromkeys((each.models, each.resting) for each in found))
+
+
+def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
+    """Return the sets of several models whose parameters are used as one list, each once."""
+    found: list[tuple[str, ...]] = []
+    for each in find_instructions(program):
+        match each:
+            case Gradient() | Gather():
+                found.append(each.models)
+            case Transform():
+                found += [each.models] if each.weights or each.resting else []
+                found += each.spans
+            case _:
+                pass
+    for optimizer in program.optimizers:
+        found += [optimizer.models, optimizer.excluded]
+    return tuple(dict.fromkeys(models for models in found if len(models) > 1))
 
 
 def resting_key(models: tuple[str, ...], resting: Resting) -> str:
@@ -258,8 +281,8 @@ class Names:
         return self.table["metric", f"{mode} {op}"]
 
     def joint(self, models: tuple[str, ...]) -> str:
-        """Return the list of the parameters of several models."""
-        return self.table["joint", " ".join(models)]
+        """Return the list of the parameters of one or several models."""
+        return self.parameters(models[0]) if len(models) == 1 else self.table["joint", " ".join(models)]
 
     def own(self, optimizer: str) -> str:
         """Return the list of the parameters of an optimizer that shares some with another."""
@@ -340,11 +363,6 @@ def _wishes(program: Program) -> Iterator[Wish]:
         yield from (("value", value, value) for each in function.instructions for value in each.defines)
     for function in find_functions(program):
         yield "function", function.name, function.name
-    yield from _derived(program)
-
-
-def _derived(program: Program) -> Iterator[Wish]:
-    """Yield the wishes for lists, slices, optimizers and imports."""
     yield from pattern_wishes(program)
     for model in program.models:
         yield "parameters", model.name, f"{model.name}_params"
@@ -353,19 +371,18 @@ def _derived(program: Program) -> Iterator[Wish]:
         yield "taps", model.name, f"{model.name}_taps"
         if model.class_path is not None:
             yield _import_wish(model.class_path)
-    for name in dict.fromkeys(each.name for use in _instructions(program) for each in find_scheduled(use)):
+    for name in dict.fromkeys(each.name for use in find_instructions(program) for each in find_scheduled(use)):
         yield "schedule", name, name.replace(".", "_") if "." in name else f"{name}_schedule"
     for optimizer in program.optimizers:
         rule = optimizer.rule if optimizer.builtin else "optimizer"
         yield "optimizer", optimizer.name, f"{optimizer.name}_{rule}"
-        if len(optimizer.models) > 1:
-            yield "joint", " ".join(optimizer.models), "_".join((*optimizer.models, "params"))
         if optimizer.excluded:
             yield "own", optimizer.name, f"{optimizer.name}_own"
             yield "own places", optimizer.name, f"{optimizer.name}_places"
-            yield from (_joint(models) for models in (optimizer.models, optimizer.excluded) if len(models) > 1)
         if not optimizer.builtin:
             yield _import_wish(optimizer.rule)
+    for models in find_joint(program):
+        yield "joint", " ".join(models), "_".join((*models, "params"))
     for function in find_functions(program):
         for instruction in function.instructions:
             yield from map(_import_wish, instruction.functions)
@@ -374,40 +391,20 @@ def _derived(program: Program) -> Iterator[Wish]:
                 yield "metric", f"{function.mode} {instruction.op}", f"{function.mode}_{instruction.op}"
 
 
-def _instructions(program: Program) -> Iterator[Instruction]:
-    """Yield the instructions of all functions."""
-    return (instruction for function in find_functions(program) for instruction in function.instructions)
-
-
 def _sets(instruction: Instruction) -> Iterator[Wish]:
-    """Yield the wishes for lists over several models, and their slices."""
+    """Yield the wishes for windows, slices of sets over several models, and what two of these share."""
     match instruction:
-        case Gradient() if len(instruction.models) > 1:
-            yield _joint(instruction.models)
         case Gather():
             yield "window", instruction.window, f"{instruction.window}_window"
-            if len(instruction.models) > 1:
-                yield _joint(instruction.models)
-        case Transform(weights=True) | Transform(resting=(_, *_)) if len(instruction.models) > 1:
-            yield _joint(instruction.models)
         case Apply():
             for part in instruction.parts:
-                if len(part.models) > 1:
-                    yield "joint", " ".join(part.models), "_".join((*part.models, "params"))
                 for model in (*part.models, " ".join(part.models)) if part.covers != part.models else ():
-                    covers = " ".join((*part.covers, model))
-                    yield "part", covers, f"{model}_part"
+                    yield "part", " ".join((*part.covers, model)), f"{model}_part"
         case Transform(spans=(models, *others)):
             for each in others:
                 yield "common", " ".join((*models, "|", *each)), f"{instruction.op}_common"
-            yield from (_joint(each) for each in (models, *others) if len(each) > 1)
         case _:
             return
-
-
-def _joint(models: tuple[str, ...]) -> Wish:
-    """Return the wish for the list of the parameters of several models."""
-    return "joint", " ".join(models), "_".join((*models, "params"))
 
 
 def import_key(path: str) -> str:

@@ -100,11 +100,6 @@ def keywords(arguments: tuple[Argument, ...], scope: Scope) -> dict[str, ast.exp
     return {each.name: operand(each.operand, scope) for each in arguments if each.name is not None}
 
 
-def parameter_list(models: tuple[str, ...], scope: Scope) -> str:
-    """Return the name of the list of the parameters of one or several models."""
-    return scope.names.parameters(models[0]) if len(models) == 1 else scope.names.joint(models)
-
-
 def read_comment(instruction: InstructionBase, model: str) -> str:
     """Return the version of a model's parameters that an instruction reads, ``discriminator@1``."""
     version = _find(instruction, model, "reads")

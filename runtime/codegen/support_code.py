@@ -85,18 +85,12 @@ def select_support(wanted: Iterable[str], library: Library) -> Support:
         if definition.name in selected:
             continue
         selected[definition.name] = definition
-        imports.update(_imports_of(definition, library))
+        known = library.imports[definition.module]
+        used = (known[name] for name in definition.uses if name in known)
+        imports.update(each for each in used if not library.owns(each[0]))  # names of the library are copied instead
         pending.extend(name for name in definition.uses if name in library.definitions)
     ordered = sorted(selected.values(), key=lambda definition: definition.order)
     return Support(imports=tuple(sorted(imports, key=str)), definitions=tuple(ordered))
-
-
-def _imports_of(definition: Definition, library: Library) -> Iterator[Imported]:
-    """Yield the imports a definition uses, except those of library names, which are copied instead."""
-    known = library.imports[definition.module]
-    for name in definition.uses:
-        if name in known and not library.owns(known[name][0]):
-            yield known[name]
 
 
 def _sort_modules(trees: Mapping[str, ast.Module]) -> list[str]:
@@ -134,7 +128,9 @@ def _definitions(stem: str, text: str, tree: ast.Module) -> Iterator[Definition]
         if name is None:
             continue
         following = tree.body[position + 1] if position + 1 < len(tree.body) else None
-        end = following.end_lineno if following is not None and _is_text(following) else statement.end_lineno
+        # A bare string after a constant is its docstring.
+        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        end = following.end_lineno if following is not None and is_text else statement.end_lineno
         source = "\n".join(lines[_first_line(statement, lines) : end])
         table = symtable.symtable(source, stem, "exec")
         yield Definition(name=name, module=stem, source=source, uses=frozenset(_outer_names(table)) - {name}, order=0)
@@ -159,11 +155,6 @@ def _defined_name(statement: ast.stmt) -> str | None:
             return name
         case _:
             return None
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    """Return whether a statement is a bare string: the docstring of the constant before it."""
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _first_line(statement: ast.stmt, lines: list[str]) -> int:

@@ -14,30 +14,25 @@ from typing import TypeAlias
 WIDTH = 120
 INDENT = 4
 
+BLOCKS = ast.With | ast.If | ast.For | ast.FunctionDef
 Bracketed = ast.Call | ast.List | ast.Tuple | ast.Dict
 
 
 def lay_out(statement: ast.stmt, indent: int) -> tuple[str, ...]:
     """Return the lines of a statement without a body (or of the header of one with a body), indented."""
-    header = _header(statement)
+    header = statement
+    if isinstance(statement, BLOCKS):
+        header = copy.copy(statement)
+        header.body = [ast.Pass()]  # a marker, which is cut off
     header.lineno = 1  # ``ast.unparse`` looks up the type comment of a statement's line, and fails where it has none
     lines = _break_statement(header, WIDTH - indent)
     return tuple(" " * indent + line for line in lines)
 
 
-def _header(statement: ast.stmt) -> ast.stmt:
-    """Return the statement with its body, if it has one, replaced by a marker that is cut off later."""
-    if isinstance(statement, (ast.With, ast.If, ast.For, ast.FunctionDef)):
-        header = copy.copy(statement)
-        header.body = [ast.Pass()]
-        return header
-    return statement
-
-
 def _break_statement(statement: ast.stmt, width: int) -> list[str]:
     """Return the lines of a statement whose value is broken into one line per element where it must be."""
     text = unparse(statement)
-    if isinstance(statement, (ast.With, ast.If, ast.For, ast.FunctionDef)):
+    if isinstance(statement, BLOCKS):
         return text[: text.rindex("\n")].split("\n")
     value = getattr(statement, "value", None)
     if not isinstance(value, Bracketed) or (len(text) <= width and not _is_stack(value)):
@@ -92,13 +87,10 @@ def unparse(node: ast.AST) -> str:
     text = ast.unparse(node)
     if "'" not in text:
         return text
-    return text.replace("'", '"') if _is_plain(text) else _double_quoted(text)
-
-
-def _is_plain(text: str) -> bool:
-    """Return whether every quote of a source is a single one around a literal without a prefix: most are."""
+    # Most have every quote as a single one around a literal without a prefix.
     before = text.split("'")[:-1:2]
-    return '"' not in text and "\\" not in text and not any(part[-1:].isalnum() for part in before)
+    is_plain = '"' not in text and "\\" not in text and not any(part[-1:].isalnum() for part in before)
+    return text.replace("'", '"') if is_plain else _double_quoted(text)
 
 
 def _double_quoted(text: str) -> str:

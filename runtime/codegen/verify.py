@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
-from runtime.codegen.text import Block, Code, Line, Source
+from runtime.codegen.text import BLOCKS, Block, Code, Line, Source
 
 _UNSAID = frozenset({"ctx", "kind", "type_comment", "type_params"})
 """Fields that follow from the rest of a tree, or that emitted code never has."""
@@ -42,21 +42,16 @@ def _find_statements(code: Iterable[Code]) -> Iterator[ast.stmt]:
             case Block():
                 doc = [ast.Expr(value=ast.Constant(value=...))] if entry.doc else []
                 header = copy.copy(entry.header.statement)
-                assert isinstance(header, (ast.With, ast.If, ast.For, ast.FunctionDef))
+                assert isinstance(header, BLOCKS)
                 header.body = [*doc, *_find_statements(entry.body)]
                 yield header
             case Source():
-                yield from _find_copied(entry.text)
-
-
-def _find_copied(text: str) -> list[ast.stmt]:
-    """Return the statements of a text that is copied verbatim: a docstring, a known function, or only comments."""
-    found = ast.parse(text).body
-    match found:
-        case [] | [ast.Expr(value=ast.Constant(value=str()))] | [ast.FunctionDef()]:
-            return found
-        case _:
-            raise EscapedError(f"a text that is copied holds other code: {text[:80]!r}")
+                found = ast.parse(entry.text).body
+                match found:  # copied verbatim: a docstring, a known function, or only comments
+                    case [] | [ast.Expr(value=ast.Constant(value=str()))] | [ast.FunctionDef()]:
+                        yield from found
+                    case _:
+                        raise EscapedError(f"a text that is copied holds other code: {entry.text[:80]!r}")
 
 
 def _find_difference(found: object, made: object) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -12,6 +13,7 @@ from compiler import Plan
 from compiler.ir.program import InputDecl, Program
 from runtime.overflow import Overflow
 from runtime.probe import Probe
+from runtime.problems import problem
 from runtime.state import State
 
 if TYPE_CHECKING:
@@ -244,6 +246,17 @@ class Built:
     device: str
     notes: tuple[str, ...]
     engine: Engine
+
+
+@contextmanager
+def needing(title: str, *packages: str) -> Generator[None]:
+    """Raise SpecError (GS217) where an import inside fails because a framework is missing: one of its packages."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in packages:
+            raise
+        raise problem("GS217", f"{title} is not installed", help=f"pip install 'stepgraph[{packages[0]}]'") from None
 
 
 class Backend(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, Protocol, SupportsInt, TypeVar, cast
 
 from compiler.ir.program import ModeProgram
 from graphspec.diagnostics import Diagnostic
@@ -155,9 +155,22 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
         yield Item(path=("averaged",), kind="names", read=read, write=write, optional=True, fresh=[])
 
 
-def metric_item(mode: str, op: str, read: Callable[[], Tree], write: Callable[[Tree], None]) -> Item:
-    """Return the state of a running metric; without one it starts anew, and is written None."""
-    return Item(path=("metrics", mode, op), read=read, write=write, foreign=True, optional=True)
+class Metric(Protocol):
+    """A running metric; ``state`` is None for one of a user's that cannot say what it keeps."""
+
+    def state(self) -> object:
+        """Return what it keeps."""
+
+
+def metric_items(
+    metrics: Mapping[str, Mapping[str, Metric]], read: Callable[[Metric], Tree], write: Callable[[Metric, Tree], None]
+) -> Iterator[Item]:
+    """Yield the running metrics by mode and op whose state can be read; one that a state lacks is written None."""
+    for mode, measured in metrics.items():
+        for op, metric in measured.items():
+            if metric.state() is not None:
+                access = partial(read, metric), partial(write, metric)
+                yield Item(path=("metrics", mode, op), read=access[0], write=access[1], foreign=True, optional=True)
 
 
 def window_item(
@@ -176,10 +189,31 @@ def window_item(
     return Item(path=("windows", window), read=read, write=write, optional=True, check=check)
 
 
-def scale_item(read: Callable[[], Tree], write: Callable[[Tree], None], initial: float) -> Item:
-    """Return the loss scale with the steps it counts; a state may lack it, and a step too."""
-    fresh = {"scale": initial, "good": 0, "skips": 0}
-    return Item(path=("scaling", "loss_scale"), read=read, write=write, optional=True, fresh=fresh, check=_check_scale)
+class Scaling(Protocol):
+    """The loss scale of a step."""
+
+    initial: float
+    is_fixed: bool
+
+
+def scale_items(
+    scale: Scaling | None, read: Callable[[Scaling], Tree], write: Callable[[Scaling, float, int, int], None]
+) -> Iterator[Item]:
+    """Yield the loss scale with the steps it counts, where there is one; a state may lack it, and a step too.
+
+    A fixed one stays that of the spec.
+    """
+    if scale is None:
+        return
+
+    def put(tree: Tree) -> None:
+        """Set the scale, and how many steps in a row were finite, or not."""
+        found = cast("dict[str, int]", tree)
+        write(scale, scale.initial if scale.is_fixed else found["scale"], found["good"], found["skips"])
+
+    fresh: Tree = {"scale": scale.initial, "good": 0, "skips": 0}
+    path = "scaling", "loss_scale"
+    yield Item(path=path, read=partial(read, scale), write=put, optional=True, fresh=fresh, check=_check_scale)
 
 
 def _check_scale(found: Plain, arrays: Mapping[str, Array]) -> Iterator[Fault]:
@@ -206,9 +240,26 @@ def _check_window(
             yield Fault(kind="shape", name=prefix + name, found=str(held.get(name)), expected=str(shapes.get(name)))
 
 
-def applied_item(cell: str, read: Callable[[], int], write: Callable[[int], None]) -> Item:
+class Stepping(Protocol):
+    """An optimizer that counts its updates."""
+
+    @property
+    def applied(self) -> SupportsInt:
+        """Return how often it was applied."""
+        ...
+
+
+Steps = TypeVar("Steps", bound=Stepping)
+
+
+def applied_item(cell: str, optimizer: Steps, write: Callable[[Steps, int], None]) -> Item:
     """Return how often an optimizer was applied; ``write`` also sets what is derived from it."""
-    return Item(path=("applied", cell), kind="count", read=read, write=lambda count: write(cast("int", count)))
+    return Item(
+        path=("applied", cell),
+        kind="count",
+        read=lambda: int(optimizer.applied),
+        write=lambda count: write(optimizer, cast("int", count)),
+    )
 
 
 def groups_item(cell: str, read: Callable[[], Tree], write: Callable[[Tree], None]) -> Item:

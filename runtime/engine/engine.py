@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, final, runtime_checkable
+from typing import ClassVar, Protocol, cast, final, runtime_checkable
 
 from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.codegen.resources import find_training_modes
 from runtime.engine.backend import Engine
-from runtime.engine.restore import align_counts
+from runtime.engine.contents import Contents, Metric, Stepping
+from runtime.engine.errors import Framework, diagnose
+from runtime.engine.load import Loaded, has_begun
+from runtime.engine.restore import align_counts, read_state, restore_state
+from runtime.state import State
 from runtime.step import StepError
 from runtime.support.clocks import Clock, Gates
 
 
-class Running(Protocol):
-    """A running metric."""
+class Running(Metric, Protocol):
+    """A running metric that can start anew."""
 
     since: str | int
 
@@ -25,17 +30,11 @@ class Running(Protocol):
         """Start anew."""
 
 
-class Executed(Protocol):
-    """An executed module that knows its program."""
+class Measuring(Protocol):
+    """A register that measures the gradients of every update."""
 
-    @property
-    def program(self) -> Program:
-        """Return the program."""
-        ...
-
-    @property
-    def names(self) -> Mapping[str, object]:
-        """Return its globals."""
+    def read(self) -> dict[str, float]:
+        """Return the norms of the last step by update."""
         ...
 
 
@@ -47,34 +46,76 @@ class Forgetful(Protocol):
         """Forget the step before."""
 
 
-class Counting(Protocol):
-    """What counts in an executed module."""
+class ModuleEngine(Engine):
+    """An engine over an executed module: its clock, its gates, its running metrics, and its state."""
+
+    framework: ClassVar[Framework]
+    traced: ClassVar[bool]
+    """Functions are traced: an error inside one comes from building its graph."""
+    loaded: Loaded[object]
+    spec: GraphSpec
+    clock: Clock
+    flags: Flags
+    step: Callable[..., dict[str, object]]
+    """The module's own function."""
+    counts: bool
+    """The engine is to count the steps: nothing in the module depends on their number."""
 
     @property
-    def clock(self) -> Clock:
-        """Return the steps of every mode."""
-        ...
+    def backend(self) -> str:
+        """Return the framework."""
+        return self.loaded.program.backend
 
     @property
     def gates(self) -> Gates | None:
         """Return the gates; None where every op fires in every step."""
-        ...
+        return cast("Gates | None", self.loaded.names.get("gates"))
 
     def metrics(self, mode: str) -> Mapping[str, Running]:
         """Return the running metrics of a mode, by op."""
-        ...
+        registered = cast("Mapping[str, Mapping[str, Running]]", self.loaded.names.get("METRICS", {}))
+        return registered.get(mode, {})
 
+    def notes(self) -> Iterator[str]:
+        """Yield notes on metrics that a checkpoint does not keep."""
+        metrics = {op: metric for mode in self.loaded.program.modes for op, metric in self.metrics(mode.mode).items()}
+        for op, metric in metrics.items():
+            if metric.state() is None:
+                yield f"metric '{op}' has no state_dict and load_state_dict: it starts anew where a run is resumed"
 
-M = TypeVar("M", bound=Counting)
+    def norms(self) -> Mapping[str, float]:
+        """Return the norms of the gradients of the last step by update, where the step was built to measure them."""
+        variable = self.loaded.emitted.names.norms
+        return cast("Measuring", self.loaded.names[variable]).read() if variable else {}
 
+    def applied(self) -> dict[str, int]:
+        """Return how often every optimizer was applied."""
+        optimizers = cast("Mapping[str, Stepping]", self.loaded.names["OPTIMIZERS"])
+        return {cell: int(optimizer.applied) for cell, optimizer in optimizers.items()}
 
-class ModuleEngine(Engine, Generic[M]):
-    """An engine over a module that knows which ops fire and counts its steps."""
+    @abstractmethod
+    def contents(self, applied: Mapping[str, int]) -> Contents:
+        """Return all that training changes; ``applied`` says how often the optimizers are to be applied.
 
-    module: M
-    loaded: Executed
-    counts: bool
-    """The engine is to count the steps: nothing in the module depends on their number."""
+        It depends on that: the momenta of SGD begin with the first update.
+        """
+
+    def state(self) -> State:
+        """Return everything that training changes, copied to the host.
+
+        Raises SpecError: GS267 where a user's module, metric or optimizer keeps what a checkpoint cannot.
+        """
+        return read_state(self)
+
+    def restore(self, state: State) -> None:
+        """Restore a state: in place, and nothing at all where something does not fit.
+
+        Raises SpecError: GS264 for every name that is missing, not expected, or of another shape or type.
+        """
+        restore_state(self, state)
+        self.forget()
+        if self.gates is not None:  # the state may be of a run with other clocks
+            align_counts(self.loaded.program, self.clock.steps, self.gates)
 
     def forget(self) -> None:
         """Forget what the last step found about its gradients."""
@@ -82,48 +123,55 @@ class ModuleEngine(Engine, Generic[M]):
         if isinstance(verdicts, Forgetful):
             verdicts.begin()
 
-    def count(self, mode: str) -> None:
-        """Count a step that finished."""
-        steps = self.module.clock.steps
-        steps[mode] = steps.get(mode, 0) + 1
+    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
+        """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
+        self.flags.check(mode)
+        try:
+            outputs = self.call(batch, mode) if dataset is None else self.call(batch, mode, dataset)
+        except Exception as error:
+            found, begun = diagnose(error, self.loaded, self.spec, self.framework), self.has_begun(error, mode)
+        else:
+            if self.counts:
+                steps = self.clock.steps
+                steps[mode] = steps.get(mode, 0) + 1
+            return outputs
+        raise StepError([found], self.spec.texts(), begun=begun)
 
-    def align(self) -> None:
-        """Adjust the counts of gates, as restored from a state, to the clocks of the program."""
-        if self.module.gates is not None:
-            align_counts(self.loaded.program, self.module.clock.steps, self.module.gates)
+    def call(self, *given: object) -> dict[str, object]:
+        """Call the module's own ``step``."""
+        return self.step(*given)
 
-    def dataset_arguments(self, dataset: str | None) -> tuple[str | None, ...]:
-        """Return the data set as a further argument of ``step``, where the module takes one."""
-        return (dataset,) if self.loaded.program.datasets else ()
+    def has_begun(self, error: BaseException, mode: str) -> bool:
+        """Return whether a step that raised had already changed state that outlives it."""
+        return has_begun(error, self.loaded, mode, traced=self.traced)
 
     def fired(self, mode: str) -> tuple[str, ...]:
         """Return the gated ops that fired in the last step of a mode."""
-        gates = self.module.gates
+        gates = self.gates
         return () if gates is None else gates.fired.get(mode, ())
 
     def steps(self, mode: str) -> int:
         """Return how many steps of a mode were finished."""
-        return self.module.clock.steps.get(mode, 0)
+        return self.clock.steps.get(mode, 0)
 
     def reset(self, mode: str) -> None:
         """Start a mode anew: its step number, what its gates counted, its running metrics."""
-        module, gates = self.module, self.module.gates
-        module.clock.steps.pop(mode, None)
-        if gates is not None:
-            gates.counts[mode] = dict.fromkeys(gates.counts.get(mode, ()), 0)
-            gates.fired.pop(mode, None)
-        for metric in module.metrics(mode).values():
+        self.clock.steps.pop(mode, None)
+        if self.gates is not None:
+            self.gates.counts[mode] = dict.fromkeys(self.gates.counts.get(mode, ()), 0)
+            self.gates.fired.pop(mode, None)
+        for metric in self.metrics(mode).values():
             metric.reset()
 
     def end_epoch(self, mode: str) -> None:
         """Start the metrics of a mode anew that run for an epoch."""
-        for metric in self.module.metrics(mode).values():
+        for metric in self.metrics(mode).values():
             if metric.since == "epoch":
                 metric.reset()
 
     def averaged(self) -> frozenset[str]:
         """Return the averages that stand in for their models outside train mode."""
-        gates = self.module.gates
+        gates = self.gates
         return frozenset() if gates is None else frozenset(gates.averaged)
 
 

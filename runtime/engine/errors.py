@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from graphspec.analysis.gradient_sets import find_gradient_sets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp
 from graphspec.diagnostics import Diagnostic
-from runtime.engine.load import Loaded, find_arguments, find_frames, find_instructions, find_op, find_span, name_subject
+from runtime.codegen.resources import find_instructions
+from runtime.engine.load import Loaded, find_arguments, find_frames, find_op, find_span, name_subject
 from runtime.problems import describe, raised_in
 from runtime.step import StepError
 
 T = TypeVar("T")
+LONGEST = 300
+"""The most characters of a framework's message."""
 FILES = frozenset({"GS271", "GS272"})
 """Codes of problems with weight files."""
 
@@ -25,21 +29,45 @@ FILES = frozenset({"GS271", "GS272"})
 class Framework(ABC):
     """The part of diagnosing an error of a step that depends on the framework."""
 
+    title: str
+    """The name of the framework in notes."""
+    meanings: Mapping[str, tuple[str, str]]
+    """A pattern of the framework's messages -> the meaning, and the remedy."""
+
     @abstractmethod
     def describe(self, value: object) -> str | None:
         """Return type and shape of a tensor, ``float32 [8, 2]``; None for what is none."""
 
     @abstractmethod
+    def find_line(self, error: BaseException) -> str:
+        """Return the line of an error's text that says what happened."""
+
+    @abstractmethod
+    def find_parameters(self, model: object) -> Iterable[tuple[str, object]]:
+        """Return the parameters of a model with their names."""
+
+    def clean(self, error: BaseException) -> str:
+        """Return the framework's message as one line, cut where it is very long."""
+        line = self.find_line(error)
+        return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+
     def interpret(self, error: BaseException) -> tuple[str, tuple[str, ...], str]:
-        """Return message, notes and help for an operation's error."""
+        """Return message, notes and help of an operation's error: the framework's words where there are no better."""
+        text = f"{type(error).__name__}: {error}"
+        for pattern, (meaning, help) in self.meanings.items():
+            if re.search(pattern, text):
+                return meaning, (f"{self.title}: {self.clean(error)}",), help
+        return self.clean(error), (), ""
 
     @abstractmethod
     def find_unused(self, error: BaseException, loss: object, models: Mapping[str, object]) -> tuple[str, ...]:
         """Return the parameters that a loss does not reach, where that is what a gradient failed on."""
 
-    @abstractmethod
     def name_parameters(self, parameters: Iterable[object], models: Mapping[str, object]) -> tuple[str, ...]:
         """Return the names of some parameters of models, as ``model.parameter``."""
+        wanted = {id(each) for each in parameters}
+        named = ((name, *each) for name, model in models.items() for each in self.find_parameters(model))
+        return tuple(f"{model}.{name}" for model, name, each in named if id(each) in wanted)
 
     def find_op(self, error: BaseException, loaded: Loaded[object]) -> str:
         """Return the op that an error comes from; empty where no line of the module identifies one."""
@@ -183,7 +211,7 @@ class _Failure:
             elif isinstance(each, Gather) and each.gradients is not None and each.op == self.op:
                 demanded.append(((each.gradients,), each.models))
         for values, models in demanded:  # sets that together must have every gradient for the op, with their models
-            listed = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+            listed = names.joint(models)
             parameters = cast("list[object]", self.loaded.names[listed])
             sets = [cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value))) for value in values]
             gradients = zip(*(each or () for each in sets), strict=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Generic, Protocol, TypeVar, cast
 
-from compiler.ir.instructions import Evaluate, Forward, Instruction, Transform
+from compiler.ir.instructions import Evaluate, Forward, Transform
 from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Span
@@ -180,12 +180,6 @@ def find_stops(error: BaseException, loaded: Loaded[object]) -> Iterator[tuple[F
         if trace.tb_frame.f_code.co_filename == loaded.file:
             yield trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
-
-
-def find_instructions(program: Program) -> Iterator[Instruction]:
-    """Yield the instructions of all functions."""
-    for function in find_functions(program):
-        yield from function.instructions
 
 
 def find_frames(error: BaseException, loaded: Loaded[object]) -> Iterator[FrameType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, cast
 
 from compiler import NO_TERMS, Observations, Observed, OwnTerms, Plan, compile_step
 from compiler.facts.models import find_root
@@ -15,9 +15,14 @@ from compiler.ir.value import Dimension
 from compiler.types.dimension import TensorType
 from graphspec.declare.models import Traits
 from graphspec.diagnostics import Diagnostic, SpecError
-from runtime.codegen.resources import find_functions, find_uses
-from runtime.engine.load import find_instructions, find_span
+from runtime.codegen.resources import find_instructions, find_uses
+from runtime.engine.backend import Signature
+from runtime.engine.batch_sizes import Batches
+from runtime.engine.errors import Framework
+from runtime.engine.load import Loaded, find_span
 from runtime.engine.recomputed import find_redrawing
+from runtime.engine.setting import Setting, make_models
+from runtime.engine.weights import find_late, find_rounds, load_late
 
 
 def find_forwards(program: Program, known: frozenset[str], asked: frozenset[str] = frozenset()) -> Program:
@@ -60,7 +65,7 @@ def asked_of(loss: str) -> str:
 
 def find_assumed(program: Program) -> frozenset[str]:
     """Return the users' losses of which it is assumed that they return (sum, count)."""
-    every = (each for function in find_functions(program) for each in function.instructions)
+    every = find_instructions(program)
     return frozenset(each.op for each in every if isinstance(each, Evaluate) and each.counted == "assumed")
 
 
@@ -97,6 +102,18 @@ def find_dimension(one: int, other: int, small: int, large: int, batch: str) -> 
     return f"{product}{offset:+d}" if offset else product
 
 
+def find_types(seen: Mapping[int, Mapping[str, Signature]], batch: str) -> dict[str, TensorType]:
+    """Return the types of values seen at two batch sizes; a size that grows with the batch is given in terms of it."""
+    (small, first), (large, second) = sorted(seen.items())
+    types: dict[str, TensorType] = {}
+    for name, (sizes, dtype) in first.items():
+        others, _ = second.get(name, ((), ""))
+        if name in second and len(sizes) == len(others):
+            pairs = zip(sizes, others, strict=True)
+            types[name] = TensorType(tuple(find_dimension(*pair, small, large, batch) for pair in pairs), dtype)
+    return types
+
+
 Trait = Literal["buffers", "rng", "batch_coupled", "recomputes"]
 TRAITS: tuple[Trait, ...] = ("buffers", "rng", "batch_coupled", "recomputes")
 WORDS: Mapping[Trait, str] = {
@@ -105,6 +122,8 @@ WORDS: Mapping[Trait, str] = {
     "batch_coupled": "coupled samples",
     "recomputes": "recomputed forwards",
 }
+D = TypeVar("D")
+T = TypeVar("T")
 M = TypeVar("M")
 
 
@@ -124,16 +143,45 @@ class Sight:
     notes: tuple[str, ...] = ()
 
 
-class Observer(ABC, Generic[M]):
+class Observer(ABC, Generic[D, T, M]):
     """How a framework makes the models of a plan, and observes them."""
 
-    @abstractmethod
+    setting: Setting[D, T, M]
+    framework: Framework
+
     def make(self, plan: Plan, known: frozenset[str], given: Mapping[str, M]) -> Mapping[str, M]:
-        """Return the known models, each with all its variables; those in ``given`` are made already."""
+        """Return the known models, each with all its variables; those in ``given`` are made already.
+
+        Copies of a model are made once it has its variables.
+        """
+        for names in find_rounds(plan.program.models, known):
+            program = find_forwards(plan.program, names)
+            late = find_late(program, given)
+            made = make_models(self.load(program, given), plan.spec, self.framework, self.setting, given, late)
+            given = cast("Mapping[str, M]", made)
+            self.complete(plan, program, given)
+            load_late(self.load_weights, given, self.setting.weights, late, plan.spec)
+        return given
 
     @abstractmethod
+    def load(self, program: Program, given: Mapping[str, M]) -> Loaded[object]:
+        """Return the executed module that makes the models of a program but those in ``given``."""
+
+    @abstractmethod
+    def complete(self, plan: Plan, program: Program, models: Mapping[str, M]) -> None:
+        """Let models make all their variables; raise SpecError or StepError for models that no step can train."""
+
+    @abstractmethod
+    def load_weights(self, model: M, name: str, path: str) -> None:
+        """Read the weights of a model from a file."""
+
     def look(self, plan: Plan, program: Program, models: Mapping[str, M]) -> Sight:
         """Run a program of forwards alone; raise StepError where it fails. It changes nothing."""
+        return Batches.of(plan).attempt(lambda batch: self.look_at(plan, program, models, batch))
+
+    @abstractmethod
+    def look_at(self, plan: Plan, program: Program, models: Mapping[str, M], batch: int) -> Sight:
+        """Run a program of forwards alone, at one batch size and its neighbour."""
 
     @abstractmethod
     def has_buffers(self, model: M) -> bool:
@@ -164,7 +212,7 @@ class Learned(Generic[M]):
     observed: Observations | None = None
 
 
-def learn(plan: Plan, given: Mapping[str, M], observer: Observer[M]) -> Learned[M]:
+def learn(plan: Plan, given: Mapping[str, M], observer: Observer[D, T, M]) -> Learned[M]:
     """Observe user classes, and the layers after them in as many rounds as it takes; with none of them, keep the plan.
 
     Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
@@ -198,7 +246,7 @@ def _is_unresolved(model: ModelDecl) -> bool:
     return model.kind == "layers" and not model.layers
 
 
-def _look(learned: Learned[M], known: frozenset[str], observer: Observer[M]) -> Learned[M]:
+def _look(learned: Learned[M], known: frozenset[str], observer: Observer[D, T, M]) -> Learned[M]:
     """Run the forwards of the known models, and compile again with the observations."""
     plan, spec = learned.plan, learned.plan.spec
     if spec.micro_batches > 1:  # without micro-batches, values have the names of the spec

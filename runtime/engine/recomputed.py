@@ -9,7 +9,8 @@ from compiler.ir.instructions import Forward, Gradient
 from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.engine.load import find_instructions, find_span
+from runtime.codegen.resources import find_instructions
+from runtime.engine.load import find_span
 
 REMEDIES = {
     "torch": "draw by torch's own generators, with `preserve_rng_state` of torch.utils.checkpoint left at True, or "

@@ -19,10 +19,11 @@ from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.matching import is_found
 from graphspec.words import closest
 from runtime.codegen.module import find_user_paths
+from runtime.codegen.resources import find_instructions
 from runtime.engine.backend import BuildRequest
 from runtime.engine.errors import diagnose_finding
 from runtime.engine.imports import resolve
-from runtime.engine.load import find_instructions, find_span
+from runtime.engine.load import find_span
 from runtime.support.model_errors import ModelError
 from runtime.support.model_types import require_types
 
@@ -178,6 +179,16 @@ def _find_group(model: str, name: str, spec: GraphSpec) -> GroupSpec | None:
 
 CONVERTED = ("float32", "float64")
 """Declared types that are replaced by the type a step is built for."""
+
+
+def find_shapes(program: Program, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]] | None:
+    """Return the shape of every input, free sizes as given; None where a size, or a shape, is not known."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for entry in program.inputs:
+        if entry.shape is None or any(isinstance(size, str) and size not in sizes for size in entry.shape):
+            return None
+        shapes[entry.name] = tuple(size if isinstance(size, int) else sizes[size] for size in entry.shape)
+    return shapes
 
 
 def accepted_types(declared: InputDecl, built: str) -> tuple[str, ...]:

@@ -201,7 +201,7 @@ def test_an_accuracy_refuses_a_column_of_targets(backend: str) -> None:
     with pytest.raises(SpecError, match=MISFIT) as raised:
         step({"a": scores, "b": np.array([[1], [0], [0]])})
     backends = {"torch": "runtime.backends.torch.execution", "tensorflow": "runtime.backends.tensorflow.execution"}
-    meaning, _, _ = import_module(backends[backend]).interpret(ValueError(str(raised.value)))
+    meaning, _, _ = import_module(backends[backend]).ERRORS.interpret(ValueError(str(raised.value)))
     assert meaning == "its operands have shapes that do not fit"  # those of a metric here, and of no loss
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import final
 
 from compiler import Plan
 from compiler.ir.program import Program
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.codegen.module import emit_module
-from runtime.engine.backend import Backend, BuildRequest, Built
+from runtime.engine.backend import Backend, BuildRequest, Built, needing
 from runtime.probe import Probe
-from runtime.problems import problem
 
-INSTALL = "pip install 'stepgraph[tensorflow]'"
 SURROUNDINGS: Mapping[str, str] = {
     "KERAS_BACKEND": "tensorflow",  # Keras reads it once, when it is first imported
     "TF_CPP_MIN_LOG_LEVEL": "2",  # its notes at startup are of no use here
@@ -45,14 +43,8 @@ class TensorFlowBackend(Backend):
         return probe_tensorflow()
 
 
-@contextmanager
-def _needing_tensorflow() -> Generator[None]:
+def _needing_tensorflow() -> AbstractContextManager[None]:
     """Set the variables that TensorFlow reads at import; report that it is missing where an import fails for that."""
     for name, value in SURROUNDINGS.items():
         os.environ.setdefault(name, value)
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in ("tensorflow", "keras"):
-            raise
-        raise problem("GS217", "TensorFlow is not installed", help=INSTALL) from None
+    return needing("TensorFlow", "tensorflow", "keras")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -45,16 +43,3 @@ def watched_recomputing(watch: Callable[[], AbstractContextManager[object]]) -> 
         yield
     finally:
         custom_gradient._graph_mode_decorator = decorate
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep warnings and logs away from the terminal: failures inside are reported by diagnostics."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

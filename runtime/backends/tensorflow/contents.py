@@ -20,9 +20,7 @@ from runtime.engine.contents import (
     Item,
     Stored,
     groups_item,
-    metric_item,
     name_slots,
-    scale_item,
     window_item,
 )
 from runtime.engine.restore import compare
@@ -89,23 +87,11 @@ def kept_slots(cell: str, optimizer: Any, names: Mapping[int, str], applied: int
             yield name, variable
 
 
-def read_applied(optimizer: Any) -> int:
-    """Return how often an optimizer was applied."""
-    return int(optimizer.applied)
-
-
 def set_applied(optimizer: Any, applied: int) -> None:
     """Set how often an optimizer was applied; before the first update its slots have their initial values."""
     optimizer.applied.assign(applied)
     for variable in optimizer.slots.get(MOMENTUM, ()) if not applied else ():
         variable.assign(tf.zeros_like(variable))
-
-
-def metric_items(mode: str, metrics: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the running metrics of a mode whose state can be read."""
-    for op, metric in metrics.items():
-        if metric.state() is not None:
-            yield metric_item(mode, op, partial(_read_metric, metric), partial(_write_metric, metric))
 
 
 def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
@@ -147,27 +133,20 @@ def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
         seen.assign(name in held)
 
 
-def scale_items(scale: Any) -> Iterator[Item]:
-    """Yield the loss scale of a step, where there is one."""
-    if scale is not None:
-        yield scale_item(partial(_read_scale, scale), partial(_write_scale, scale), scale.initial)
-
-
-def _read_scale(scale: Any) -> Any:
+def read_scale(scale: Any) -> Any:
     """Return a loss scale, and how many steps in a row were finite, or not."""
     return {"scale": float(scale.scale), "good": int(scale.good), "skips": int(scale.skips)}
 
 
-def _write_scale(scale: Any, tree: Any) -> None:
-    """Set a loss scale; a fixed one stays that of the spec."""
-    found = scale.initial if scale.is_fixed else tree["scale"]
+def write_scale(scale: Any, found: float, good: int, skips: int) -> None:
+    """Set a loss scale."""
     scale.scale.assign(found)
     scale.before.assign(found)
-    scale.good.assign(tree["good"])
-    scale.skips.assign(tree["skips"])
+    scale.good.assign(good)
+    scale.skips.assign(skips)
 
 
-def _read_metric(metric: Any) -> Any:
+def read_metric(metric: Any) -> Any:
     """Return the state of a running metric."""
     state = dict(metric.state())
     if "total" in state:  # for a mean over batches: an array, even of one number
@@ -176,7 +155,7 @@ def _read_metric(metric: Any) -> Any:
     return encode(state)
 
 
-def _write_metric(metric: Any, tree: Any) -> None:
+def write_metric(metric: Any, tree: Any) -> None:
     """Set the state of a running metric; without one it starts anew."""
     metric.reset() if tree is None else metric.load(decode(tree))
 
@@ -216,7 +195,7 @@ class TreeSlots:
 
     def read(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the slots; none before the first update."""
-        applied = read_applied(self.optimizer)
+        applied = int(self.optimizer.applied)
         if not applied:
             return {}
         steps = {name: np.array(min(applied, MOST_STEPS), np.float32) for name in self.named}
@@ -238,8 +217,17 @@ class TreeSlots:
         """Yield the slots that are missing, not known, or of another shape or type."""
         if not isinstance(found, dict) or not found:
             return
-        known = {f"{slot}.{name}": each for slot in self.optimizer.slots for name, each in self._by_name(slot)}
-        given = dict(_flat(found, arrays))
+        slots = self.optimizer.slots.items()
+        known = {
+            f"{slot}.{name}": each
+            for slot, variables in slots
+            for name, each in zip(self.named, variables, strict=True)
+        }
+        given: dict[str, Array | None] = {}
+        for slot, values in found.items():
+            for name, value in values.items() if isinstance(values, dict) else ():
+                missing = [each for each in find_arrays(value) if each not in arrays]  # reported already
+                given[f"{slot}.{name}"] = None if missing else np.asarray(unflatten(value, arrays))
         for name, array in given.items():
             if name in known and array is not None:
                 yield from compare(f"optimizers.{self.cell}.{name}", array, *describe_array(known[name]))
@@ -247,15 +235,3 @@ class TreeSlots:
                 yield Fault(kind="unexpected", name=f"optimizers.{self.cell}.{name}")
         for name in (each for each in known if each not in given):
             yield Fault(kind="missing", name=f"optimizers.{self.cell}.{name}")
-
-    def _by_name(self, slot: str) -> Iterable[tuple[str, tf.Variable]]:
-        """Return the variables of a slot with the names of their parameters."""
-        return zip(self.named, self.optimizer.slots[slot], strict=True)
-
-
-def _flat(found: dict[str, Plain], arrays: Mapping[str, Array]) -> Iterator[tuple[str, Array | None]]:
-    """Yield the arrays of slots by name, ``exp_avg.0.weight``; None for one that is named but missing."""
-    for slot, values in found.items():
-        for name, value in values.items() if isinstance(values, dict) else ():
-            missing = [each for each in find_arrays(value) if each not in arrays]  # reported already
-            yield f"{slot}.{name}", None if missing else np.asarray(unflatten(value, arrays))

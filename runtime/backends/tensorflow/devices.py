@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from runtime.backends.tensorflow.compat import is_supported
-from runtime.codegen.resources import PLAIN, Extras
-from runtime.engine.weights import NO_FILES, WeightFiles
+from runtime.engine import setting
 from runtime.probe import DeviceProbe, Probe
 from runtime.problems import problem
 
@@ -87,14 +84,5 @@ def _find_title(name: str) -> str:
     return str(tf.config.experimental.get_device_details(device).get("device_name", "GPU"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """Where and how a plan is built: the models in ``given`` are used in place of those declared."""
-
-    device: str
-    dtype: tf.DType
-    seed: int
-    given: Mapping[str, Any]
-    weights: WeightFiles = field(default=NO_FILES)
-    extras: Extras = PLAIN
-    jit_compile: bool = False
+Setting: TypeAlias = setting.Setting[str, tf.DType, Any]
+"""Where and how a plan is built."""

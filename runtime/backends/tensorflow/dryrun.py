@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
 from compiler.ir.instructions import Evaluate
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.backends.tensorflow.apart import keep_apart
 from runtime.backends.tensorflow.compat import watched_recomputing
-from runtime.backends.tensorflow.execution import Loaded, diagnose
+from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.library.modules import KerasLayer, named_variables, parts_of
 from runtime.backends.tensorflow.terms import find_adding, tell_added
 from runtime.backends.tensorflow.untouched import traced
-from runtime.engine.load import find_instructions, find_span
+from runtime.codegen.resources import find_instructions
+from runtime.engine.errors import diagnose
+from runtime.engine.load import find_span
 from runtime.engine.recomputed import find_checkpoints, find_unexpected
 
 GRADIENTS = ("gradients", "thawed_gradients")
@@ -28,8 +29,13 @@ GRADIENTS = ("gradients", "thawed_gradients")
 def run_dry(loaded: Loaded, spec: GraphSpec, seed: int) -> tuple[Diagnostic, ...]:
     """Return every problem that making the graphs of a built module shows; nothing is computed, nothing is changed."""
     models, recomputing, adding = loaded.names["MODELS"], set[str](), dict[str, str]()
+    found: list[Diagnostic] = []
     with traced(seed), _noting(recomputing, adding, loaded):
-        found = [problem for graph in loaded.names["FUNCTIONS"].values() for problem in _trace(graph, loaded, spec)]
+        for graph in loaded.names["FUNCTIONS"].values():
+            try:
+                graph.traced.get_concrete_function()
+            except Exception as error:
+                found.append(diagnose(error, loaded, spec, ERRORS))
     unexpected = find_unexpected(recomputing, loaded.program, spec)
     added = tell_added(adding, loaded.program, spec)
     return tuple(dict.fromkeys((*found, *find_kept(models, spec), *unexpected, *added)))
@@ -49,7 +55,9 @@ def _noting(recomputing: set[str], adding: dict[str, str], loaded: Loaded) -> It
         adding.update({names[id(model)]: layer for layer in find_adding(model)})
         return result
 
-    watched = {name: loaded.names[name] for name in (*_find_functions(loaded), *GRADIENTS) if name in loaded.names}
+    evaluated = [each for each in find_instructions(loaded.program) if isinstance(each, Evaluate)]
+    users = [loaded.emitted.names.imported(path) for each in evaluated for path in each.functions]
+    watched = {name: loaded.names[name] for name in (*users, *GRADIENTS) if name in loaded.names}
     others = {
         name: _reread(each, recomputing, loaded) if name in GRADIENTS else keep_apart(each)
         for name, each in watched.items()
@@ -84,22 +92,6 @@ def _reread(differentiate: Callable[..., Any], recomputing: set[str], loaded: Lo
     return called
 
 
-def _find_functions(loaded: Loaded) -> Iterator[str]:
-    """Yield the names under which a module knows the user's functions that give values."""
-    for instruction in find_instructions(loaded.program):
-        if isinstance(instruction, Evaluate):
-            names = map(loaded.emitted.names.imported, instruction.functions)
-            yield from (name for name in names if name in loaded.names)
-
-
-def _trace(graph: Any, loaded: Loaded, spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield what goes wrong while a graph is made."""
-    try:
-        graph.traced.get_concrete_function()
-    except Exception as error:
-        yield diagnose(error, loaded, spec)
-
-
 def find_kept(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS215) for every tensor of a graph that a forward left in its model: no step would find it."""
     for name, model in models.items():
@@ -121,3 +113,45 @@ def _find_symbolic(owner: Any, path: str, seen: set[int]) -> Iterator[str]:
     yield from (f"{path}{name}" for name, value in own.items() if tf.is_symbolic_tensor(value))
     for name, part in parts_of(owner):
         yield from _find_symbolic(part, f"{path}{name}.", seen)
+
+
+def keep_apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a user's function so that its results stay separate: TensorFlow stacks several where it expects one tensor.
+
+    The user's code gets them unchanged.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        result = function(*map(_joined, args), **{name: _joined(each) for name, each in kwargs.items()})
+        return _made(find_apart(type(result)), result) if isinstance(result, (tuple, list)) else result
+
+    return called
+
+
+@functools.cache
+def find_apart(kind: type) -> type:
+    """Return a type of sequences like another, which TensorFlow does not convert to tensors."""
+    apart = type(kind.__name__, (kind, Apart), {})
+
+    def refuse_stacking(value: Any, *_: object, **__: object) -> NoReturn:
+        """Refuse to convert several results to a tensor."""
+        raise TypeError(f"must be Tensor, not {'list' if isinstance(value, list) else 'tuple'}")
+
+    tf.register_tensor_conversion_function(apart, refuse_stacking, priority=0)
+    return apart
+
+
+class Apart:
+    """A sequence that TensorFlow does not stack."""
+
+
+def _joined(value: Any) -> Any:
+    """Return a result of a user's call in its original type."""
+    return _made(type(value).__base__, value) if isinstance(value, Apart) else value
+
+
+def _made(kind: Any, value: Any) -> Any:
+    """Return a sequence, or a named tuple, as another type."""
+    return getattr(kind, "_make", kind)(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import final
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,48 +14,96 @@ import tensorflow as tf
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
 from runtime.backends.tensorflow import tensors
+from runtime.backends.tensorflow.contents import (
+    StoredVariable,
+    kept_slots,
+    read_metric,
+    read_scale,
+    set_applied,
+    tree_items,
+    window_items,
+    write_metric,
+    write_scale,
+)
 from runtime.backends.tensorflow.devices import Setting
-from runtime.backends.tensorflow.execution import Loaded, diagnose
+from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.export import ProgramPacker, pack_model
-from runtime.backends.tensorflow.module import Module
-from runtime.backends.tensorflow.slots import flagged
+from runtime.backends.tensorflow.optimizer import TensorFlowOptimizer
+from runtime.backends.tensorflow.slots import buffers, flagged, parameters, slot_tensors
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
+from runtime.engine.contents import (
+    BY_TREE,
+    Contents,
+    applied_item,
+    clock_items,
+    find_names,
+    metric_items,
+    name_tensors,
+    scale_items,
+)
 from runtime.engine.engine import Flags, ModuleEngine
-from runtime.engine.load import has_begun
-from runtime.engine.restore import read_state, restore_state
 from runtime.overflow import Overflow
-from runtime.state import State
-from runtime.step import StepError
+from runtime.support.clocks import Clock
+
+Named = dict[str, list[tuple[str, tf.Variable]]]
+"""The variables of models by model, with their names."""
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """The interface of a step function that is a graph (emitted modules have classes of their own)."""
+
+    def begin(self) -> None:
+        """Trace again at the next call."""
+        ...
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorFlowEngine(ModuleEngine[Module]):
-    """An executed module after its ``build``."""
+class TensorFlowEngine(ModuleEngine):
+    """An executed module after its ``build``; the variables of its models are looked up once."""
 
     loaded: Loaded
     spec: GraphSpec
     device: str
     dtype: tf.DType
-    module: Module
-    counts: bool
+    clock: Clock
+    parameters: Named
+    buffers: Named
     flags: Flags
     step: Callable[..., dict[str, object]]
-    """The module's own function."""
+    counts: bool
+    framework = ERRORS
+    traced = True
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting) -> TensorFlowEngine:
-        """Return the engine of a built module."""
+        """Return the engine of a built module; it counts steps itself where nothing in it depends on their number."""
+        models, program = loaded.names["MODELS"], loaded.program
+        own = [each.name for each in program.models if each.trained and each.kind == "class"]
+        variables = {(name, key): each for name in own for key, each in flagged(models[name])}
         return cls(
             loaded=loaded,
             spec=spec,
             device=setting.device,
             dtype=setting.dtype,
-            module=Module.of(loaded),
+            clock=loaded.names.get("clock") or Clock(),
+            parameters={name: list(parameters(model).items()) for name, model in models.items()},
+            buffers={name: list(buffers(model).items()) for name, model in models.items()},
+            flags=Flags.of(program, spec, variables, attrgetter("trainable")),
             counts="clock" not in loaded.names,
-            flags=Flags.of(loaded.program, spec, _find_variables(loaded), attrgetter("trainable")),
             step=loaded.names["step"],
         )
+
+    @property
+    def optimizers(self) -> Mapping[str, Any]:
+        """Return the optimizers by cell."""
+        return self.loaded.names["OPTIMIZERS"]
+
+    @property
+    def states(self) -> Mapping[str, tf.Variable]:
+        """Return the variables of the declared states."""
+        return self.loaded.names.get("STATE", {})
 
     # Called for every input of every step, so it is not wrapped in a method.
     fingerprint = staticmethod(tensors.fingerprint)
@@ -75,53 +123,80 @@ class TensorFlowEngine(ModuleEngine[Module]):
     def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Do nothing: graphs were traced at build for every size of a batch."""
 
-    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
-        """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
-        if self.flags.modes:
-            self.flags.check(mode)
-        try:
-            outputs = self.step(batch, mode) if dataset is None else self.step(batch, mode, dataset)
-        except Exception as error:
-            found, begun = diagnose(error, self.loaded, self.spec), self.has_begun(error, mode)
-        else:
-            if self.counts:
-                self.count(mode)
-            return outputs
-        raise StepError([found], self.spec.texts(), begun=begun)
-
-    def has_begun(self, error: BaseException, mode: str) -> bool:
-        """Return whether a step that raised had already changed state that outlives it: its graph ran."""
-        return has_begun(error, self.loaded, mode, traced=True)
-
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found about its gradients."""
-        return self.module.overflow()
-
-    def norms(self) -> Mapping[str, float]:
-        """Return the norms of the gradients of the last step by update, where the step was built to measure them."""
-        return self.module.norms()
+        verdicts, scale = self.loaded.names["verdicts"], self.loaded.names.get("loss_scale")
+        missed = {update: int(variable.numpy()) for update, variable in verdicts.missed.items()}
+        held = verdicts.withheld()
+        return Overflow(
+            given={update: place < 0 for update, place in missed.items()},
+            committed={op: op not in held for op in verdicts.ops},
+            places={update: place for update, place in missed.items() if place >= 0},
+            scale_before=None if scale is None else float(scale.before),
+            scale_after=None if scale is None else float(scale.scale),
+        )
 
     def parameter_names(self, model: str) -> tuple[str, ...]:
         """Return the names of the parameters of a model for which gradients are taken."""
-        return self.module.parameter_names(model)
+        names = {id(variable): name for name, variable in self.parameters[model]}
+        listed = self.loaded.names[self.loaded.emitted.names.parameters(model)]
+        return tuple(names[id(each)] for each in listed)
 
-    def state(self) -> State:
-        """Return everything that training changes, copied to the host."""
-        return read_state(self.module)
+    def contents(self, applied: Mapping[str, int]) -> Contents:
+        """Return all that training changes; ``applied`` says how often the optimizers are to be applied."""
+        modes, names = self.loaded.program.modes, find_names(self.parameters)
+        found = dict(name_tensors({name: [*each, *self.buffers[name]] for name, each in self.parameters.items()}))
+        found.update({f"state.{name}": each for name, each in self.states.items()})
+        items = [
+            *clock_items(modes, self.clock, self.gates),
+            *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
+            *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
+            *window_items(self.loaded.names.get("WINDOWS", {}), names),
+        ]
+        for decl in self.loaded.program.optimizers:
+            optimizer = self.optimizers[decl.name]
+            items.append(applied_item(decl.name, optimizer, set_applied))
+            if decl.builtin and decl.rule in BY_TREE:
+                items.extend(tree_items(decl.name, optimizer, names))
+            else:
+                found.update(kept_slots(decl.name, optimizer, names, applied.get(decl.name, 0)))
+        return Contents(tensors={name: StoredVariable(each) for name, each in found.items()}, items=tuple(items))
 
-    def restore(self, state: State) -> None:
-        """Restore a state; nothing changes where something does not fit."""
-        restore_state(self.module, state)
-        self.forget()
-        self.align()
+    def access(self) -> dict[str, TensorFlowOptimizer]:
+        """Return the access to every optimizer, by cell."""
+        names, steps = find_names(self.parameters), self.loaded.names.get("steps")
+        return {
+            decl.name: TensorFlowOptimizer(
+                cell=decl.name,
+                shell=self.optimizers[decl.name],
+                names=names,
+                clock=self.clock,
+                steps=steps,
+                unlike=len(decl.find_unlike()),
+                retrace=self.retrace,
+            )
+            for decl in self.loaded.program.optimizers
+        }
+
+    def retrace(self) -> None:
+        """Let every graph be traced again by the next step that runs it; a debug build has none."""
+        for graph in self.loaded.names["FUNCTIONS"].values():
+            if isinstance(graph, Traced):
+                graph.begin()
 
     def tensors(self) -> dict[str, object]:
-        """Return weights, buffers and optimizer slots by name."""
-        return self.module.tensors()
+        """Return copies of weights, buffers, optimizer slots and declared states by name."""
+        models = (*self.parameters.items(), *self.buffers.items())
+        found = {f"models.{model}.{name}": each for model, named in models for name, each in named}
+        for cell, optimizer in self.optimizers.items():
+            found.update(slot_tensors(cell, optimizer, find_names(self.parameters)))
+        found.update({f"state.{name}": each for name, each in self.states.items()})
+        return {name: each.read_value() for name, each in found.items()}
 
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""
-        return self.module.sizes()
+        parts = {name: {id(each): each for _, each in named} for name, named in self.parameters.items()}
+        return {name: sum(each.shape.num_elements() for each in found.values()) for name, found in parts.items()}
 
     def pack_model(self, model: str) -> PackedModel:
         """Return the parameters and buffers of a model as a safetensors file."""
@@ -131,19 +206,10 @@ class TensorFlowEngine(ModuleEngine[Module]):
         """Return a program of one function without draws or writes as a saved model of TensorFlow."""
         known = self.loaded.names["MODELS"]
         models = {model.name: known[model.name] for model in program.models}
-        states = self.module.states
-        return ProgramPacker(program=program, spec=self.spec, models=models, states=states, dtype=self.dtype).pack()
+        return ProgramPacker(
+            program=program, spec=self.spec, models=models, states=self.states, dtype=self.dtype
+        ).pack()
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
         """Return a copy of a tensor on the host."""
         return tensors.to_numpy(value)
-
-
-def _find_variables(loaded: Loaded) -> dict[tuple[str, str], object]:
-    """Return the trained variables of the user's own models that have a flag which can be set."""
-    models = {
-        each.name: loaded.names["MODELS"][each.name]
-        for each in loaded.program.models
-        if each.trained and each.kind == "class"
-    }
-    return {(name, key): each for name, model in models.items() for key, each in flagged(model)}

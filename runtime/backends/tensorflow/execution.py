@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import dropwhile
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from compiler.ir.program import Program
-from graphspec.declare.graph import GraphSpec
-from graphspec.diagnostics import Diagnostic
+from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.backends.tensorflow.slots import parameters as parameters_of
-from runtime.codegen.module import Emitted
+from runtime.codegen.module import Emitted, emit_module
+from runtime.codegen.resources import PLAIN, Extras
 from runtime.engine import errors, load
 from runtime.engine.load import find_named, find_op
 from runtime.problems import raised_at, raised_in
 
-_MEANINGS: Mapping[str, tuple[str, str]] = {
+MEANINGS: Mapping[str, tuple[str, str]] = {
     r"do not fit: (they|the target|the scores) |reshape is a tensor with 1 values, but the requested shape has 2": (
         "its operands have shapes that do not fit",
         "give one of them the shape of the other with `call: reshape`; the framework would broadcast them and pair "
@@ -86,7 +86,6 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
 }
 """What TensorFlow says (a pattern) -> what it means, and the remedy."""
 
-_LONGEST = 300
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _GRAPH = "Graph execution error:"
 _DEFINED = "defined at (most recent call last):"
@@ -102,26 +101,6 @@ def find_defined(error: BaseException) -> tuple[tuple[str, int, str], ...]:
     return tuple((frame["file"], int(frame["line"]), frame["name"]) for frame in frames)
 
 
-def clean(error: BaseException) -> str:
-    """Return TensorFlow's message as one line, without where the operation was written and who was called with what."""
-    text = _ANSI.sub("", str(error)).strip()
-    if text.startswith(_GRAPH):
-        frames = list(_FRAME.finditer(text))
-        text = text[frames[-1].end() :] if frames else text.removeprefix(_GRAPH)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_KERAS)]
-    first = _TAIL.sub("", lines[0]) if lines else type(error).__name__
-    return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}..."
-
-
-def interpret(error: BaseException) -> tuple[str, tuple[str, ...], str]:
-    """Return message, notes and help of an operation's error; TensorFlow's own words where there are no better ones."""
-    text = f"{type(error).__name__}: {error}"
-    for pattern, (meaning, help) in _MEANINGS.items():
-        if re.search(pattern, text):
-            return meaning, (f"TensorFlow: {clean(error)}",), help
-    return clean(error), (), ""
-
-
 Loaded: TypeAlias = load.Loaded[Any]
 """An executed module, whose globals only TensorFlow knows the types of."""
 
@@ -132,6 +111,9 @@ class TensorFlowErrors(errors.Framework):
     A failure while a graph runs passed through no line of Python: its message says where the operation was written.
     """
 
+    title = "TensorFlow"
+    meanings = MEANINGS
+
     def describe(self, value: object) -> str | None:
         """Return type and shape of a tensor, ``float32 [?, 2]``, sizes that a graph leaves open as ?."""
         if not isinstance(value, (tf.Tensor, tf.Variable)):
@@ -139,21 +121,30 @@ class TensorFlowErrors(errors.Framework):
         sizes = value.shape.as_list() if value.shape.rank is not None else ["..."]
         return f"{value.dtype.name} [{', '.join('?' if size is None else str(size) for size in sizes)}]"
 
-    def interpret(self, error: BaseException) -> tuple[str, tuple[str, ...], str]:
-        """Return message, notes and help of an operation's error."""
-        return interpret(error)
+    def find_line(self, error: BaseException) -> str:
+        """Return the line that says what happened, not where the operation was written and who was called with what."""
+        text = _ANSI.sub("", str(error)).strip()
+        if text.startswith(_GRAPH):
+            frames = list(_FRAME.finditer(text))
+            text = text[frames[-1].end() :] if frames else text.removeprefix(_GRAPH)
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_KERAS)]
+        return _TAIL.sub("", lines[0]) if lines else type(error).__name__
 
     def find_unused(self, error: BaseException, loss: object, models: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the parameters that a loss does not reach, where that is what a gradient failed on."""
-        if "the loss does not reach it" not in str(error):
-            return ()
-        return self.name_parameters(_find_missed(error), models)
+        """Return the parameters that a loss does not reach: the frame of ``gradients`` that gave up has the targets."""
+        missed: list[object] = []
+        trace = error.__traceback__ if "the loss does not reach it" in str(error) else None
+        while trace is not None:
+            names = trace.tb_frame.f_locals
+            if trace.tb_frame.f_code.co_name == "gradients" and "found" in names:
+                pairs = zip(names["found"], names["targets"], strict=True)
+                missed += [target for gradient, target in pairs if gradient is None]
+            trace = trace.tb_next
+        return self.name_parameters(missed, models)
 
-    def name_parameters(self, parameters: Iterable[object], models: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names of some parameters of models, as ``model.parameter``."""
-        wanted = {id(each) for each in parameters}
-        named = ((model, parameters_of(made)) for model, made in models.items())
-        return tuple(f"{model}.{name}" for model, each in named for name, one in each.items() if id(one) in wanted)
+    def find_parameters(self, model: Any) -> Iterable[tuple[str, object]]:
+        """Return the parameters of a model with their names."""
+        return parameters_of(model).items()
 
     def find_op(self, error: BaseException, load: load.Loaded[object]) -> str:
         """Return the op that an error comes from; empty where no line of the module identifies one."""
@@ -167,34 +158,17 @@ class TensorFlowErrors(errors.Framework):
 
     def quote(self, error: BaseException) -> str:
         """Return an error's type and the line of its text that says what happened."""
-        text = clean(error)
+        text = self.clean(error)
         return type(error).__name__ if text == type(error).__name__ else f"{type(error).__name__}: {text}"
 
 
 ERRORS = TensorFlowErrors()
 
 
-def load_module(emitted: Emitted, program: Program) -> Loaded:
-    """Execute an emitted module and return it; its text is registered so that tracebacks can show it."""
-    return load.load_module(emitted, program)
+def load_program(program: Program, provided: Iterable[str] = (), extras: Extras = PLAIN) -> Loaded:
+    """Emit a program, execute the module and return it; models in ``provided`` are given to its ``build``."""
+    return load_module(emit_module(program, TENSORFLOW, provided, extras), program)
 
 
-def call_checked(load: Loaded, spec: GraphSpec, function: str, *arguments: object) -> Any:
-    """Call one of the module's functions; raise StepError with its place in the spec where it fails."""
-    return errors.call_checked(load, spec, ERRORS, function, *arguments)
-
-
-def diagnose(error: Exception, load: Loaded, spec: GraphSpec) -> Diagnostic:
-    """Return the diagnostic of an error raised inside the emitted module."""
-    return errors.diagnose(error, load, spec, ERRORS)
-
-
-def _find_missed(error: BaseException) -> Iterator[Any]:
-    """Yield the targets without a gradient, out of the frame of the library's ``gradients`` that gave up."""
-    trace = error.__traceback__
-    while trace is not None:
-        names = trace.tb_frame.f_locals
-        if trace.tb_frame.f_code.co_name == "gradients" and "found" in names:
-            pairs = zip(names["found"], names["targets"], strict=True)
-            yield from (target for gradient, target in pairs if gradient is None)
-        trace = trace.tb_next
+load_module: Callable[[Emitted, Program], Loaded] = load.load_module
+"""Executes an emitted module, whose text is registered so that tracebacks can show it."""

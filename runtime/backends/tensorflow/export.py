@@ -19,7 +19,6 @@ from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
-from runtime.backends.tensorflow.compat import quiet
 from runtime.backends.tensorflow.execution import ERRORS, Loaded, load_module
 from runtime.backends.tensorflow.library.modules import KerasLayer, parts_of
 from runtime.backends.tensorflow.slots import buffers, parameters
@@ -27,7 +26,7 @@ from runtime.backends.tensorflow.tensors import sample_inputs, target_dtype
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import PackedModel, PackedProgram
 from runtime.engine.load import find_span
-from runtime.problems import problem
+from runtime.problems import problem, quiet
 
 TAPS = ("seen", "call")
 """Attributes through which layers are watched: of the library's layers, and of Keras's."""
@@ -199,13 +198,24 @@ class ProgramPacker:
         with quiet(), untapped(self.models), tempfile.TemporaryDirectory() as folder:
             loaded, function = self._load()
             with self._refusing(loaded):
-                module = PureModule(function, self._specify(), self._variables())
-                served = _trace(module.serve, self._specify())
-            self._examine(served, loaded)
+                specs = self._specify()
+                held = [
+                    each for model in self.models.values() for each in (parameters(model) | buffers(model)).values()
+                ]
+                module = PureModule(function, specs, [*held, *self.states.values()])
+                serve: Any = module.serve
+                served = serve.get_concrete_function(**specs)
+            draws, writes = find_draws(served), find_writes(served, self.models)
+            if draws:
+                raise SpecError([explain_drawing(self.mode, draws)], self.spec.texts())
+            if writes:
+                raise SpecError([explain_writing(self.mode, writes[0])], self.spec.texts())
             with self._refusing(loaded):
                 tf.saved_model.save(module, folder, signatures={SIGNATURE: served})
                 self._compare(folder, function)
-            return PackedProgram(suffix=".savedmodel", files=_read(Path(folder)))
+            paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+            files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+            return PackedProgram(suffix=".savedmodel", files=files)
 
     def _load(self) -> tuple[Loaded, Function]:
         """Return the emitted module over the models, and the function that is to be exported, as Python."""
@@ -215,11 +225,6 @@ class ProgramPacker:
         loaded.names.get("STATE", {}).update(self.states)
         name = loaded.emitted.names.function(self.program.modes[0].functions[0].name)
         return loaded, loaded.names[name]
-
-    def _variables(self) -> list[tf.Variable]:
-        """Return all variables of the models, and the states."""
-        held = [each for model in self.models.values() for each in (parameters(model) | buffers(model)).values()]
-        return [*held, *self.states.values()]
 
     def _specify(self) -> dict[str, tf.TensorSpec]:
         """Return shape and type of every input; free sizes are open."""
@@ -245,37 +250,20 @@ class ProgramPacker:
             return
         raise SpecError([found], self.spec.texts())
 
-    def _examine(self, traced: Any, loaded: Loaded) -> None:
-        """Raise SpecError (GS265) for a graph that draws random numbers or writes into variables."""
-        draws, writes = find_draws(traced), find_writes(traced, self.models)
-        if draws:
-            raise SpecError([explain_drawing(self.mode, draws)], self.spec.texts())
-        if writes:
-            raise SpecError([explain_writing(self.mode, writes[0])], self.spec.texts())
-
-    def _computed(self) -> Iterator[str]:
-        """Yield the types of lower precision in which models compute."""
-        if self.dtype != tf.float64:
-            yield from (each.compute for each in self.program.models if each.compute != "float32")
-
     def _compare(self, folder: str, function: Function) -> None:
         """Raise SpecError (GS265) for a program whose numbers differ from the function run eagerly."""
         program = tf.saved_model.load(folder)
+        lower = () if self.dtype == tf.float64 else {each.compute for each in self.program.models} - {"float32"}
         sizes = (size for entry in self.program.inputs for size in entry.shape or ())
         free = dict.fromkeys(size for size in sizes if isinstance(size, str))
         for more in (0, 3):
             batch = sample_inputs(self.program, dict(zip(free, count(FREE + more), strict=False)), self.dtype) or {}
             found, expected = program(batch), function(batch)
             for name, value in expected.items():
-                near = max(NEAR.get(each, 1e-3) for each in (value.dtype.name, *self._computed()))
+                near = max(NEAR.get(each, 1e-3) for each in (value.dtype.name, *lower))
                 difference = _differ(found[name].numpy(), value.numpy(), near)
                 if difference:
                     raise SpecError([explain_different(self.mode, name, difference)], self.spec.texts())
-
-
-def _trace(function: Any, inputs: Mapping[str, tf.TensorSpec]) -> Any:
-    """Return the graph of a method that takes tensors by name."""
-    return function.get_concrete_function(**inputs)
 
 
 def _differ(found: Any, expected: Any, near: float) -> str:
@@ -286,9 +274,3 @@ def _differ(found: Any, expected: Any, near: float) -> str:
         lines = [line for line in str(error).splitlines() if line.strip()]
         return lines[1] if len(lines) > 1 else lines[0]
     return ""
-
-
-def _read(folder: Path) -> dict[str, bytes]:
-    """Return the content of all files in a folder by path."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

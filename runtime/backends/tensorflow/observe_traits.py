@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -14,31 +14,35 @@ import tensorflow as tf
 
 from compiler import OwnTerms, Plan
 from compiler.ir.program import Program
-from compiler.types.dimension import TensorType
 from graphspec.declare.graph import GraphSpec
-from graphspec.diagnostics import Diagnostic, SpecError
-from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
+from graphspec.diagnostics import Diagnostic
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.devices import Setting
-from runtime.backends.tensorflow.execution import Loaded, call_checked, diagnose, load_module
+from runtime.backends.tensorflow.execution import ERRORS, Loaded, load_program
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import call_model, made_in
 from runtime.backends.tensorflow.library.weights import load_weights
-from runtime.backends.tensorflow.models import find_other_types, find_reducers, find_strangers, is_open, is_unbuilt
-from runtime.backends.tensorflow.precision import computing
+from runtime.backends.tensorflow.models import (
+    computing,
+    find_other_types,
+    find_reducers,
+    find_strangers,
+    is_open,
+    is_unbuilt,
+)
 from runtime.backends.tensorflow.slots import buffers
 from runtime.backends.tensorflow.tensors import sample_inputs, specify_inputs
 from runtime.backends.tensorflow.terms import find_terms, find_unknown_terms
 from runtime.backends.tensorflow.untouched import traced, untouched, unwritten
-from runtime.codegen.module import emit_module
 from runtime.codegen.resources import find_functions, find_inputs
-from runtime.engine import observe
+from runtime.engine.backend import Signature
 from runtime.engine.batch_sizes import Batches, find_neighbour
+from runtime.engine.errors import call_checked, diagnose
 from runtime.engine.load import find_span
-from runtime.engine.observe import Observer, Sight, evaluating, find_dimension, find_forwards
+from runtime.engine.observe import Observer, Sight, evaluating, find_types
 from runtime.engine.recomputed import find_checkpoints
 from runtime.engine.replicas import refuse_reducers
-from runtime.engine.weights import find_late, find_rounds, load_late, place_files
+from runtime.problems import refuse
 from runtime.step import StepError
 
 _DRAWING = ("Random", "Rng", "Multinomial", "TruncatedNormal", "Bernoulli")
@@ -80,7 +84,13 @@ class Watch:
                 result = call(model, *args, **kwargs)
             if states != _find_states():
                 raise ValueError(FROZEN)
-            self._note(names[id(model)], kwargs.get("method"), graph, before)
+            name, method = names[id(model)], kwargs.get("method")
+            self.ran.add(name if method is None else f"{name}.{method}")
+            draws = [kind for kind in find_kinds(graph, before) if any(part in kind for part in _DRAWING)]
+            if draws:
+                self.drawing.add(name)
+            if any(not kind.startswith(("Stateless", "Stateful", "Rng")) for kind in draws):
+                self.unkeyed.add(name)
             return result
 
         return called
@@ -93,15 +103,6 @@ class Watch:
         yield
         if any(part in kind for kind in find_kinds(graph, before) for part in _DRAWING):
             self.redrawing.add(name)
-
-    def _note(self, name: str, method: str | None, graph: Any, before: int) -> None:
-        """Note that a model ran, and whether what it added to a graph draws."""
-        self.ran.add(name if method is None else f"{name}.{method}")
-        draws = [kind for kind in find_kinds(graph, before) if any(part in kind for part in _DRAWING)]
-        if draws:
-            self.drawing.add(name)
-        if any(not kind.startswith(("Stateless", "Stateful", "Rng")) for kind in draws):
-            self.unkeyed.add(name)
 
 
 def _find_states() -> tuple[object, ...]:
@@ -147,36 +148,6 @@ def trace(function: Callable[..., Any], inputs: Mapping[str, tf.TensorSpec]) -> 
     return traced.get_concrete_function().structured_outputs
 
 
-def find_types(seen: Mapping[int, Mapping[str, object]], batch: str) -> dict[str, TensorType]:
-    """Return the types of values seen at two batch sizes; a size that grows with the batch is named by how it does."""
-    (small, first), (large, second) = sorted(seen.items())
-    types: dict[str, TensorType] = {}
-    for name, one in first.items():
-        sizes, others = _sizes(one), _sizes(second.get(name))
-        if isinstance(one, tf.Tensor) and sizes is not None and others is not None and len(sizes) == len(others):
-            shape = tuple(find_dimension(*pair, small, large, batch) for pair in zip(sizes, others, strict=True))
-            types[name] = TensorType(shape, one.dtype.name)
-    return types
-
-
-def _sizes(value: object) -> tuple[int, ...] | None:
-    """Return the sizes of a tensor; None for what is none, and where a graph does not know them."""
-    if not isinstance(value, tf.Tensor) or not value.shape.is_fully_defined():
-        return None
-    return tuple(size or 0 for size in value.shape.as_list())
-
-
-def merge(outputs: Iterable[Mapping[str, object]]) -> dict[str, object]:
-    """Return all results of several functions by name; the first that has one counts."""
-    return dict(reversed(list(_pairs(outputs))))
-
-
-def _pairs(outputs: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, object]]:
-    """Yield names and values."""
-    for each in outputs:
-        yield from each.items()
-
-
 def give_variables(
     models: Mapping[str, Any], program: Program, spec: GraphSpec, setting: Setting, batches: Batches
 ) -> None:
@@ -210,15 +181,15 @@ def _call(
     models: Mapping[str, Any], program: Program, spec: GraphSpec, setting: Setting, inputs: Mapping[str, Any]
 ) -> None:
     """Call every function of a program once, as Python, on the models themselves."""
-    loaded = load_module(emit_module(program, TENSORFLOW, provided=models), program)
+    loaded = load_program(program, models)
     loaded.names["call_model"] = _making(models, program, setting)
     try:
-        loaded.call("build", setting.seed, setting.device, setting.dtype, models)
+        loaded.call("build", *setting.place, models)
         for function in find_functions(program):
             given = {entry.name: inputs[entry.name] for entry in find_inputs(program, function)}
             call(loaded.names[loaded.emitted.names.function(function.name)], given, setting.device)
     except Exception as error:
-        found = diagnose(error, loaded, spec)
+        found = diagnose(error, loaded, spec, ERRORS)
     else:
         return
     raise StepError([found], spec.texts())
@@ -241,50 +212,40 @@ def _making(models: Mapping[str, Any], program: Program, setting: Setting) -> Ca
 
 
 Models: TypeAlias = Mapping[str, Any]
-Learned: TypeAlias = observe.Learned[Any]
-
-
-def learn(plan: Plan, setting: Setting) -> Learned:
-    """Observe user classes, and the layers after them in as many rounds as it takes; with none of them, keep the plan.
-
-    Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
-    """
-    return observe.learn(plan, setting.given, TensorFlowObserver(setting=setting))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorFlowObserver(Observer[Any]):
+class TensorFlowObserver(Observer[str, tf.DType, Any]):
     """Makes models of TensorFlow, and sees what they do in graphs for two batch sizes."""
 
     setting: Setting
+    framework = ERRORS
 
-    def make(self, plan: Plan, known: frozenset[str], given: Models) -> Models:
-        """Return the known models; those that are open get their variables before likenesses are copied from them."""
-        setting = self.setting
-        for names in find_rounds(plan.program.models, known):
-            program = find_forwards(plan.program, names)
-            loaded = load_module(emit_module(program, TENSORFLOW, provided=given), program)
-            late = find_late(program, given)
-            place_files(loaded, setting.weights, late)
-            given = call_checked(loaded, plan.spec, "make_models", setting.seed, setting.device, setting.dtype, given)
-            _refuse(find_strangers(given, plan.spec), plan)
-            _refuse(find_other_types(given, setting.dtype, plan.spec), plan)
-            give_variables(given, program, plan.spec, setting, Batches.of(plan))
-            refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
-            _refuse(find_other_types(given, setting.dtype, plan.spec), plan)
-            load_late(load_weights, given, setting.weights, late, plan.spec)
-        return given
+    def load(self, program: Program, given: Models) -> Loaded:
+        """Return the executed module that makes models."""
+        return load_program(program, given)
 
-    def look(self, plan: Plan, program: Program, models: Models) -> Sight:
-        """Trace a program of forwards alone; raise StepError where that fails."""
-        return Batches.of(plan).attempt(lambda size: self._look(plan, program, models, size))
+    def complete(self, plan: Plan, program: Program, models: Models) -> None:
+        """Let open models make their variables.
 
-    def _look(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
+        Raises SpecError: GS208 for what is no model, or has parameters of other types, GS273 for replicas.
+        """
+        refuse(find_strangers(models, plan.spec), plan.spec)
+        refuse(find_other_types(models, self.setting.dtype, plan.spec), plan.spec)
+        give_variables(models, program, plan.spec, self.setting, Batches.of(plan))
+        refuse_reducers({name: find_reducers(model) for name, model in models.items()}, plan.spec)
+        refuse(find_other_types(models, self.setting.dtype, plan.spec), plan.spec)
+
+    def load_weights(self, model: Any, name: str, path: str) -> None:
+        """Read the weights of a model from a file."""
+        load_weights(model, name, path)
+
+    def look_at(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
         """Trace a program of forwards at one batch size and its neighbour."""
         watch = Watch(models=models)
-        loaded = load_module(emit_module(program, TENSORFLOW, provided=models), program)
+        loaded = load_program(program, models)
         seen = {size: self._trace(plan, loaded, models, watch, size) for size in (batch, find_neighbour(batch))}
-        _refuse(find_unknown_terms(models, plan.program, plan.spec), plan)
+        refuse(find_unknown_terms(models, plan.program, plan.spec), plan.spec)
         return Sight(
             types=find_types(seen, "batch"),
             ran=frozenset(watch.ran),
@@ -294,18 +255,24 @@ class TensorFlowObserver(Observer[Any]):
             notes=tuple(watch.notes()),
         )
 
-    def _trace(self, plan: Plan, loaded: Loaded, models: Models, watch: Watch, size: int) -> dict[str, object]:
-        """Return all results at one batch size; nothing where the inputs have other free sizes."""
-        program, setting = loaded.program, self.setting
-        specs = specify_inputs(program, {"batch": size}, setting.dtype)
+    def _trace(self, plan: Plan, loaded: Loaded, models: Models, watch: Watch, size: int) -> dict[str, Signature]:
+        """Return shapes and types of results at one batch size; nothing where the inputs have other free sizes."""
+        setting = self.setting
+        specs = specify_inputs(loaded.program, {"batch": size}, setting.dtype)
         if specs is None:
             return {}
-        call_checked(loaded, plan.spec, "build", setting.seed, setting.device, setting.dtype, models)
+        call_checked(loaded, plan.spec, ERRORS, "build", *setting.place, models)
         call = loaded.names.get("call_model")
         if call is not None and not watch.ran:
             loaded.names["call_model"] = watch.watched(call)
         with traced(setting.seed):
-            return merge(self._outputs(plan, loaded, specs))
+            found = self._outputs(plan, loaded, specs)
+        return {
+            name: (tuple(size or 0 for size in each.shape.as_list()), each.dtype.name)
+            for outputs in reversed(found)  # the first function that has a result counts
+            for name, each in outputs.items()
+            if isinstance(each, tf.Tensor) and each.shape.is_fully_defined()
+        }
 
     def _outputs(self, plan: Plan, loaded: Loaded, specs: Mapping[str, Any]) -> list[Mapping[str, object]]:
         """Return the results of all functions; raise StepError with every one that fails."""
@@ -315,7 +282,7 @@ class TensorFlowObserver(Observer[Any]):
             try:
                 found.append(trace(loaded.names[loaded.emitted.names.function(function.name)], inputs))
             except Exception as error:
-                problems.append(diagnose(error, loaded, plan.spec))
+                problems.append(diagnose(error, loaded, plan.spec, ERRORS))
         if problems:
             raise StepError(tuple(dict.fromkeys(problems)), plan.spec.texts())
         return found
@@ -331,10 +298,3 @@ class TensorFlowObserver(Observer[Any]):
     def find_terms(self, model: Any) -> OwnTerms:
         """Return the penalties and constraints of the layers of Keras in a model."""
         return find_terms(model)
-
-
-def _refuse(problems: Any, plan: Plan) -> None:
-    """Raise SpecError with some problems, where there are any."""
-    found = tuple(problems)
-    if found:
-        raise SpecError(found, plan.spec.texts())

@@ -28,16 +28,13 @@ def slot_tensors(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterato
     Slots of Keras's optimizers have the names of their attributes; those that belong to no parameter have no last part.
     """
     named = name_slots(optimizer.parameters, names)
-    found = _find_kept(optimizer.optimizer, named) if isinstance(optimizer, Wrapping) else _pair(optimizer.slots, named)
+    if isinstance(optimizer, Wrapping):
+        found = _find_kept(optimizer.optimizer, named)
+    else:
+        slots = optimizer.slots.items()
+        found = ((f"{slot}.{name}", each) for slot, held in slots for name, each in zip(named, held, strict=True))
     for name, variable in found:
         yield f"optimizers.{cell}.{name}", variable
-
-
-def _pair(slots: Mapping[str, list[tf.Variable]], named: list[str]) -> Iterator[tuple[str, tf.Variable]]:
-    """Yield the variables of slots, ``exp_avg.0.weight``."""
-    for slot, variables in slots.items():
-        for name, variable in zip(named, variables, strict=True):
-            yield f"{slot}.{name}", variable
 
 
 def _find_kept(optimizer: Any, named: list[str]) -> Iterator[tuple[str, tf.Variable]]:

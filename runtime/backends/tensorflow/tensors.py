@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from compiler.ir.program import InputDecl, Program
 from runtime.engine.backend import Signature
-from runtime.engine.user_models import CONVERTED, accepted_types
+from runtime.engine.trees import decode_tree, encode_tree
+from runtime.engine.user_models import CONVERTED, accepted_types, find_shapes
 from runtime.state import KEPT
 
 DTYPES: Mapping[str, tf.DType] = {
@@ -95,34 +96,26 @@ def target_dtype(declared: InputDecl, built: tf.DType) -> tf.DType:
 def sample_inputs(program: Program, sizes: Mapping[str, int], built: tf.DType) -> dict[str, tf.Tensor] | None:
     """Return made-up inputs of the declared shapes, free sizes as given; None where a size is not known."""
     specs = specify_inputs(program, sizes, built)
-    return None if specs is None else {name: _sample(spec) for name, spec in specs.items()}
-
-
-def _sample(spec: tf.TensorSpec) -> tf.Tensor:
-    """Return a made-up tensor: numbers of [0, 1), or zeros where they are whole."""
-    if spec.dtype.is_floating:
-        numbers = np.random.default_rng(0).random(_sizes(spec.shape))
-        return tf.constant(numbers, spec.dtype)
-    return tf.zeros(spec.shape, spec.dtype)
+    if specs is None:
+        return None
+    return {  # numbers of [0, 1), or zeros where they are whole
+        name: tf.constant(np.random.default_rng(0).random(_sizes(spec.shape)), spec.dtype)
+        if spec.dtype.is_floating
+        else tf.zeros(spec.shape, spec.dtype)
+        for name, spec in specs.items()
+    }
 
 
 def specify_inputs(program: Program, sizes: Mapping[str, int], built: tf.DType) -> dict[str, tf.TensorSpec] | None:
     """Return shapes and types of all inputs, free sizes as given; None where a size is not known."""
-    specs: dict[str, tf.TensorSpec] = {}
-    for entry in program.inputs:
-        if entry.shape is None or any(isinstance(size, str) and size not in sizes for size in entry.shape):
-            return None
-        shape = [size if isinstance(size, int) else sizes[size] for size in entry.shape]
-        specs[entry.name] = tf.TensorSpec(shape, target_dtype(entry, built), name=entry.name)
-    return specs
+    shapes = find_shapes(program, sizes)
+    if shapes is None:
+        return None
+    entries = program.inputs
+    return {each.name: tf.TensorSpec(shapes[each.name], target_dtype(each, built), name=each.name) for each in entries}
 
 
 Array = npt.NDArray[np.generic]
-
-KIND, VALUES = "tensor", "values"
-"""The keys of a mapping for values that an array alone cannot represent: a tensor of another type, or not a tensor."""
-ARRAY, MAPPING = "numpy", "mapping"
-"""Kinds that are not tensors: a NumPy array, and a mapping that has these very keys itself."""
 
 
 def to_array(tensor: Any) -> Array:
@@ -153,36 +146,22 @@ def from_array(array: Any, dtype: tf.DType) -> Any:
 
 def encode(tree: Any) -> Any:
     """Return a tree with every tensor as an array; facts that an array cannot hold are put next to it."""
-    match tree:
-        case tf.Tensor() | tf.Variable():
-            array = to_array(tree)
-            return array if tree.dtype.name in KEPT else {KIND: tree.dtype.name, VALUES: array}
-        case np.ndarray():
-            return {KIND: ARRAY, VALUES: tree.copy()}
-        case Mapping():
-            found = {key: encode(value) for key, value in tree.items()}
-            return {KIND: MAPPING, VALUES: found} if found.keys() == {KIND, VALUES} else found
-        case list() | tuple():
-            return [encode(value) for value in tree]
-        case _:
-            return tree
+
+    def store(value: object) -> tuple[Array, str] | None:
+        """Return the array of a tensor, and the type that the array does not have."""
+        if not isinstance(value, (tf.Tensor, tf.Variable)):
+            return None
+        return to_array(value), "" if value.dtype.name in KEPT else value.dtype.name
+
+    return encode_tree(tree, store)
 
 
 def decode(tree: Any) -> Any:
     """Return the tree that :func:`encode` was given."""
-    match tree:
-        case np.ndarray():
-            return tf.constant(tree)
-        case {"tensor": "numpy", "values": array, **others} if not others:
-            return np.array(array)
-        case {"tensor": "mapping", "values": dict() as found, **others} if not others:
-            return {key: decode(value) for key, value in found.items()}
-        case {"tensor": str(kind), "values": array, **others} if not others:
-            dtype = tf.as_dtype(kind)
-            return tf.constant(from_array(array, dtype), dtype)
-        case Mapping():
-            return {key: decode(value) for key, value in tree.items()}
-        case list():
-            return [decode(value) for value in tree]
-        case _:
-            return tree
+
+    def restore(array: Array, kind: str) -> tf.Tensor:
+        """Return a tensor in the type that it had before it was stored."""
+        dtype = tf.as_dtype(kind or array.dtype)
+        return tf.constant(from_array(array, dtype), dtype)
+
+    return decode_tree(tree, restore)

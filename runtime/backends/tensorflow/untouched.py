@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.context import context as eager_context
 
-from runtime.backends.tensorflow.compat import quiet
 from runtime.backends.tensorflow.library.initial import forked_seed
 from runtime.backends.tensorflow.library.modules import generators_of, named_variables
 from runtime.backends.tensorflow.library.threefry import derive_key
+from runtime.problems import quiet
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import final
 
 from compiler import Plan
 from compiler.ir.program import Program
 from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen.module import emit_module
-from runtime.engine.backend import Backend, BuildRequest, Built
+from runtime.engine.backend import Backend, BuildRequest, Built, needing
 from runtime.probe import Probe
 from runtime.problems import problem
 
@@ -28,27 +26,16 @@ class TorchBackend(Backend):
         if request.jit_compile:
             help = "leave out `--xla` (`jit_compile=True`), or take `--backend tensorflow`"
             raise problem("GS268", "XLA compiles steps of TensorFlow only, this one is for PyTorch", help=help)
-        with _needing_torch():
+        with needing("PyTorch", "torch"):
             from runtime.backends.torch.build import build_plan
         return build_plan(plan, request)
 
     def probe(self) -> Probe:
         """Return what PyTorch supports here; raise SpecError (GS217) where it is not installed or too old."""
-        with _needing_torch():
+        with needing("PyTorch", "torch"):
             from runtime.backends.torch.compat import is_supported
         if not is_supported():
             raise problem("GS217", "PyTorch is too old", help="pip install 'stepgraph[torch]'")
         from runtime.backends.torch.devices import probe_torch
 
         return probe_torch()
-
-
-@contextmanager
-def _needing_torch() -> Generator[None]:
-    """Report that PyTorch is missing where an import fails for that reason."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise problem("GS217", "PyTorch is not installed", help="pip install 'stepgraph[torch]'") from None

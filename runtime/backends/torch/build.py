@@ -6,29 +6,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
-from torch import nn
 
 from compiler import Plan
-from compiler.ir.program import Program
-from graphspec.diagnostics import SpecError
-from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.backends.torch.compat import is_supported
 from runtime.backends.torch.devices import Setting, choose_device
 from runtime.backends.torch.dryrun import Trial, run_dry
 from runtime.backends.torch.engine import Check, TorchEngine
-from runtime.backends.torch.execution import Loaded, call_checked, load_module
+from runtime.backends.torch.execution import ERRORS, load_program
 from runtime.backends.torch.models import check_given, find_other_types, find_reducers, find_undeclared_ties
-from runtime.backends.torch.observe_traits import Learned, Watch, learn
+from runtime.backends.torch.observe_traits import TorchObserver, Watch
 from runtime.backends.torch.tensors import DTYPES, sample_inputs
-from runtime.codegen.module import Emitted, emit_module
-from runtime.codegen.resources import Extras, count_parts
+from runtime.codegen.resources import count_parts
 from runtime.engine.backend import BuildRequest, Built
 from runtime.engine.batch_sizes import Batches
+from runtime.engine.errors import call_checked
+from runtime.engine.observe import learn
 from runtime.engine.recomputed import find_unexpected
 from runtime.engine.replicas import refuse_reducers
-from runtime.engine.user_models import check_parameters, import_users
-from runtime.engine.weights import find_files, place_files
-from runtime.problems import problem
+from runtime.engine.setting import make_models
+from runtime.engine.user_models import check_parameters
+from runtime.problems import problem, refuse
 from runtime.step import StepError
 
 
@@ -38,65 +35,32 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     """Return the built plan; raise SpecError with everything that was found before the first step."""
     if not is_supported():
         raise problem("GS217", f"PyTorch {torch.__version__} is too old", help="pip install 'stepgraph[torch]'")
-    setting = _choose_setting(plan, request)
-    learned = learn(plan, setting)
-    loaded, models = _load(learned, setting)
-    late, checked = _check(Trial.of(loaded, learned.plan.spec, models, setting), Batches.of(learned.plan))
-    loaded = _instrument(loaded, setting) if request.debug else loaded
-    call_checked(loaded, learned.plan.spec, "build", setting.seed, setting.device, setting.dtype, models)
-    engine = TorchEngine.over(loaded, learned.plan.spec, setting, late)
+    device, dtype = choose_device(request.device), DTYPES[request.dtype]
+    given = check_given(request.models, plan.program, plan.spec)
+    refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
+    refuse(find_other_types(given, dtype, plan.spec), plan.spec)
+    setting = Setting.of(plan, request, device=device, dtype=dtype, given=given)
+    learned = learn(plan, given, TorchObserver(setting=setting))
+    program, spec = learned.plan.program, learned.plan.spec
+    loaded = load_program(program, given, setting.extras)
+    models = make_models(loaded, spec, ERRORS, setting, learned.models)
+    refuse(find_undeclared_ties(models, program, spec), spec)
+    named = {name: dict(model.named_parameters()) for name, model in models.items()}
+    refuse(check_parameters(named, program, spec), spec)
+    late, checked = _check(Trial.of(loaded, spec, models, setting), Batches.of(learned.plan))
+    if request.debug:  # only now: the dry run does without its checks, which read numbers
+        loaded = load_program(program, given, replace(setting.extras, debug=True))
+    call_checked(loaded, spec, ERRORS, "build", *setting.place, models)
+    engine = TorchEngine.over(loaded, spec, setting, late)
     return Built(
         plan=learned.plan,
         source=loaded.emitted.text,
         models=loaded.names["MODELS"],
-        optimizers=engine.module.access(),
+        optimizers=engine.access(),
         device=str(setting.device),
-        notes=(*setting.weights.notes, *learned.notes, *checked, *engine.module.notes()),
+        notes=(*setting.weights.notes, *learned.notes, *checked, *engine.notes()),
         engine=engine,
     )
-
-
-def _choose_setting(plan: Plan, request: BuildRequest) -> Setting:
-    """Return where and how to build; raise SpecError for models, imports and files that cannot be used."""
-    device = choose_device(request.device)
-    given = check_given(request.models, plan.program, plan.spec)
-    refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
-    others = tuple(find_other_types(given, DTYPES[request.dtype], plan.spec))
-    if others:
-        raise SpecError(others, plan.spec.texts())
-    import_users(plan.program, plan.spec, request)
-    return Setting(
-        device=device,
-        dtype=DTYPES[request.dtype],
-        seed=request.seed,
-        given=given,
-        weights=find_files(plan.program, plan.spec, request),
-        extras=Extras(norms=request.norms, profile=request.profile),
-    )
-
-
-def _load(learned: Learned, setting: Setting) -> tuple[Loaded, Mapping[str, nn.Module]]:
-    """Return the executed module and all its models; raise SpecError where two share undeclared memory."""
-    program, spec = learned.plan.program, learned.plan.spec
-    loaded = load_module(_emit(program, setting), program)
-    place_files(loaded, setting.weights)
-    given = learned.models
-    models = call_checked(loaded, spec, "make_models", setting.seed, setting.device, setting.dtype, given)
-    named = {name: dict(model.named_parameters()) for name, model in models.items()}
-    problems = tuple(find_undeclared_ties(models, program, spec)) or tuple(check_parameters(named, program, spec))
-    if problems:
-        raise SpecError(problems, spec.texts())
-    return loaded, models
-
-
-def _emit(program: Program, setting: Setting, *, debug: bool = False) -> Emitted:
-    """Return the source of the step."""
-    return emit_module(program, TORCH, setting.given, replace(setting.extras, debug=debug))
-
-
-def _instrument(loaded: Loaded, setting: Setting) -> Loaded:
-    """Return the module of a debug build; the dry run does without its checks, which read numbers."""
-    return load_module(_emit(loaded.program, setting, debug=True), loaded.program)
 
 
 def _check(trial: Trial, batches: Batches) -> tuple[Check | None, tuple[str, ...]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -26,7 +24,6 @@ __all__ = [
     "is_batch_norm",
     "is_draw",
     "is_supported",
-    "quiet",
     "watched_checkpoints",
 ]
 
@@ -114,16 +111,3 @@ def watched_checkpoints(watch: Callable[[bool], AbstractContextManager[object]])
     finally:
         vars(module)["_checkpoint_without_reentrant_generator"] = generate
         del reentrant.apply
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep warnings and logs away from the terminal: failures inside are reported by diagnostics."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

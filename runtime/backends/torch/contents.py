@@ -20,9 +20,7 @@ from runtime.engine.contents import (
     Item,
     Stored,
     groups_item,
-    metric_item,
     name_slots,
-    scale_item,
     window_item,
 )
 from runtime.state import Array
@@ -72,13 +70,6 @@ class StoredState(Stored):
 
 
 @runtime_checkable
-class Parted(Protocol):
-    """The interface of an optimizer in groups (emitted modules have classes of their own)."""
-
-    parts: Sequence[Any]
-
-
-@runtime_checkable
 class Guarded(Protocol):
     """The interface of a window that adds gradients only under a verdict (emitted classes are their own)."""
 
@@ -123,13 +114,6 @@ def slot_tensors(
             yield f"optimizers.{cell}.{slot}.{name}", like
 
 
-def metric_items(mode: str, metrics: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the running metrics of a mode whose state can be read."""
-    for op, metric in metrics.items():
-        if metric.state() is not None:
-            yield metric_item(mode, op, partial(_read_metric, metric), partial(_write_metric, metric))
-
-
 def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
     """Yield the gradients that updates have accumulated."""
     for window, held in windows.items():
@@ -143,7 +127,7 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
 def set_applied(optimizer: Any, applied: int) -> None:
     """Set how often an optimizer was applied, and the slots that are derived from it."""
     optimizer.applied = applied
-    for part in _find_parts(optimizer):
+    for part in getattr(optimizer, "parts", ()):  # of one in groups
         set_applied(part, applied)
     for steps in optimizer.held.get(STEP, ()):
         steps.fill_(min(applied, MOST_STEPS))
@@ -155,11 +139,6 @@ def set_applied(optimizer: Any, applied: int) -> None:
             momenta[index] = None  # the first update creates it
         elif not (applied or optimizer.inside):
             momenta[index].zero_()  # a slot that the first update does not change starts with it
-
-
-def _find_parts(optimizer: object) -> Iterator[Any]:
-    """Yield the optimizers that one consists of."""
-    yield from optimizer.parts if isinstance(optimizer, Parted) else ()
 
 
 def wrapped_items(cell: str, state: WrappedState) -> Iterator[Item]:
@@ -175,9 +154,9 @@ def extra_items(models: Mapping[str, nn.Module]) -> Iterator[Item]:
     for model, module in models.items():
         for path, part in module.named_modules():
             if id(part) not in seen and type(part).get_extra_state is not nn.Module.get_extra_state:
-                read = partial(_read_extra, part)
                 key = f"{model}.{path}" if path else model
-                yield Item(path=("extra", key), read=read, write=partial(_write_extra, part), foreign=True)
+                read, write = partial(_read_extra, part), partial(_write_extra, part)
+                yield Item(path=("extra", key), read=read, write=write, foreign=True)
             seen.add(id(part))
 
 
@@ -229,28 +208,22 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
         window.seen, window.is_begun, window.undecided = [name in found for name in named], bool(held["rows"]), None
 
 
-def scale_items(scale: Any) -> Iterator[Item]:
-    """Yield the loss scale of a step, where there is one."""
-    if scale is not None:
-        yield scale_item(partial(_read_scale, scale), partial(_write_scale, scale), scale.initial)
-
-
-def _read_scale(scale: Any) -> Any:
+def read_scale(scale: Any) -> Any:
     """Return a loss scale, and how many steps in a row were finite, or not."""
     return {"scale": scale.scale, "good": scale.good, "skips": scale.skips}
 
 
-def _write_scale(scale: Any, tree: Any) -> None:
-    """Set a loss scale; a fixed one stays that of the spec."""
-    scale.scale = scale.initial if scale.is_fixed else tree["scale"]
-    scale.before, scale.good, scale.skips = scale.scale, tree["good"], tree["skips"]
+def write_scale(scale: Any, found: float, good: int, skips: int) -> None:
+    """Set a loss scale."""
+    scale.scale = scale.before = found
+    scale.good, scale.skips = good, skips
 
 
-def _read_metric(metric: Any) -> Any:
+def read_metric(metric: Any) -> Any:
     """Return the state of a running metric."""
     return encode(metric.state())
 
 
-def _write_metric(metric: Any, tree: Any) -> None:
+def write_metric(metric: Any, tree: Any) -> None:
     """Set the state of a running metric; without one it starts anew."""
     metric.reset() if tree is None else metric.load(decode(tree, metric.device))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import nn
 
 from runtime.backends.torch.library.kernels import has_fused
 from runtime.backends.torch.library.optimizers import SGD, Adagrad, Adam, AdamW, Optimizer
-from runtime.codegen.resources import PLAIN, Extras
-from runtime.engine.weights import NO_FILES, WeightFiles
+from runtime.engine import setting
 from runtime.probe import DeviceProbe, Probe
 from runtime.problems import problem
 
@@ -26,7 +25,8 @@ def choose_device(wish: str) -> torch.device:
         device = torch.device(wish)
     except RuntimeError:
         raise problem("GS207", f"{wish!r} is no device", help=f"choose one of auto, {', '.join(BEST_FIRST)}") from None
-    if not is_available(device.type) or not _exists(device):
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if not is_available(device.type) or (device.type == "cuda" and (device.index or 0) >= count):
         here = ", ".join(kind for kind in BEST_FIRST if is_available(kind))
         help = f"this machine and this build of torch have {here}; `auto` takes the first of them"
         raise problem("GS207", f"device {wish!r} is not available", help=help)
@@ -46,11 +46,6 @@ def is_available(kind: str) -> bool:
             return False
 
 
-def _exists(device: torch.device) -> bool:
-    """Return whether there is a device of this number."""
-    return device.type != "cuda" or (device.index or 0) < torch.cuda.device_count()
-
-
 FUSED: Mapping[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW, "adagrad": Adagrad}
 """The rules that have a fused kernel on some device."""
 
@@ -68,13 +63,14 @@ def _probe_device(device: torch.device) -> DeviceProbe:
     try:
         _multiply(device, torch.float32)
         free, memory = torch.cuda.mem_get_info(device) if device.type == "cuda" else (None, None)
+        sample = [torch.zeros(2, device=device)]
         return DeviceProbe(
             name=str(device),
             title=_find_title(device),
             memory=memory,
             free=free,
             bfloat16=_computes(device, torch.bfloat16),
-            fused=_find_fused(device),
+            fused=tuple(name for name, rule in FUSED.items() if has_fused(sample, rule.kernel)),
         )
     except RuntimeError as error:
         return DeviceProbe(name=str(device), title="", trouble=str(error).splitlines()[0])
@@ -107,19 +103,5 @@ def _find_title(device: torch.device) -> str:
             return f"{threads} thread{'s' if threads != 1 else ''}"
 
 
-def _find_fused(device: torch.device) -> tuple[str, ...]:
-    """Return the rules that have a fused kernel on a device."""
-    sample = [torch.zeros(2, device=device)]
-    return tuple(name for name, rule in FUSED.items() if has_fused(sample, rule.kernel))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """Where and how a plan is built: the models in ``given`` are used in place of those declared."""
-
-    device: torch.device
-    dtype: torch.dtype
-    seed: int
-    given: Mapping[str, nn.Module]
-    weights: WeightFiles = field(default=NO_FILES)
-    extras: Extras = PLAIN
+Setting: TypeAlias = setting.Setting[torch.device, torch.dtype, nn.Module]
+"""Where and how a plan is built."""

@@ -17,17 +17,18 @@ from compiler.ir.instructions import Collect, Evaluate, Forward, Transform
 from compiler.ir.program import Function, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.backends.torch.compat import FakeTensorMode, TorchDispatchMode, copying, find_written, is_alias, quiet
+from runtime.backends.torch.compat import FakeTensorMode, TorchDispatchMode, copying, find_written, is_alias
 from runtime.backends.torch.devices import Setting
-from runtime.backends.torch.execution import Loaded, diagnose, explain_unfakeable, load_module
+from runtime.backends.torch.execution import ERRORS, Loaded, explain_unfakeable, load_module
 from runtime.backends.torch.library.metrics import Counting
 from runtime.backends.torch.untouched import untouched, unwritten
 from runtime.codegen.lower.accumulate import REGISTER
 from runtime.codegen.module import Emitted
 from runtime.codegen.needs import find_metrics
 from runtime.codegen.resources import find_functions, find_inputs
+from runtime.engine.errors import diagnose
 from runtime.engine.load import Call, find_arguments, find_caller, find_span
-from runtime.problems import describe, show_frames
+from runtime.problems import describe, quiet, show_frames
 from runtime.support.closures import bound_again
 
 _HELP = "values are immutable: give the layer `inplace=False`, or begin with a copy, `x = x.clone()`"
@@ -52,15 +53,31 @@ class Mutations:
             return
         frame, op = caller
         for instruction, name, value in find_arguments(frame, op, self.loaded):
-            if _is_users(instruction) and any(is_alias(tensor, each) for each in _flatten(value)):
-                self.found.append(self._report(instruction, name, _find_lines(frame)))
+            # Nothing built in writes into its inputs. A fused optimizer that runs after a transform declares that it
+            # writes into its gradients.
+            is_users = isinstance(instruction, Forward) or not instruction.function.builtin
+            if is_users and any(is_alias(tensor, each) for each in _flatten(value)):
+                self.found.append(self._report(instruction, name, frame))
                 return
 
-    def _report(self, instruction: Call, name: str, lines: tuple[str, ...]) -> Diagnostic:
-        """Return the problem of one write."""
+    def _report(self, instruction: Call, name: str, outer: FrameType) -> Diagnostic:
+        """Return the problem of one write, with the user's lines that run now below a frame of the emitted module."""
+        inside: list[tuple[FrameType, int]] = []
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame is not outer:
+            inside.append((frame, frame.f_lineno))
+            frame = frame.f_back
+        lines = show_frames(reversed(inside))
+        match instruction:
+            case Forward(model=model, method=None):
+                callee = f"model '{model}'"
+            case Forward(model=model, method=method):
+                callee = f"`{method}` of model '{model}'"
+            case Evaluate(function=function) | Transform(function=function):
+                callee = f"'{function.name}'"
         return Diagnostic(
             code="GS216",
-            message=f"op '{instruction.op}': {_name_callee(instruction)} writes into its input '{name}'",
+            message=f"op '{instruction.op}': {callee} writes into its input '{name}'",
             span=find_span(self.spec, instruction.op),
             notes=("\n".join(("written in:", *(f"  {line}" for line in lines))),) if lines else (),
             help=_HELP,
@@ -79,35 +96,6 @@ class _Writes(TorchDispatchMode):
         for tensor in find_written(func, args, kwargs or {}):
             self.mutations.note(tensor)
         return func(*args, **(kwargs or {}))
-
-
-def _is_users(instruction: Call) -> bool:
-    """Return whether what an instruction calls is the user's: nothing built in writes into its inputs.
-
-    A fused optimizer that runs after a transform declares that it writes into its gradients.
-    """
-    return isinstance(instruction, Forward) or not instruction.function.builtin
-
-
-def _name_callee(instruction: Call) -> str:
-    """Return the name of an op's callee in messages."""
-    match instruction:
-        case Forward(model=model, method=None):
-            return f"model '{model}'"
-        case Forward(model=model, method=method):
-            return f"`{method}` of model '{model}'"
-        case Evaluate(function=function) | Transform(function=function):
-            return f"'{function.name}'"
-
-
-def _find_lines(outer: FrameType) -> tuple[str, ...]:
-    """Return the user's lines that run now, outermost first, below a frame of the emitted module."""
-    inside: list[tuple[FrameType, int]] = []
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame is not outer:
-        inside.append((frame, frame.f_lineno))
-        frame = frame.f_back
-    return show_frames(reversed(inside))
 
 
 def _flatten(value: object) -> Iterator[torch.Tensor]:
@@ -150,11 +138,6 @@ Models = Mapping[str, nn.Module]
 Tensors = Mapping[str, torch.Tensor]
 
 
-def _observe_nothing(models: Models) -> AbstractContextManager[object]:
-    """Return a context that observes nothing."""
-    return nullcontext(models)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """The subject of a dry run: a module's text, its models, inputs and modes."""
@@ -168,7 +151,7 @@ class Trial:
     modes: tuple[str, ...]
     dataset: str | None = None
     """The data set that the inputs are of; None where there is only one."""
-    around: Callable[[Models], AbstractContextManager[object]] = _observe_nothing
+    around: Callable[[Models], AbstractContextManager[object]] = nullcontext
     """Returns the context of the run, which observes the copies it runs on."""
 
     @classmethod
@@ -234,34 +217,30 @@ class _Attempt:
 
     def run(self, fake: FakeTensorMode | None) -> None:
         """Build on copies and call every function; with a fake mode only shapes and types are computed."""
+        memo: dict[int, Any] = {}  # what models share stays shared
+        parts = [part for model in self.trial.models.values() for part in model.modules()]
         try:
-            models, inputs = self._copy(fake)
+            with copying(fake) if fake is not None else nullcontext(), bound_again(parts, memo):
+                models = copy.deepcopy(dict(self.trial.models), memo)
+                inputs = copy.deepcopy(dict(self.trial.inputs))
         except Exception as error:
             self.failures.append(f"the models cannot be copied: {describe(error)}")
             return
         with fake or nullcontext(), self.trial.around(models), self.mutations.watched():
             self._try(lambda: self._build(models, unreal=fake is not None))
             for function in () if self.failures else find_functions(self.trial.program):
-                if function.mode in self.trial.modes and self._is_fed(function):
+                is_fed = self.trial.dataset is None or self.trial.dataset in (
+                    function.datasets or (self.trial.dataset,)
+                )
+                if function.mode in self.trial.modes and is_fed:
                     self._try(lambda function=function: self._call(function, inputs))
                     self.problems.extend(self._find_aliases(function, models))
             self.problems.extend(self._find_replaced(models))
-
-    def _is_fed(self, function: Function) -> bool:
-        """Return whether a function is for the data set of the inputs."""
-        return self.trial.dataset is None or self.trial.dataset in (function.datasets or (self.trial.dataset,))
 
     def findings(self, instead: str = "") -> Findings:
         """Return what was found; ``instead`` says why this is not a fake run."""
         problems = self.mutations.found or self.problems  # failures after an input was overwritten are due to that
         return Findings(problems=tuple(dict.fromkeys(problems)), outputs=self.outputs, real=instead)
-
-    def _copy(self, fake: FakeTensorMode | None) -> tuple[Models, Tensors]:
-        """Return copies of models and inputs; what models share stays shared."""
-        memo: dict[int, Any] = {}
-        parts = [part for model in self.trial.models.values() for part in model.modules()]
-        with copying(fake) if fake is not None else nullcontext(), bound_again(parts, memo):
-            return copy.deepcopy(dict(self.trial.models), memo), copy.deepcopy(dict(self.trial.inputs))
 
     def _build(self, models: Models, *, unreal: bool) -> None:
         """Call the module's ``build`` with the copies in place of the models it would make."""
@@ -287,7 +266,11 @@ class _Attempt:
         results = self.outputs.get(function.name, {})
         for each in (each for each in function.instructions if isinstance(each, Forward)):
             for value in each.outputs:
-                key = _find_alias(results.get(value), models.get(each.model))
+                model, result = models.get(each.model), results.get(value)
+                if model is None or not isinstance(result, torch.Tensor):
+                    continue
+                named = (*model.named_parameters(), *model.named_buffers())
+                key = next((key for key, tensor in named if is_alias(result, tensor)), None)
                 if key is not None:
                     yield Diagnostic(
                         code="GS260",
@@ -316,12 +299,4 @@ class _Attempt:
             action()
         except Exception as error:
             self.failures.append(explain_unfakeable(error))
-            self.problems.append(diagnose(error, self.loaded, self.trial.spec))
-
-
-def _find_alias(value: torch.Tensor | None, model: nn.Module | None) -> str | None:
-    """Return the name of the parameter or buffer of a model that a value shares its memory with, if there is one."""
-    if model is None or not isinstance(value, torch.Tensor):
-        return None
-    named = (*model.named_parameters(), *model.named_buffers())
-    return next((key for key, tensor in named if is_alias(value, tensor)), None)
+            self.problems.append(diagnose(error, self.loaded, self.trial.spec, ERRORS))

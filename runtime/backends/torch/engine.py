@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, final
@@ -11,49 +11,50 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from compiler.ir.program import InputDecl, Program
+from compiler.ir.program import InputDecl, OptimizerDecl, Program
 from graphspec.declare.graph import GraphSpec
 from runtime.backends.torch import tensors
+from runtime.backends.torch.codegen.dialect import TORCH
+from runtime.backends.torch.contents import (
+    StoredState,
+    StoredTensor,
+    extra_items,
+    read_metric,
+    read_scale,
+    set_applied,
+    slot_tensors,
+    window_items,
+    wrapped_items,
+    write_metric,
+    write_scale,
+)
 from runtime.backends.torch.devices import Setting
-from runtime.backends.torch.execution import Loaded, diagnose
+from runtime.backends.torch.execution import ERRORS, Loaded
 from runtime.backends.torch.export import ProgramPacker, pack_model
-from runtime.backends.torch.module import Module
-from runtime.engine import restore
+from runtime.backends.torch.optimizer import TorchOptimizer
+from runtime.backends.torch.wrapped import WrappedState
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
-from runtime.engine.contents import name_slots
+from runtime.engine.contents import (
+    Contents,
+    applied_item,
+    clock_items,
+    find_names,
+    metric_items,
+    name_slots,
+    name_tensors,
+    scale_items,
+)
 from runtime.engine.engine import Flags, ModuleEngine
-from runtime.engine.load import has_begun
 from runtime.overflow import Overflow
 from runtime.state import State
-from runtime.step import StepError
-
-
-@torch.inference_mode(False)
-@torch.no_grad()
-def read_state(module: Module) -> State:
-    """Return everything that training changes, copied to the host.
-
-    Raises SpecError: GS267 where a user's module, metric or optimizer keeps what a checkpoint cannot.
-    """
-    return restore.read_state(module)
-
-
-@torch.inference_mode(False)
-@torch.no_grad()
-def restore_state(module: Module, state: State) -> None:
-    """Restore a state into a module: in place, and nothing at all where something does not fit.
-
-    Raises SpecError: GS264 for every name that is missing, not expected, or of another shape or type.
-    """
-    restore.restore_state(module, state)
-
+from runtime.support.clocks import Clock
 
 Check = Callable[[Mapping[str, torch.Tensor], str, str | None], None]
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TorchEngine(ModuleEngine[Module]):
+class TorchEngine(ModuleEngine):
     """An executed module after its ``build``; ``late_check`` is the dry run for sizes that were not known at build."""
 
     loaded: Loaded
@@ -61,23 +62,51 @@ class TorchEngine(ModuleEngine[Module]):
     device: torch.device
     dtype: torch.dtype
     late_check: Check | None
-    module: Module
-    counts: bool
+    clock: Clock
+    wrapped: Mapping[str, WrappedState]
+    """The states of optimizers with torch.optim's interface, by cell."""
     flags: Flags
+    step: Callable[..., dict[str, object]]
+    counts: bool
+    framework = ERRORS
+    traced = False
 
     @classmethod
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting, late_check: Check | None) -> TorchEngine:
-        """Return the engine of a built module."""
+        """Return the engine of a built module; it counts steps itself where nothing in it depends on their number."""
+        optimizers, models, program = loaded.names["OPTIMIZERS"], loaded.names["MODELS"], loaded.program
+        names = find_names({name: model.named_parameters() for name, model in models.items()})
+        shells = {each.name: optimizers[each.name] for each in program.optimizers if not _is_direct(each)}
+        own = [each.name for each in program.models if each.trained and each.kind == "class"]
+        flagged = {(name, key): each for name in own for key, each in models[name].named_parameters()}
         return cls(
             loaded=loaded,
             spec=spec,
             device=setting.device,
             dtype=setting.dtype,
             late_check=late_check,
-            module=Module.of(loaded),
+            clock=loaded.names.get("clock") or Clock(),
+            wrapped={
+                cell: WrappedState.of(shell, name_slots(shell.parameters, names)) for cell, shell in shells.items()
+            },
+            flags=Flags.of(program, spec, flagged, attrgetter("requires_grad")),
+            step=loaded.names["step"],
             counts="clock" not in loaded.names,
-            flags=Flags.of(loaded.program, spec, _find_parameters(loaded), attrgetter("requires_grad")),
         )
+
+    @property
+    def models(self) -> Mapping[str, torch.nn.Module]:
+        """Return the models by name."""
+        return self.loaded.names["MODELS"]
+
+    @property
+    def states(self) -> dict[str, Any]:
+        """Return the declared states, which the step replaces."""
+        return self.loaded.names.get("STATE", {})
+
+    def names(self) -> dict[int, str]:
+        """Return the name of every parameter, by its id."""
+        return find_names({name: model.named_parameters() for name, model in self.models.items()})
 
     # Called for every input of every step, so it is not wrapped in a method.
     fingerprint = staticmethod(tensors.fingerprint)
@@ -100,79 +129,109 @@ class TorchEngine(ModuleEngine[Module]):
             given = {name: tensors.to_tensor(each, self.device, None) for name, each in batch.items()}
             self.late_check(given, mode, dataset)
 
-    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
-        """Take one step; raise StepError with the op, its place and the user's frames where it fails."""
-        self.flags.check(mode)
-        given = batch, mode, *self.dataset_arguments(dataset)
-        try:
-            if torch.is_grad_enabled():
-                outputs = self.loaded.call("step", *given)
-            else:
-                with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad must not affect the step
-                    outputs = self.loaded.call("step", *given)
-        except Exception as error:
-            found, begun = diagnose(error, self.loaded, self.spec), self.has_begun(error, mode)
-        else:
-            if self.counts:
-                self.count(mode)
-            return outputs
-        raise StepError([found], self.spec.texts(), begun=begun)
-
-    def has_begun(self, error: BaseException, mode: str) -> bool:
-        """Return whether a step that raised had already changed state that outlives it."""
-        return has_begun(error, self.loaded, mode, traced=False)
+    def call(self, *given: object) -> dict[str, object]:
+        """Call the module's own ``step``; a caller's ``no_grad`` must not affect it."""
+        if torch.is_grad_enabled():
+            return self.step(*given)
+        with torch.inference_mode(False), torch.enable_grad():
+            return self.step(*given)
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found about its gradients."""
-        return self.module.overflow()
-
-    def norms(self) -> Mapping[str, float]:
-        """Return the norms of the gradients of the last step by update, where the step was built to measure them."""
-        return self.module.norms()
+        verdicts, scale = self.loaded.names["verdicts"], self.loaded.names.get("loss_scale")
+        return Overflow(
+            given=dict(verdicts.given),
+            committed=dict(verdicts.committed),
+            places={
+                update: next(
+                    at for at, each in enumerate(gradients) if each is not None and not bool(each.isfinite().all())
+                )
+                for update, gradients in verdicts.judged.items()
+            },
+            scale_before=None if scale is None else scale.before,
+            scale_after=None if scale is None else scale.scale,
+        )
 
     def parameter_names(self, model: str) -> tuple[str, ...]:
         """Return the names of the parameters of a model for which gradients are taken."""
-        return self.module.parameter_names(model)
+        names, listed = self.names(), self.loaded.names[self.loaded.emitted.names.parameters(model)]
+        return tuple(names[id(each)].partition(".")[2] for each in listed)
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def state(self) -> State:
         """Return everything that training changes, copied to the host."""
-        return read_state(self.module)
+        return ModuleEngine.state(self)
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def restore(self, state: State) -> None:
         """Restore a state; nothing changes where something does not fit."""
-        restore_state(self.module, state)
-        self.forget()
-        self.align()
+        ModuleEngine.restore(self, state)
+
+    def contents(self, applied: Mapping[str, int]) -> Contents:
+        """Return all that training changes; ``applied`` says how often the optimizers are to be applied."""
+        modes, names = self.loaded.program.modes, self.names()
+        named = {model: [*each.named_parameters(), *each.named_buffers()] for model, each in self.models.items()}
+        tensors = dict(name_tensors(named))
+        items = [
+            *clock_items(modes, self.clock, self.gates),
+            *extra_items(self.models),
+            *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
+            *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
+            *window_items(self.loaded.names.get("WINDOWS", {}), names),
+        ]
+        for decl in self.loaded.program.optimizers:
+            optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
+            items.append(applied_item(decl.name, optimizer, set_applied))
+            if _is_direct(decl):
+                tensors.update(slot_tensors(decl.name, optimizer, names, applied.get(decl.name, 0)))
+            else:
+                items.extend(wrapped_items(decl.name, self.wrapped[decl.name]))
+        stored = {name: StoredTensor(each) for name, each in tensors.items()}
+        held = {f"state.{name}": StoredState(self.states, name) for name in self.states}
+        return Contents(tensors={**stored, **held}, items=tuple(items))
+
+    def access(self) -> dict[str, TorchOptimizer]:
+        """Return the access to every optimizer, by cell."""
+        made, names = self.loaded.names["OPTIMIZERS"], self.names()
+        return {
+            each.name: TorchOptimizer.of(made[each.name], is_shell=not _is_direct(each), names=names, decl=each)
+            for each in self.loaded.program.optimizers
+        }
 
     def tensors(self) -> dict[str, object]:
         """Return weights, buffers, optimizer slots and declared states by name."""
-        found: dict[str, object] = {f"state.{name}": each for name, each in self.module.states.items()}
-        models = self.loaded.names["MODELS"]
-        for model, module in models.items():
+        found: dict[str, object] = {f"state.{name}": each for name, each in self.states.items()}
+        for model, module in self.models.items():
             for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                 found[f"models.{model}.{name}"] = tensor.detach()
+        names = self.names()
         for cell, optimizer in self.loaded.names["OPTIMIZERS"].items():
-            found.update(_slots(cell, optimizer, self.module.names()))
+            named = name_slots(optimizer.parameters, names)
+            for slot, values in optimizer.slots.items():
+                found |= {
+                    f"optimizers.{cell}.{slot}.{name}": value
+                    for name, value in zip(named, values, strict=True)
+                    if isinstance(value, torch.Tensor)
+                }
         return found
 
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""
-        models = self.loaded.names["MODELS"].items()
-        return {name: sum(each.numel() for each in model.parameters()) for name, model in models}
+        return {name: sum(each.numel() for each in model.parameters()) for name, model in self.models.items()}
 
     def pack_model(self, model: str) -> PackedModel:
         """Return the parameters and persistent buffers of a model as a safetensors file."""
-        return pack_model(self.loaded.names["MODELS"][model], model)
+        return pack_model(self.models[model], model)
 
     def pack_program(self, program: Program) -> PackedProgram:
         """Return a program of one function without draws or writes as a file of ``torch.export.save``."""
-        known = self.loaded.names["MODELS"]
-        models = {model.name: known[model.name] for model in program.models}
         return ProgramPacker(
             program=program,
             spec=self.spec,
-            models=models,
-            states=self.module.states,
+            models={model.name: self.models[model.name] for model in program.models},
+            states=self.states,
             device=self.device,
             dtype=self.dtype,
         ).pack()
@@ -182,20 +241,6 @@ class TorchEngine(ModuleEngine[Module]):
         return tensors.to_numpy(value)
 
 
-def _slots(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the slots of an optimizer, named by parameter: ``optimizers.<cell>.<slot>.<parameter>``."""
-    named = name_slots(optimizer.parameters, names)
-    for slot, values in optimizer.slots.items():
-        for name, value in zip(named, values, strict=True):
-            if isinstance(value, torch.Tensor):
-                yield f"optimizers.{cell}.{slot}.{name}", value
-
-
-def _find_parameters(loaded: Loaded) -> dict[tuple[str, str], object]:
-    """Return the parameters of the user's own models that are trained."""
-    models = {
-        each.name: loaded.names["MODELS"][each.name]
-        for each in loaded.program.models
-        if each.trained and each.kind == "class"
-    }
-    return {(name, key): each for name, model in models.items() for key, each in model.named_parameters()}
+def _is_direct(decl: OptimizerDecl) -> bool:
+    """Return whether an optimizer is one of the library's own."""
+    return decl.builtin and decl.rule in TORCH.direct

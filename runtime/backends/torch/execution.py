@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
 
 from compiler.ir.program import Program
-from graphspec.declare.graph import GraphSpec
-from graphspec.diagnostics import Diagnostic
-from runtime.codegen.module import Emitted
+from runtime.backends.torch.codegen.dialect import TORCH
+from runtime.codegen.module import Emitted, emit_module
+from runtime.codegen.resources import PLAIN, Extras
 from runtime.engine import errors, load
 from runtime.problems import describe
 
-_MEANINGS: Mapping[str, tuple[str, str]] = {
+MEANINGS: Mapping[str, tuple[str, str]] = {
     r"do not fit: (they|the target|the scores) ": (
         "its operands have shapes that do not fit",
         "give one of them the shape of the other with `call: reshape`; the framework would broadcast them and pair "
@@ -81,7 +81,6 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
 }
 """A message of torch (a pattern) -> its meaning, and the remedy."""
 
-_LONGEST = 300
 _UNFAKEABLE: Mapping[str, str] = {
     r"_local_scalar_dense|DataDependent": "what it does depends on the values of tensors (`.item()`, `if`, `float()`)",
     r"DynamicOutputShape|Unsupported|nonzero": "it makes tensors whose shape depends on values",
@@ -90,53 +89,10 @@ _UNFAKEABLE: Mapping[str, str] = {
 """A message of fake tensors (a pattern) -> why a model cannot be run with them."""
 
 
-def clean(error: BaseException) -> str:
-    """Return torch's message as one line, without its hints for people who debug C++."""
-    text = str(error).strip()
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    first = re.split(r"\s*(?:Exception raised from|CUDA kernel errors might|Compile with `TORCH)", first)[0]
-    return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}..."
-
-
-def interpret(error: BaseException) -> tuple[str, tuple[str, ...], str]:
-    """Return message, notes and help of an operation's error; torch's own words where there are no better ones."""
-    text = str(error)
-    for pattern, (meaning, help) in _MEANINGS.items():
-        if re.search(pattern, text):
-            return meaning, (f"torch: {clean(error)}",), help
-    return clean(error), (), ""
-
-
 def explain_unfakeable(error: BaseException) -> str:
     """Return why a step could not be run with fake tensors."""
     text = describe(error)
     return next((why for pattern, why in _UNFAKEABLE.items() if re.search(pattern, text)), text)
-
-
-def find_unused(loss: torch.Tensor, models: Mapping[str, torch.nn.Module]) -> tuple[str, ...]:
-    """Return the trainable parameters that no path of a loss's graph ends in, as ``model.parameter``."""
-    reached = _find_leaves(loss)
-    return tuple(
-        f"{name}.{key}"
-        for name, model in models.items()
-        for key, parameter in model.named_parameters()
-        if parameter.requires_grad and id(parameter) not in reached
-    )
-
-
-def _find_leaves(loss: torch.Tensor) -> frozenset[int]:
-    """Return the ids of the leaves of a graph; it can be walked even after its saved tensors are freed."""
-    pending, seen, leaves = [loss.grad_fn], set(), set()
-    while pending:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            leaves.add(id(variable))
-        pending.extend(following for following, _ in node.next_functions)
-    return frozenset(leaves)
 
 
 Loaded: TypeAlias = load.Loaded[Any]
@@ -146,40 +102,49 @@ Loaded: TypeAlias = load.Loaded[Any]
 class TorchErrors(errors.Framework):
     """The part of diagnosing an error of a step that is particular to PyTorch."""
 
+    title = "torch"
+    meanings = MEANINGS
+
     def describe(self, value: object) -> str | None:
         """Return type and shape of a tensor, ``float32 [8, 2]``; None for what is none."""
         is_tensor = isinstance(value, torch.Tensor)
         return f"{value.dtype} {list(value.shape)}".replace("torch.", "") if is_tensor else None
 
-    def interpret(self, error: BaseException) -> tuple[str, tuple[str, ...], str]:
-        """Return message, notes and help of an operation's error; torch's own words where there are no better ones."""
-        return interpret(error)
+    def find_line(self, error: BaseException) -> str:
+        """Return the line of torch's message that says what happened, without its hints for people who debug C++."""
+        lines = (line.strip() for line in str(error).splitlines() if line.strip())
+        first = next(lines, type(error).__name__)
+        return re.split(r"\s*(?:Exception raised from|CUDA kernel errors might|Compile with `TORCH)", first)[0]
 
     def find_unused(self, error: BaseException, loss: object, models: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the parameters that a loss does not reach, where that is what a gradient failed on."""
-        is_unused = "not have been used in the graph" in str(error)
-        return find_unused(loss, models) if is_unused and isinstance(loss, torch.Tensor) else ()
+        """Return the trainable parameters that a loss does not reach, where that is what a gradient failed on.
 
-    def name_parameters(self, parameters: Iterable[object], models: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names of some parameters of models, as ``model.parameter``."""
-        wanted = {id(each) for each in parameters}
-        named = ((model, name, each) for model, made in models.items() for name, each in made.named_parameters())
-        return tuple(f"{model}.{name}" for model, name, each in named if id(each) in wanted)
+        The graph can be walked even after its saved tensors are freed: parameters are the variables of its leaves.
+        """
+        if "not have been used in the graph" not in str(error) or not isinstance(loss, torch.Tensor):
+            return ()
+        pending, seen, reached = [loss.grad_fn], set(), set()
+        while pending:
+            node = pending.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                reached.add(id(getattr(node, "variable", None)))
+                pending.extend(following for following, _ in node.next_functions)
+        trained = (each for model in models.values() for each in model.parameters() if each.requires_grad)
+        return self.name_parameters((each for each in trained if id(each) not in reached), models)
+
+    def find_parameters(self, model: Any) -> Iterable[tuple[str, object]]:
+        """Return the parameters of a model with their names."""
+        return model.named_parameters()
 
 
 ERRORS = TorchErrors()
 
 
-def load_module(emitted: Emitted, program: Program) -> Loaded:
-    """Execute an emitted module and return it; its text is registered so that tracebacks can show it."""
-    return load.load_module(emitted, program)
+def load_program(program: Program, provided: Iterable[str] = (), extras: Extras = PLAIN) -> Loaded:
+    """Emit a program, execute the module and return it; models in ``provided`` are given to its ``build``."""
+    return load_module(emit_module(program, TORCH, provided, extras), program)
 
 
-def call_checked(load: Loaded, spec: GraphSpec, function: str, *arguments: object) -> Any:
-    """Call one of the module's functions; raise StepError with its place in the spec where it fails."""
-    return errors.call_checked(load, spec, ERRORS, function, *arguments)
-
-
-def diagnose(error: Exception, load: Loaded, spec: GraphSpec) -> Diagnostic:
-    """Return the diagnostic of an error raised inside the emitted module."""
-    return errors.diagnose(error, load, spec, ERRORS)
+load_module: Callable[[Emitted, Program], Loaded] = load.load_module
+"""Executes an emitted module, whose text is registered so that tracebacks can show it."""

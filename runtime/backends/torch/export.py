@@ -17,18 +17,18 @@ from safetensors.torch import save
 from torch import nn
 
 from compiler.ir.instructions import Forward
-from compiler.ir.program import InputDecl, Program
+from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.backends.torch.codegen.dialect import TORCH
-from runtime.backends.torch.compat import is_draw, quiet
-from runtime.backends.torch.execution import Loaded, clean, explain_unfakeable, load_module
+from runtime.backends.torch.compat import is_draw
+from runtime.backends.torch.execution import ERRORS, Loaded, explain_unfakeable, load_module
 from runtime.backends.torch.tensors import sample_inputs
 from runtime.backends.torch.untouched import untouched
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import PackedModel, PackedProgram
 from runtime.engine.load import find_op, find_span
-from runtime.problems import describe, problem, raised_in
+from runtime.problems import describe, problem, quiet, raised_in
 from runtime.support.closures import bound_again
 
 CODE = "GS265"
@@ -53,27 +53,24 @@ def _explain(error: Exception) -> tuple[str, str]:
     if sizes is not None:
         return f"it does not work for every size of {sizes[1]}", sizes[2]
     if _COPY.search(str(error)):
-        return "its models cannot be copied", clean(error)
+        return "its models cannot be copied", ERRORS.clean(error)
     reason = explain_unfakeable(error)
-    return (reason, "") if reason != describe(error) else ("torch.export cannot follow what it does", clean(error))
+    return (
+        (reason, "") if reason != describe(error) else ("torch.export cannot follow what it does", ERRORS.clean(error))
+    )
 
 
 def explain_different(mode: str, exported: torch.export.ExportedProgram, error: AssertionError) -> Diagnostic:
     """Return the diagnostic of a program whose numbers differ from the original's."""
-    drawn = tuple(dict.fromkeys(_find_draws(exported)))
+    drawn: dict[str, None] = {}
+    for node in (each for each in exported.graph.nodes if is_draw(each.target)):
+        paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values() if path]
+        name = str(node.target).split(".")[1]  # of aten.rand_like.default
+        drawn[f"{name} in {paths[-1]}" if paths else name] = None
     reason = "draws random numbers" if drawn else "gives other numbers as a program"
-    notes = (f"drawn by {', '.join(drawn)}",) if drawn else (f"torch: {clean(error)}",)
+    notes = (f"drawn by {', '.join(drawn)}",) if drawn else (f"torch: {ERRORS.clean(error)}",)
     help = f"let `random` ops draw what the mode needs, and models keep nothing from call to call; {REMEDY}"
     return Diagnostic(code=CODE, message=f"mode {mode} cannot be exported: it {reason}", notes=notes, help=help)
-
-
-def _find_draws(exported: torch.export.ExportedProgram) -> Iterator[str]:
-    """Yield the operations of a program that draw, each with the part of the models that does: ``rand_like in net``."""
-    for node in exported.graph.nodes:
-        if is_draw(node.target):
-            paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values() if path]
-            name = str(node.target).split(".")[1]  # of aten.rand_like.default
-            yield f"{name} in {paths[-1]}" if paths else name
 
 
 def explain_remembering(mode: str, name: str) -> Diagnostic:
@@ -146,9 +143,18 @@ class ProgramPacker:
         """
         loaded, module = self._load()
         with quiet(), untouched(), torch.inference_mode(False), torch.no_grad():
-            with self._told(loaded):
-                free = (self._free(),) if self.program.inputs else None  # torch cannot count the axes of no inputs
-                exported = torch.export.export(module, (self._sample(0),), dynamic_shapes=free, strict=False)
+            with self._refusing(loaded):
+                # One object for each name, as torch wants it; and it cannot count the axes of no inputs.
+                dims = {name: torch.export.Dim(name) for name in self._sizes(0)}
+                free = {
+                    entry.name: {
+                        axis: dims[size] for axis, size in enumerate(entry.shape or ()) if isinstance(size, str)
+                    }
+                    for entry in self.program.inputs
+                }
+                exported = torch.export.export(
+                    module, (self._sample(0),), dynamic_shapes=(free,) if free else None, strict=False
+                )
                 written = io.BytesIO()
                 torch.export.save(exported, written)
             self._compare(exported, module, loaded)
@@ -158,7 +164,7 @@ class ProgramPacker:
         """Return the emitted module over copies of the models, and what is to be exported."""
         function = self.program.modes[0].functions[0]
         loaded = load_module(emit_module(self.program, TORCH, provided=self.models), self.program)
-        with self._told(loaded):
+        with self._refusing(loaded):
             models = _copy(self.models)
             loaded.call("build", 0, self.device, self.dtype, models)
         held = loaded.names.get("STATE", {})
@@ -176,13 +182,8 @@ class ProgramPacker:
         """Return made-up inputs; ``more`` makes the free sizes greater."""
         return sample_inputs(self.program, self._sizes(more), self.device, self.dtype) or {}
 
-    def _free(self) -> dict[str, dict[int, Any]]:
-        """Return the free dimensions by input and axis; one object for each name, as torch wants it."""
-        free = {name: torch.export.Dim(name) for name in self._sizes(0)}
-        return {entry.name: _find_free(entry, free) for entry in self.program.inputs}
-
     @contextmanager
-    def _told(self, loaded: Loaded) -> Iterator[None]:
+    def _refusing(self, loaded: Loaded) -> Iterator[None]:
         """Raise what fails inside as SpecError (GS265), with torch's reason in one line; nothing else is printed."""
         silence = io.StringIO()
         try:
@@ -200,7 +201,7 @@ class ProgramPacker:
         before = {name: buffer.clone() for name, buffer in program.named_buffers()}
         for more in (0, 3):
             batch = self._sample(more)
-            with self._told(loaded):
+            with self._refusing(loaded):
                 found, expected = program(batch), module(batch)
             changed = [name for name, buffer in program.named_buffers() if not torch.equal(buffer, before[name])]
             if changed:
@@ -220,8 +221,3 @@ def _copy(models: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
     }
     with bound_again(parts, memo):
         return copy.deepcopy(dict(models), memo)
-
-
-def _find_free(entry: InputDecl, free: Mapping[str, Any]) -> dict[int, Any]:
-    """Return the free dimensions of an input by axis."""
-    return {axis: free[size] for axis, size in enumerate(entry.shape or ()) if isinstance(size, str)}

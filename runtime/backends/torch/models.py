@@ -14,7 +14,6 @@ from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.backends.torch.library.modules import parameter_types
-from runtime.engine import user_models
 from runtime.engine import user_models as users
 from runtime.engine.replicas import NOT_BUILT, Reducer
 
@@ -105,33 +104,33 @@ def check_given(given: Mapping[str, object], program: Program, spec: GraphSpec) 
 def find_other_types(models: Mapping[str, nn.Module], dtype: torch.dtype, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS208) for every model with parameters that the step cannot train as they are."""
     found = {name: parameter_types(model) for name, model in models.items()}
-    return user_models.find_other_types(found, str(dtype).removeprefix("torch."), spec)
+    return users.find_other_types(found, str(dtype).removeprefix("torch."), spec)
 
 
 def find_undeclared_ties(models: Mapping[str, nn.Module], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS213) for every two models that share memory in a way the spec does not say."""
-    return users.find_undeclared_ties({name: _find_memory(model) for name, model in models.items()}, program, spec)
-
-
-def _find_memory(model: nn.Module) -> users.Memory:
-    """Return where the parameters and buffers of a model are."""
-    parts = [(path, part) for path, part in find_modules(model) if path]
-    inside = ((f"{path}.{name}", each) for path, part in parts for name, each in part.named_parameters(recurse=False))
-    parameters = _find_storages(model.named_parameters(remove_duplicate=False))
-    hidden = {name: storage for name, storage in _find_storages(inside).items() if name not in parameters}
-    return users.Memory(parameters=parameters, hidden=hidden, buffers=_find_storages(model.named_buffers()))
+    memories: dict[str, users.Memory] = {}
+    for name, model in models.items():
+        parts = [(path, part) for path, part in find_modules(model) if path]
+        inside = ((f"{path}.{key}", each) for path, part in parts for key, each in part.named_parameters(recurse=False))
+        parameters = _find_storages(model.named_parameters(remove_duplicate=False))
+        hidden = {key: storage for key, storage in _find_storages(inside).items() if key not in parameters}
+        buffers = _find_storages(model.named_buffers())
+        memories[name] = users.Memory(parameters=parameters, hidden=hidden, buffers=buffers)
+    return users.find_undeclared_ties(memories, program, spec)
 
 
 def _find_storages(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, object]:
-    """Return a key of the memory of tensors, by name: tensors that begin at the same address share it."""
-    return {name: _find_storage(tensor) for name, tensor in named}
+    """Return a key of the memory of tensors, by name: tensors that begin at the same address share it.
 
-
-def _find_storage(tensor: torch.Tensor) -> object:
-    """Return where the memory of a tensor begins; of one that has none, like one that waits for its size, itself."""
-    if is_lazy(tensor) or tensor.is_meta or not tensor.numel() or type(tensor.data) is not torch.Tensor:
-        return id(tensor)
-    return tensor.device, tensor.data_ptr()
+    One that has no memory, like one that waits for its size, is its own.
+    """
+    return {
+        name: id(tensor)
+        if is_lazy(tensor) or tensor.is_meta or not tensor.numel() or type(tensor.data) is not torch.Tensor
+        else (tensor.device, tensor.data_ptr())
+        for name, tensor in named
+    }
 
 
 def has_lazy_layers(model: nn.Module) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -12,27 +13,25 @@ from torch import nn
 
 from compiler import Plan
 from compiler.ir.program import Program
-from compiler.types.dimension import TensorType
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.backends.torch.codegen.dialect import TORCH
-from runtime.backends.torch.compat import TorchDispatchMode, has_drawn, is_batch_norm, quiet, watched_checkpoints
+from runtime.backends.torch.compat import TorchDispatchMode, has_drawn, is_batch_norm, watched_checkpoints
 from runtime.backends.torch.devices import Setting
 from runtime.backends.torch.dryrun import Findings, Trial, run_dry
-from runtime.backends.torch.execution import call_checked, diagnose, load_module
+from runtime.backends.torch.execution import ERRORS, Loaded, load_program
 from runtime.backends.torch.library.modules import parameter_types
 from runtime.backends.torch.library.weights import load_weights
 from runtime.backends.torch.models import find_reducers, has_lazy_layers
 from runtime.backends.torch.tensors import sample_inputs
 from runtime.backends.torch.untouched import untouched, unwritten
-from runtime.codegen.module import emit_module
 from runtime.codegen.resources import find_functions, find_inputs
-from runtime.engine import observe
+from runtime.engine.backend import Signature
 from runtime.engine.batch_sizes import Batches, find_neighbour
+from runtime.engine.errors import diagnose
 from runtime.engine.load import find_span
-from runtime.engine.observe import Observer, Sight, evaluating, find_dimension, find_forwards
+from runtime.engine.observe import Observer, Sight, evaluating, find_types
 from runtime.engine.replicas import refuse_reducers
-from runtime.engine.weights import find_late, find_rounds, load_late, place_files
+from runtime.problems import quiet
 from runtime.step import StepError
 
 
@@ -60,18 +59,16 @@ class Watch:
     @contextmanager
     def over_checkpoints(self, models: Mapping[str, nn.Module]) -> Iterator[None]:
         """Watch which models run and are recomputed, while the context lasts."""
-        hooks = [each for name, model in models.items() for each in self._hooks(name, model)]
+        hooks: list[Any] = []
+        for name, model in models.items():
+            hooks.append(model.register_forward_pre_hook(partial(self._enter, name)))
+            hooks.append(model.register_forward_hook(partial(self._leave, name), always_call=True))
         try:
             with watched_checkpoints(self._recomputed):
                 yield
         finally:
             for hook in hooks:
                 hook.remove()
-
-    def _hooks(self, name: str, model: nn.Module) -> Iterator[Any]:
-        """Yield the hooks that note when a model runs."""
-        yield model.register_forward_pre_hook(lambda *_: self._enter(name))
-        yield model.register_forward_hook(lambda *_: self.running.remove(name), always_call=True)
 
     @contextmanager
     def _recomputed(self, preserved: bool) -> Iterator[None]:
@@ -85,10 +82,14 @@ class Watch:
             self.checkpoints -= 1
             self.unpreserved -= not preserved
 
-    def _enter(self, name: str) -> None:
+    def _enter(self, name: str, *_: object) -> None:
         """Record that a model starts to run."""
         self.ran.add(name)
         self.running.append(name)
+
+    def _leave(self, name: str, *_: object) -> None:
+        """Record that a model has run."""
+        self.running.remove(name)
 
 
 class _Draws(TorchDispatchMode):
@@ -105,19 +106,6 @@ class _Draws(TorchDispatchMode):
             is_own = self.watch.checkpoints and (kwargs or {}).get("generator") is not None
             self.watch.redrawing.update(self.watch.running if self.watch.unpreserved or is_own else ())
         return func(*args, **(kwargs or {}))
-
-
-def find_types(seen: Mapping[int, Mapping[str, object]], batch: str) -> dict[str, TensorType]:
-    """Return the types of values seen at two batch sizes; sizes that grow with the batch are given in terms of it."""
-    (small, first), (large, second) = sorted(seen.items())
-    types: dict[str, TensorType] = {}
-    for name, one in first.items():
-        other = second.get(name)
-        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.ndim == other.ndim:
-            pairs = zip(one.shape, other.shape, strict=True)
-            shape = tuple(find_dimension(*pair, small, large, batch) for pair in pairs)
-            types[name] = TensorType(shape, str(one.dtype).removeprefix("torch."))
-    return types
 
 
 def give_sizes(
@@ -155,16 +143,15 @@ def _call(
     inputs: Mapping[str, torch.Tensor],
 ) -> None:
     """Call every function of a program once, on the models themselves."""
-    emitted = emit_module(program, TORCH, provided=models)
-    loaded = load_module(emitted, program)
+    loaded = load_program(program, models)
     try:
-        loaded.call("build", setting.seed, setting.device, setting.dtype, models)
+        loaded.call("build", *setting.place, models)
         for function in find_functions(program):
             given = {entry.name: inputs[entry.name] for entry in find_inputs(program, function)}
             loaded.start(function.mode)
-            loaded.call(emitted.names.function(function.name), given)
+            loaded.call(loaded.emitted.names.function(function.name), given)
     except Exception as error:
-        found = diagnose(error, loaded, spec)
+        found = diagnose(error, loaded, spec, ERRORS)
         raise StepError([found], spec.texts()) from None
 
 
@@ -181,40 +168,32 @@ def _kept(models: Mapping[str, nn.Module]) -> Iterator[None]:
 
 
 Models: TypeAlias = Mapping[str, nn.Module]
-Learned: TypeAlias = observe.Learned[nn.Module]
-
-
-def learn(plan: Plan, setting: Setting) -> Learned:
-    """Observe user classes, and the layers after them in as many rounds as it takes; with none of them, keep the plan.
-
-    Raises SpecError: GS206 for a declared trait that is not true, StepError for a forward that fails.
-    """
-    return observe.learn(plan, setting.given, TorchObserver(setting=setting))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TorchObserver(Observer[nn.Module]):
+class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
     """Makes models of PyTorch, and observes them in dry runs at two batch sizes."""
 
     setting: Setting
     converted: dict[str, str] = field(default_factory=dict[str, str])
     """Class -> the type in which it makes its parameters, where that is not a usual one."""
+    framework = ERRORS
 
-    def make(self, plan: Plan, known: frozenset[str], given: Models) -> Models:
-        """Return the known models; lazy layers are given their sizes before likenesses are copied from them."""
-        setting = self.setting
-        for names in find_rounds(plan.program.models, known):
-            program = find_forwards(plan.program, names)
-            loaded = load_module(emit_module(program, TORCH, provided=given), program)
-            late = find_late(program, given)
-            place_files(loaded, setting.weights, late)
-            if "in_type" in loaded.names:
-                loaded.names["in_type"] = self._noting(loaded.names["in_type"])
-            given = call_checked(loaded, plan.spec, "make_models", setting.seed, setting.device, setting.dtype, given)
-            refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
-            give_sizes(given, program, plan.spec, setting, Batches.of(plan))
-            load_late(load_weights, given, setting.weights, late, plan.spec)
-        return given
+    def load(self, program: Program, given: Models) -> Loaded:
+        """Return the executed module that makes models; it notes those whose parameters it converts."""
+        loaded = load_program(program, given)
+        if "in_type" in loaded.names:
+            loaded.names["in_type"] = self._noting(loaded.names["in_type"])
+        return loaded
+
+    def complete(self, plan: Plan, program: Program, models: Models) -> None:
+        """Give lazy layers their sizes; raise SpecError (GS273) for models that act on gradients themselves."""
+        refuse_reducers({name: find_reducers(model) for name, model in models.items()}, plan.spec)
+        give_sizes(models, program, plan.spec, self.setting, Batches.of(plan))
+
+    def load_weights(self, model: nn.Module, name: str, path: str) -> None:
+        """Read the weights of a model from a file."""
+        load_weights(model, name, path)
 
     def _noting(self, convert: Callable[..., None]) -> Callable[..., None]:
         """Return the library's ``in_type``, noting the models whose parameters were made in another type on purpose."""
@@ -236,21 +215,22 @@ class TorchObserver(Observer[nn.Module]):
             does = "trains in it" if found == "float64" else "computes in it, on weights of float32"
             yield f"the class of '{name}' makes its parameters in {found}; they become {wanted}. `{way}` {does}"
 
-    def look(self, plan: Plan, program: Program, models: Models) -> Sight:
-        """Run a program of forwards alone; raise StepError where it fails. It changes nothing."""
-        return Batches.of(plan).attempt(lambda size: self._look(plan, program, models, size))
-
-    def _look(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
+    def look_at(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
         """Run a program of forwards at one batch size and its neighbour."""
         watch = Watch()
-        seen: dict[int, Findings] = {}
+        seen: dict[int, dict[str, Signature]] = {}
         for size in (batch, find_neighbour(batch)):
-            seen[size] = self._run(plan, program, models, watch, size)
-            if seen[size].problems:
-                raise StepError(seen[size].problems, plan.spec.texts())
-        types = find_types({size: _merge(each) for size, each in seen.items()}, "batch")
+            found = self._run(plan, program, models, watch, size)
+            if found.problems:
+                raise StepError(found.problems, plan.spec.texts())
+            seen[size] = {
+                name: (tuple(each.shape), str(each.dtype).removeprefix("torch."))
+                for outputs in reversed([*found.outputs.values()])  # the first function that has a result counts
+                for name, each in outputs.items()
+                if isinstance(each, torch.Tensor)
+            }
         return Sight(
-            types=types,
+            types=find_types(seen, "batch"),
             ran=frozenset(watch.ran),
             drawing=frozenset(watch.drawing),
             recomputing=frozenset(watch.recomputing),
@@ -263,7 +243,7 @@ class TorchObserver(Observer[nn.Module]):
         inputs = sample_inputs(program, {"batch": size}, self.setting.device, self.setting.dtype)
         if inputs is None:
             return Findings()
-        loaded = load_module(emit_module(program, TORCH, provided=models), program)
+        loaded = load_program(program, models)
         trial = Trial.of(loaded, plan.spec, models, self.setting)
         return run_dry(replace(trial, inputs=inputs, around=watch.over))
 
@@ -274,12 +254,3 @@ class TorchObserver(Observer[nn.Module]):
     def is_coupled(self, model: nn.Module) -> bool:
         """Return whether a model normalises over the batch in training."""
         return any(is_batch_norm(each) for each in model.modules())
-
-
-def _merge(findings: Findings) -> dict[str, object]:
-    """Return all results of a run by name; the first function that has one counts."""
-    merged: dict[str, object] = {}
-    for outputs in findings.outputs.values():
-        for name, value in outputs.items():
-            merged.setdefault(name, value)
-    return merged

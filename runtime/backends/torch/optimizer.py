@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -100,25 +100,20 @@ class TorchOptimizer(OptimizerAccess):
 
     def _set_option(self, name: str, value: Value | None) -> None:
         """Set an option to a number; None restores the original value."""
+        kept = {"options": self.shell.options, "schedules": self.shell.schedules}
         if value is None:
-            self._give_back(name)
+            replaced = self.replaced.pop(name, None)
+            if replaced is not None:
+                for key, entries in kept.items():
+                    entries.pop(name, None)
+                    entries.update({name: replaced[key]} if key in replaced else {})
+                for group, original in zip(self.groups, replaced["groups"], strict=True):
+                    group[name] = original
             return
         if name not in self.replaced:
-            kept = {"options": self.shell.options, "schedules": self.shell.schedules}
             found = {key: each[name] for key, each in kept.items() if name in each}
             self.replaced[name] = {**found, "groups": [group.get(name) for group in self.groups]}
         self.shell.schedules[name] = lambda n: value
-
-    def _give_back(self, name: str) -> None:
-        """Restore the original value of a number."""
-        replaced = self.replaced.pop(name, None)
-        if replaced is None:
-            return
-        for key, entries in (("options", self.shell.options), ("schedules", self.shell.schedules)):
-            entries.pop(name, None)
-            entries.update({name: replaced[key]} if key in replaced else {})
-        for group, value in zip(self.groups, replaced["groups"], strict=True):
-            group[name] = value
 
     def _find_shares(self) -> list[Any]:
         """Return the options of each group; nothing where some groups have no parameters of their own."""
@@ -162,13 +157,9 @@ class TorchOptimizer(OptimizerAccess):
     def slots(self) -> Slots:
         """Return copies of the slots of the parameters."""
         found: dict[str, dict[str, object]] = {}
-        for slot, name, value in self._entries():
-            found.setdefault(name, {})[slot] = value.detach().clone()
-        return found
-
-    def _entries(self) -> Iterator[tuple[str, str, torch.Tensor]]:
-        """Yield (slot, parameter, tensor)."""
         named = name_slots(self.shell.parameters, self.names)
         for slot, values in self.shell.slots.items():
-            entries = zip(named, values, strict=True)
-            yield from ((slot, name, value) for name, value in entries if isinstance(value, torch.Tensor))
+            for name, value in zip(named, values, strict=True):
+                if isinstance(value, torch.Tensor):
+                    found.setdefault(name, {})[slot] = value.detach().clone()
+        return found

@@ -11,7 +11,8 @@ import torch
 
 from compiler.ir.program import InputDecl, Program
 from runtime.engine.backend import Signature
-from runtime.engine.user_models import CONVERTED, accepted_types
+from runtime.engine.trees import decode_tree, encode_tree
+from runtime.engine.user_models import CONVERTED, accepted_types, find_shapes
 
 DTYPES: Mapping[str, torch.dtype] = {
     "float32": torch.float32,
@@ -89,12 +90,12 @@ def sample_inputs(
 ) -> dict[str, torch.Tensor] | None:
     """Return made-up inputs of the declared shapes, free sizes as given; None where a size is not known."""
     generator = torch.Generator().manual_seed(0)
+    shapes = find_shapes(program, sizes)
+    if shapes is None:
+        return None
     inputs: dict[str, torch.Tensor] = {}
     for entry in program.inputs:
-        if entry.shape is None or any(isinstance(size, str) and size not in sizes for size in entry.shape):
-            return None
-        shape = [size if isinstance(size, int) else sizes[size] for size in entry.shape]
-        dtype = target_dtype(entry, built)
+        dtype, shape = target_dtype(entry, built), shapes[entry.name]
         drawn = torch.rand(shape, generator=generator) if dtype.is_floating_point else torch.zeros(shape)
         inputs[entry.name] = drawn.to(device, dtype)
     return inputs
@@ -107,10 +108,6 @@ NAMED: Mapping[torch.dtype, str] = {
     for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 }
 """The types of tensors that are stored as they are."""
-KIND, VALUES = "tensor", "values"
-"""The keys of a mapping for values that an array alone cannot represent: a tensor of another type, or not a tensor."""
-ARRAY, MAPPING = "numpy", "mapping"
-"""Kinds that are not tensors: a NumPy array, and a mapping that has these very keys itself."""
 
 
 def to_array(tensor: torch.Tensor) -> Array:
@@ -142,46 +139,26 @@ def from_array(array: Array) -> torch.Tensor:
 
 def encode(tree: Any) -> Any:
     """Return a tree with every tensor as an array; facts that an array cannot hold are put next to it."""
-    match tree:
-        case torch.Tensor():
-            array = to_array(tree)
-            return array if tree.dtype in NAMED else {KIND: str(tree.dtype).removeprefix("torch."), VALUES: array}
-        case np.ndarray():
-            return {KIND: ARRAY, VALUES: tree.copy()}
-        case Mapping():
-            found = {key: encode(value) for key, value in tree.items()}
-            return {KIND: MAPPING, VALUES: found} if found.keys() == {KIND, VALUES} else found
-        case list() | tuple():
-            return [encode(value) for value in tree]
-        case _:
-            return tree
+
+    def store(value: object) -> tuple[Array, str] | None:
+        """Return the array of a tensor, and the type that the array does not have."""
+        if not isinstance(value, torch.Tensor):
+            return None
+        return to_array(value), "" if value.dtype in NAMED else str(value.dtype).removeprefix("torch.")
+
+    return encode_tree(tree, store)
 
 
 def decode(tree: Any, device: torch.device | str = "cpu") -> Any:
     """Return the tree that :func:`encode` was given; its tensors are put on a device."""
-    match tree:
-        case np.ndarray():
-            return _put(from_array(tree), device)
-        case {"tensor": "numpy", "values": array, **others} if not others:
-            return np.array(array)
-        case {"tensor": "mapping", "values": dict() as found, **others} if not others:
-            return {key: decode(value, device) for key, value in found.items()}
-        case {"tensor": str(kind), "values": array, **others} if not others:
-            return _put(_convert(from_array(array), getattr(torch, kind)), device)
-        case Mapping():
-            return {key: decode(value, device) for key, value in tree.items()}
-        case list():
-            return [decode(value, device) for value in tree]
-        case _:
-            return tree
 
+    def restore(array: Array, kind: str) -> torch.Tensor:
+        """Return a tensor in the type that it had before it was stored; Apple's device has no float64."""
+        tensor = from_array(array)
+        if kind:
+            dtype: torch.dtype = getattr(torch, kind)
+            tensor = torch.view_as_complex(tensor).to(dtype) if dtype.is_complex else tensor.to(dtype)
+        is_too_wide = tensor.dtype == torch.float64 and torch.device(device).type == "mps"
+        return (tensor.float() if is_too_wide else tensor).to(device)
 
-def _convert(stored: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return a tensor in the type it had before it was stored."""
-    return torch.view_as_complex(stored).to(dtype) if dtype.is_complex else stored.to(dtype)
-
-
-def _put(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
-    """Return a tensor on a device; Apple's has no float64."""
-    is_too_wide = tensor.dtype == torch.float64 and torch.device(device).type == "mps"
-    return (tensor.float() if is_too_wide else tensor).to(device)
+    return decode_tree(tree, restore)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -22,8 +22,11 @@ def untouched() -> Iterator[None]:
     ours = random.getstate()
     theirs = None if numpy is None else numpy.random.get_state()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    # torch must never try to compile code again that it met under observers; importing it only for this costs a second.
+    is_compiling = "torch._dynamo" in sys.modules
+    uncompiled = torch.compiler.set_stance("force_eager") if is_compiling else nullcontext()
     try:
-        with torch.random.fork_rng(devices=devices), _uncompiled():
+        with torch.random.fork_rng(devices=devices), uncompiled:
             yield
     finally:
         random.setstate(ours)
@@ -46,9 +49,3 @@ def unwritten(models: Mapping[str, nn.Module]) -> Iterator[None]:
             for buffer, version, value in before:
                 if buffer._version != version:
                     buffer.copy_(value)
-
-
-def _uncompiled() -> AbstractContextManager[object]:
-    """Return a context without compilation: torch never tries to compile code again that it met under observers."""
-    is_used = "torch._dynamo" in sys.modules  # torch.compile imports it; importing it only for this would cost a second
-    return torch.compiler.set_stance("force_eager") if is_used else nullcontext()

@@ -67,11 +67,18 @@ class WrappedState:
         groups = zip(self.optimizer.param_groups, self.groups, self.changes, strict=True)
         loose = {key: value for key, value in self.optimizer.state.items() if not isinstance(key, torch.Tensor)}
         more = {key: value for key, value in self.optimizer.state_dict().items() if key not in OWN_KEYS}
+        is_remote = any(parameter.device.type != "cpu" for parameter in self.names)
+        hosted = {
+            slot
+            for parameter in self.names
+            for slot, value in self.optimizer.state.get(parameter, {}).items()
+            if isinstance(value, torch.Tensor) and value.device.type == "cpu"
+        }
         return {
             "groups": [encode(dict(self._changed(*each))) for each in groups],
             "loose": encode(loose),
             "more": encode(more),
-            "host": sorted(self._hosted()) if self._is_remote() else None,
+            "host": sorted(hosted) if is_remote else None,
         }
 
     def put_habits(self, habits: Any) -> None:
@@ -100,20 +107,6 @@ class WrappedState:
         for key, value in _options(group).items():
             if key not in moving and not (key in made and _is_same(value, made[key])):
                 yield key, value
-
-    def _is_remote(self) -> bool:
-        """Return whether parameters are not on the host."""
-        return any(parameter.device.type != "cpu" for parameter in self.names)
-
-    def _hosted(self) -> set[str]:
-        """Return the slots whose tensors are on the host."""
-        states = [self.optimizer.state.get(parameter, {}) for parameter in self.names]
-        return {
-            slot
-            for state in states
-            for slot, value in state.items()
-            if isinstance(value, torch.Tensor) and value.device.type == "cpu"
-        }
 
     def _place(self, slot: str, parameter: torch.Tensor) -> torch.device:
         """Return the device of a slot's tensors; for tensors saved on the host, torch's own rule decides."""

@@ -58,21 +58,6 @@ def _row(kind: type[Kind], lowering: Callable[[Kind, Scope], Lowered]) -> tuple[
     return kind, apply
 
 
-def _lower_forward(instruction: Forward, scope: Scope) -> Lowered:
-    """Return the call of a model, as the framework makes it."""
-    return scope.dialect.forward(instruction, scope)
-
-
-def _lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
-    """Return the gradient of a loss, as the framework takes it."""
-    return scope.dialect.gradient(instruction, scope)
-
-
-def _lower_settle(instruction: Settle, scope: Scope) -> Lowered:
-    """Return the end of a step with verdicts, as the framework reads them."""
-    return scope.dialect.settle(instruction, scope)
-
-
 def _lower_release(instruction: Release, scope: Scope) -> Lowered:
     """Return the line that forgets values."""
     names = [scope.names.value(value) for value in instruction.values]
@@ -100,11 +85,11 @@ def _lower_emit(instruction: Emit, scope: Scope) -> Lowered:
 
 LOWERINGS: Mapping[type[InstructionBase], Lowering] = dict(
     (
-        _row(Forward, _lower_forward),
+        _row(Forward, lambda each, scope: scope.dialect.forward(each, scope)),
         _row(Evaluate, lower_evaluate),
         _row(Random, lower_random),
         _row(Schedule, _lower_schedule),
-        _row(Gradient, _lower_gradient),
+        _row(Gradient, lambda each, scope: scope.dialect.gradient(each, scope)),
         _row(Transform, lower_transform),
         _row(Judge, lower_judge),
         _row(Gather, lower_gather),
@@ -115,7 +100,7 @@ LOWERINGS: Mapping[type[InstructionBase], Lowering] = dict(
         _row(Blend, lower_blend),
         _row(Assign, lower_assign),
         _row(Store, lower_store),
-        _row(Settle, _lower_settle),
+        _row(Settle, lambda each, scope: scope.dialect.settle(each, scope)),
         _row(Release, _lower_release),
         _row(Emit, _lower_emit),
     )

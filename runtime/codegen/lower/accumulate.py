@@ -11,7 +11,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Global, Lowered, Scope
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.lower.transform import resting_places
-from runtime.codegen.resources import find_functions, find_windows
+from runtime.codegen.resources import find_instructions, find_windows
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
@@ -26,17 +26,14 @@ def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
     if instruction.gradients is None:
         method = "rest"
     else:
-        method, rows = "add", [_gathered(instruction, instruction.gradients, scope), *rows]
+        gradients: ast.expr = syntax.name(scope.names.value(instruction.gradients))
+        if instruction.strict:  # those of parameters that are not frozen for now must be present
+            gradients = syntax.call("required", gradients, *resting_places(instruction, scope))
+        method, rows = "add", [gradients, *rows]
         named |= {"count": syntax.name(scope.names.value(instruction.count))} if instruction.count else {}
     named |= {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
     call = syntax.method(syntax.name(scope.names.window(instruction.window)), method, *rows, **named)
     return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(call))]))
-
-
-def _gathered(instruction: Gather, value: str, scope: Scope) -> ast.expr:
-    """Return the gradients that a window is given; those of parameters that are not frozen for now must be present."""
-    gradients = syntax.name(scope.names.value(value))
-    return syntax.call("required", gradients, *resting_places(instruction, scope)) if instruction.strict else gradients
 
 
 def lower_collect(instruction: Collect, scope: Scope) -> Lowered:
@@ -71,23 +68,18 @@ def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
 
 def window_globals(draft: Draft) -> Iterator[Global]:
     """Yield the windows of a program."""
-    instructions = (each for function in find_functions(draft.program) for each in function.instructions)
+    instructions = find_instructions(draft.program)
     restored = {each.window for each in instructions if isinstance(each, Restore)}
     for each in find_windows(draft.program):
         models, names = each.models, draft.names
-        parameters = names.parameters(models[0]) if len(models) == 1 else names.joint(models)
+        parameters = names.joint(models)
         options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
         options |= {"is_counted": syntax.constant(True)} if each.count else {}
         options |= {"is_whole": syntax.constant(True)} if each.guard == "window" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
-        made = syntax.call(_kind(each), syntax.name(parameters), **options)
+        guarded, opened = "Guarded" if each.guard != "none" else "", "Open" if each.gaps else ""
+        made = syntax.call(f"{guarded}{opened}Window", syntax.name(parameters), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
-
-
-def _kind(instruction: Gather) -> str:
-    """Return the class of a window."""
-    guarded, opened = "Guarded" if instruction.guard != "none" else "", "Open" if instruction.gaps else ""
-    return f"{guarded}{opened}Window"
 
 
 def window_registration(draft: Draft) -> Iterator[Line]:

@@ -26,17 +26,16 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: Scope) 
     operands = _checked(instruction, operands, scope) if instruction.open else operands
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
     between = [setting(value, scope) for value in call.first]
-    after = [_sized(value, first, scope) for value in call.positional]
+    # `batch` in a shape is the size of the first operand's leading axis.
+    rows = syntax.item(scope.dialect.shape(first), syntax.constant(0))
+    after = [
+        syntax.sequence(rows if each == BATCH else setting(each, scope) for each in value)
+        if isinstance(value, tuple) and BATCH in value
+        else setting(value, scope)
+        for value in call.positional
+    ]
     keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
     return syntax.call(call.path, first, *between, *rest, *after, **keywords)
-
-
-def _sized(value: Setting, first: ast.expr, scope: Scope) -> ast.expr:
-    """Return an option that follows the operands; `batch` in a shape is the size of the first one's leading axis."""
-    if not isinstance(value, tuple) or BATCH not in value:
-        return setting(value, scope)
-    rows = syntax.item(scope.dialect.shape(first), syntax.constant(0))
-    return syntax.sequence(rows if each == BATCH else setting(each, scope) for each in value)
 
 
 AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent": (2, 2)}
@@ -108,24 +107,25 @@ def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
         given = *scope.dialect.leading(), *positional(instruction.arguments, scope)
         return syntax.call(metric, *given, **keywords(instruction.arguments, scope))
     if not function.builtin:
-        return _user_call(instruction, scope)
+        called = _call_user(instruction, scope)
+        if len(instruction.outputs) > 1:
+            return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
+        # A loss may be returned as (sum, count), which means their quotient.
+        received = "uncounted" if instruction.gathered else "mean_of"
+        return syntax.call(received, called) if instruction.family == "loss" else called
     operands = positional(instruction.arguments, scope)
     if instruction.family in ("call", "part"):
         if function.name == "stop":
-            return scope.dialect.detach(operands[0]) if _has_graph(instruction, scope) else operands[0]
+            operand = instruction.arguments[0].operand
+            has_graph = isinstance(operand, Ref) and operand.name in scope.flow.carrying and not operand.detach
+            return scope.dialect.detach(operands[0]) if has_graph else operands[0]
         if scope.dialect.has_operators(instruction, scope):
-            operated = _operate(function.name, operands)
-            if operated is not None:
-                return operated
+            if function.name == "neg":
+                return ast.UnaryOp(op=ast.USub(), operand=operands[0])
+            operator = OPERATORS.get(function.name)
+            if operator is not None:
+                return reduce(lambda left, right: syntax.binary(left, operator, right), operands)
     return builtin_call(instruction, operands, scope)
-
-
-def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
-    """Return operands joined by the operator of Python that a call is; None where there is none."""
-    if name == "neg":
-        return ast.UnaryOp(op=ast.USub(), operand=operands[0])
-    operator = OPERATORS.get(name)
-    return None if operator is None else reduce(lambda left, right: syntax.binary(left, operator, right), operands)
 
 
 def counted(instruction: Evaluate, targets: list[str], scope: Scope) -> Iterator[ast.stmt]:
@@ -159,15 +159,6 @@ def _weigh(instruction: Evaluate, target: str, scope: Scope) -> Iterator[ast.stm
         yield syntax.assign(target, weighted)
 
 
-def _user_call(instruction: Evaluate, scope: Scope) -> ast.expr:
-    """Return the call of a user's function; a loss may be returned as (sum, count), which means their quotient."""
-    called = _call_user(instruction, scope)
-    if len(instruction.outputs) > 1:
-        return syntax.call("results", called, *map(syntax.constant, instruction.outputs))
-    received = "uncounted" if instruction.gathered else "mean_of"
-    return syntax.call(received, called) if instruction.family == "loss" else called
-
-
 def _call_user(instruction: Evaluate, scope: Scope) -> ast.expr:
     """Return the plain call of a user's function."""
     options = {key: setting(value, scope) for key, value in instruction.options.items()}
@@ -178,27 +169,17 @@ def _call_user(instruction: Evaluate, scope: Scope) -> ast.expr:
     return syntax.call(callee, *operands, **named, **options)
 
 
-def _has_graph(instruction: Evaluate, scope: Scope) -> bool:
-    """Return whether a value that is stopped carries a graph at all."""
-    operand = instruction.arguments[0].operand
-    return isinstance(operand, Ref) and operand.name in scope.flow.carrying and not operand.detach
-
-
 def _weighted(instruction: Evaluate, value: ast.expr, scope: Scope) -> ast.expr:
     """Return ``weight * value``, times how often it counts."""
     if isinstance(instruction.weight, Scheduled):
-        return _scaled(instruction, number(instruction.weight, scope.names), value, scope)
+        read = number(instruction.weight, scope.names)
+        times = syntax.constant(instruction.times)
+        factor = read if instruction.times == 1 else syntax.binary(times, ast.Mult(), read)
+        if scope.dialect.has_operators(instruction, scope) and instruction.function.builtin:
+            return syntax.binary(factor, ast.Mult(), value)
+        return scope.dialect.multiply(factor, value)  # the loss has an unknown type, and types may not mix
     weight = (1 if instruction.weight is None else instruction.weight) * instruction.times
     return value if weight == 1 else syntax.binary(syntax.constant(weight), ast.Mult(), value)
-
-
-def _scaled(instruction: Evaluate, weight: ast.expr, value: ast.expr, scope: Scope) -> ast.expr:
-    """Return ``weight() * value``; by a function where the loss has an unknown type and types do not mix."""
-    times = syntax.constant(instruction.times)
-    factor = weight if instruction.times == 1 else syntax.binary(times, ast.Mult(), weight)
-    if scope.dialect.has_operators(instruction, scope) and instruction.function.builtin:
-        return syntax.binary(factor, ast.Mult(), value)
-    return scope.dialect.multiply(factor, value)
 
 
 def lower_random(instruction: Random, scope: Scope) -> Lowered:

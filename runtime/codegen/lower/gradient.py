@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Scope
-from runtime.codegen.scope import line_of, parameter_list
+from runtime.codegen.lower.overflow import SCALE
+from runtime.codegen.scope import line_of, operand
 from runtime.codegen.text import Block, Code, Line
 
 AGAIN = "forwards run again, in whole or in part, whose statistics are written already"
@@ -19,15 +20,28 @@ def find_targets(instruction: Gradient, scope: Scope) -> ast.expr:
     values = [syntax.name(scope.names.value(value)) for value in instruction.values]
     if not instruction.models:
         return values[0] if len(values) == 1 else syntax.sequence(values)
-    models = syntax.name(parameter_list(instruction.models, scope))
+    models = syntax.name(scope.names.joint(instruction.models))
     return syntax.listing([syntax.spread(models), *values]) if values else models
+
+
+def find_seeds(instruction: Gradient, scope: Scope) -> ast.expr | None:
+    """Return the gradients of the loss that a gradient begins with; None where these are ones."""
+    seeds = [operand(each, scope) for each in instruction.grad_outputs or ()]
+    given = (seeds[0] if len(seeds) == 1 else syntax.sequence(seeds)) if seeds else None
+    if not instruction.scaled:
+        return given
+    if given is not None:
+        return syntax.call(f"{SCALE}.scaled", given)
+    return syntax.call(f"{SCALE}.seed", syntax.name(scope.names.value(instruction.loss)))
 
 
 def receive(instruction: Gradient, gradients: ast.expr, scope: Scope) -> ast.stmt:
     """Return the assignment of the gradient set and of the gradients of values."""
     values = [scope.names.value(value) for value in instruction.value_outputs]
     if instruction.output is None:
-        return _unpack(values, gradients)
+        is_single = len(values) == 1
+        taken = syntax.item(gradients, syntax.constant(0)) if is_single else gradients
+        return syntax.assign(values[0] if is_single else values, taken)
     output = scope.names.value(instruction.output)
     if not values:
         return syntax.assign(output, gradients)
@@ -41,10 +55,3 @@ def recomputing(instruction: Gradient, line: Line, models: Iterable[str], scope:
         return (line,)
     context = syntax.call("kept_buffers", *kept)
     return (Block(header=line_of(instruction, syntax.within(context), comment=AGAIN), body=(line,)),)
-
-
-def _unpack(values: list[str], gradients: ast.expr) -> ast.stmt:
-    """Return ``a, b = gradients``; a single one is taken out by index."""
-    if len(values) == 1:
-        return syntax.assign(values[0], syntax.item(gradients, syntax.constant(0)))
-    return syntax.assign(values, gradients)

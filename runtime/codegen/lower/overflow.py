@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import reduce
 
 from compiler.ir.instructions import Collect, Commit, Judge, Settle, Transform
-from compiler.ir.program import Function, LossScaleDecl, Program
+from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Global, Lowered, Scope
-from runtime.codegen.resources import find_functions, find_judged
+from runtime.codegen.resources import find_instructions, find_judged
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
@@ -45,11 +45,6 @@ def commits_by_op(instruction: Settle, scope: Scope) -> ast.expr:
     return syntax.dictionary({op: commit_value(commits, scope) for op, commits in instruction.held})
 
 
-def scaled_seeds(loss: ast.expr, seeds: ast.expr | None) -> ast.expr:
-    """Return the initial gradient of a scaled loss."""
-    return syntax.call(f"{SCALE}.seed", loss) if seeds is None else syntax.call(f"{SCALE}.scaled", seeds)
-
-
 def unscaled(gradients: ast.expr) -> ast.expr:
     """Return the gradients of a scaled loss, divided by the scale."""
     return syntax.call(f"{SCALE}.unscale", gradients)
@@ -57,34 +52,29 @@ def unscaled(gradients: ast.expr) -> ast.expr:
 
 def find_settles(program: Program) -> tuple[Settle, ...]:
     """Return the ends of all steps of a program in which there are verdicts."""
-    instructions = (each for function in find_functions(program) for each in function.instructions)
+    instructions = find_instructions(program)
     return tuple(each for each in instructions if isinstance(each, Settle))
 
 
 def verdict_globals(draft: Draft) -> Iterator[Global]:
     """Yield the loss scale, and the verdicts, of a program that has some."""
-    program = draft.program
-    if program.loss_scale is not None:
-        yield Global(name=SCALE, value=_construct_scale(program.loss_scale))
+    program, declared = draft.program, draft.program.loss_scale
+    if declared is not None:
+        if declared.is_fixed:
+            options: dict[str, bool | int | float] = {"is_fixed": True}
+        else:
+            options = {
+                "growth_steps": declared.growth_steps,
+                "growth_factor": declared.growth_factor,
+                "backoff_factor": declared.backoff_factor,
+                "min_scale": declared.min_scale,
+            }
+        if declared.most_skips is not None:
+            options["most_skips"] = declared.most_skips
+        named = {name: syntax.constant(value) for name, value in options.items()}
+        yield Global(name=SCALE, value=syntax.call("LossScale", syntax.constant(declared.initial), **named))
     if find_judged(program):
         yield Global(name=VERDICTS, value=syntax.call("Verdicts", **draft.dialect.verdict_options(draft)))
-
-
-def _construct_scale(declared: LossScaleDecl) -> ast.expr:
-    """Return ``LossScale(32768.0, growth_steps=2000)``, without options that are not declared."""
-    if declared.is_fixed:
-        options: dict[str, bool | int | float] = {"is_fixed": True}
-    else:
-        options = {
-            "growth_steps": declared.growth_steps,
-            "growth_factor": declared.growth_factor,
-            "backoff_factor": declared.backoff_factor,
-            "min_scale": declared.min_scale,
-        }
-    if declared.most_skips is not None:
-        options["most_skips"] = declared.most_skips
-    named = {name: syntax.constant(value) for name, value in options.items()}
-    return syntax.call("LossScale", syntax.constant(declared.initial), **named)
 
 
 def check_lines(draft: Draft) -> Iterator[Line]:
@@ -102,7 +92,8 @@ def check_lines(draft: Draft) -> Iterator[Line]:
 def hold_lines(draft: Draft) -> Iterator[Line]:
     """Yield the line that reports skipped ops to the gates, so that they are not counted."""
     program = draft.program
-    modes = [mode.mode for mode in program.modes if any(_has_held(each.instructions) for each in mode.functions)]
+    every = ((mode.mode, each) for mode in program.modes for one in mode.functions for each in one.instructions)
+    modes = [*dict.fromkeys(mode for mode, each in every if isinstance(each, Settle) and each.held)]
     if not modes or not any(mode.gates for mode in program.modes):
         return
     held: ast.expr = syntax.call(f"{VERDICTS}.withheld")
@@ -136,8 +127,3 @@ def find_tainted(function: Function) -> frozenset[str]:
             case _:
                 pass
     return frozenset(judged)
-
-
-def _has_held(instructions: tuple[object, ...]) -> bool:
-    """Return whether some write of a function takes place only under verdicts."""
-    return any(isinstance(each, Settle) and each.held for each in instructions)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from compiler.ir.cell import state_of
 from compiler.ir.instructions import Store
-from compiler.ir.program import Program, StateDecl
+from compiler.ir.program import Program
 from compiler.ir.value import Ref
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, Lowered, Scope
@@ -29,17 +28,13 @@ def register_lines(program: Program, dialect: Dialect) -> Iterator[Line]:
 def initial_lines(program: Program, dialect: Dialect) -> Iterator[Line]:
     """Yield one line of ``build`` per state: ``STATE["queue"] = initial_state(seed, "queue", (64, 32), ...)``."""
     for state in find_states(program):
-        statement = syntax.assign_item(REGISTER, state.name, _begin(state, dialect))
+        is_open = state.dtype in STEP_TYPES
+        dtype = syntax.name("dtype") if is_open else syntax.dotted(f"{dialect.prefix}.{state.dtype}")
+        keyed = syntax.name("seed"), syntax.constant(state.name), syntax.literal(state.shape)
+        drawn = syntax.constant(state.initializer.kind), syntax.constant(state.initializer.bound)
+        initial = syntax.call("initial_state", *keyed, *drawn, dtype, *dialect.state_place())
+        statement = syntax.assign_item(REGISTER, state.name, initial)
         yield Line(statement=statement, op=state.name, place=state.place)
-
-
-def _begin(state: StateDecl, dialect: Dialect) -> ast.expr:
-    """Return the initial value of a state, drawn under a key of (seed, state)."""
-    is_open = state.dtype in STEP_TYPES
-    dtype = syntax.name("dtype") if is_open else syntax.dotted(f"{dialect.prefix}.{state.dtype}")
-    drawn = syntax.constant(state.initializer.kind), syntax.constant(state.initializer.bound)
-    named = syntax.name("seed"), syntax.constant(state.name), syntax.literal(state.shape)
-    return syntax.call("initial_state", *named, *drawn, dtype, *dialect.state_place())
 
 
 def lower_store(instruction: Store, scope: Scope) -> Lowered:
@@ -47,12 +42,8 @@ def lower_store(instruction: Store, scope: Scope) -> Lowered:
     value = operand(instruction.value, scope)
     held = hold(instruction.state)
     statement = scope.dialect.store(held, value, is_number=not isinstance(instruction.value, Ref))
-    line = line_of(instruction, statement, comment=_comment(instruction))
-    return Lowered(code=with_notes(instruction, [line]), graph="either")
-
-
-def _comment(instruction: Store) -> str:
-    """Return the versions that a write makes: ``queue@0 -> @1``."""
     cell = state_of(instruction.state)
     made = next((each.version for each in instruction.writes if each.cell == cell), None)
-    return "" if made is None else f"{instruction.state}@{made - 1} -> @{made}"
+    comment = "" if made is None else f"{instruction.state}@{made - 1} -> @{made}"
+    line = line_of(instruction, statement, comment=comment)
+    return Lowered(code=with_notes(instruction, [line]), graph="either")

@@ -6,19 +6,18 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from compiler.ir.instructions import ApplyPart, Collect, Gather, Gradient, Transform
-from compiler.ir.program import OptimizerDecl
 from compiler.ir.value import Plain, Setting
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.optimizers import add_shared, has_groups
-from runtime.codegen.resources import find_functions
-from runtime.codegen.scope import line_of, parameter_list, setting, with_notes
+from runtime.codegen.resources import find_instructions
+from runtime.codegen.scope import line_of, setting, with_notes
 
 
 def is_set(value: str, scope: Scope) -> bool:
     """Return whether a value is a gradient set."""
-    made = (each for function in find_functions(scope.program) for each in function.instructions)
+    made = find_instructions(scope.program)
     return any(isinstance(each, (Gradient, Transform, Collect)) and each.output == value for each in made)
 
 
@@ -37,7 +36,7 @@ def close_gaps(instruction: Transform, scope: Scope) -> ast.expr:
     resting = resting_places(instruction, scope)
     if instruction.function.name == "require":
         return syntax.call("required", gradients, *(resting or [syntax.sequence(())] * bool(others)), *others)
-    return syntax.call("without_gaps", gradients, syntax.name(parameter_list(instruction.models, scope)), *resting)
+    return syntax.call("without_gaps", gradients, syntax.name(scope.names.joint(instruction.models)), *resting)
 
 
 def resting_places(instruction: Gradient | Transform | Gather, scope: Scope) -> list[ast.expr]:
@@ -62,10 +61,8 @@ def unless_applied(instruction: Transform, scope: Scope) -> dict[str, ast.expr]:
 def noise_present(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``noise_present(slopes, net_params, random.normal(...))``: the same draw whichever are present."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
-    parameters = syntax.name(parameter_list(instruction.models, scope))
-    size = syntax.sequence([syntax.call("count_elements", parameters)])
-    std = setting(instruction.options["std"], scope)
-    drawn = syntax.call("random.normal", syntax.constant(instruction.op), size, std=std)
+    parameters = syntax.name(scope.names.joint(instruction.models))
+    drawn = _noise(instruction, parameters, scope)
     return syntax.call("noise_present", gradients, parameters, drawn)
 
 
@@ -75,7 +72,7 @@ def call_present(
     """Return ``over_present(clip_norm, (slopes,), 1.0)``: a function of the gradients that are present."""
     sets, numbers = divide(instruction, scope)
     if instruction.weights:
-        sets = syntax.sequence([*sets.elts, syntax.name(parameter_list(instruction.models, scope))])
+        sets = syntax.sequence([*sets.elts, syntax.name(scope.names.joint(instruction.models))])
     over = "over_common" if instruction.weights or path == "mul_sets" else "over_present"
     return syntax.call(over, syntax.dotted(path), sets, *numbers, *rest, **said)
 
@@ -84,16 +81,12 @@ def apply_present(part: ApplyPart, share: ast.expr, scope: Scope) -> ast.expr:
     """Return ``apply_present(net_adam, slopes)``: a step of the parameters that have a gradient."""
     declared = next(each for each in scope.program.optimizers if each.name == part.optimizer)
     is_own = {} if declared.builtin else {"counted": syntax.constant(False)}
-    path = _find_way(declared, scope)
+    if not (declared.builtin and declared.rule in scope.dialect.direct):
+        path = "apply_present_wrapped"
+    else:
+        path = "apply_present_grouped" if has_groups(declared) else "apply_present"
     counted = is_own if path == "apply_present_wrapped" else {}
     return syntax.call(path, syntax.name(scope.names.optimizer(part.optimizer)), share, **counted)
-
-
-def _find_way(optimizer: OptimizerDecl, scope: Scope) -> str:
-    """Return the definition that steps the parameters of an optimizer that have a gradient."""
-    if not (optimizer.builtin and optimizer.rule in scope.dialect.direct):
-        return "apply_present_wrapped"
-    return "apply_present_grouped" if has_groups(optimizer) else "apply_present"
 
 
 APART: Mapping[str, str] = {"clip_norm": "clip_each", "normalize": "normalize_each"}
@@ -133,8 +126,9 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -
         case "pcgrad":
             return syntax.call("pcgrad", syntax.listing(sets), *_turns(instruction, len(sets)))
         case _:
-            weights = [syntax.name(parameter_list(instruction.models, scope))] if instruction.weights else []
-            return _call(function.name, options, [*sets, *weights], scope)
+            weights = [syntax.name(scope.names.joint(instruction.models))] if instruction.weights else []
+            path, limits, said = _arrange(function.name, options, scope)
+            return syntax.call(path, *sets, *weights, *limits, **said)
 
 
 def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
@@ -158,26 +152,19 @@ def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
             return call_present(scope.names.imported(name), instruction, (), scope, **written)
 
 
-def _call(name: str, options: Mapping[str, Setting], operands: Sequence[ast.expr], scope: Scope) -> ast.expr:
-    """Return the call of a definition of the library."""
-    path, limits, said = _arrange(name, options, scope)
-    return syntax.call(path, *operands, *limits, **said)
-
-
 def _arrange(
     name: str, options: Mapping[str, Setting], scope: Scope
 ) -> tuple[str, Sequence[ast.expr], Mapping[str, ast.expr]]:
     """Return a definition of the library and its options: the limit comes after the sets, the rest by keyword."""
     path = APART[name] if options.get("per") == "parameter" else NAMED.get(name, name)
     limits = [setting(options[key], scope) for key in ("norm", "factor") if key in options]
-    rest = {key: value for key, value in options.items() if key not in ("norm", "factor", "per")}
-    return path, limits, {key: setting(value, scope) for key, value in rest.items() if _is_said(name, key, value)}
-
-
-def _is_said(name: str, option: str, value: Setting) -> bool:
-    """Return whether an option differs from the default of the definition."""
-    is_agc = name == "clip_agc" and option == "eps"  # its default differs, and is worth showing
-    return is_agc or option not in DEFAULTS or value != DEFAULTS[option]
+    said: dict[str, ast.expr] = {}
+    for key, value in options.items():
+        # The default of `clip_agc` for `eps` is another, and is worth showing.
+        is_default = key in DEFAULTS and value == DEFAULTS[key] and (name, key) != ("clip_agc", "eps")
+        if key not in ("norm", "factor", "per") and not is_default:
+            said[key] = setting(value, scope)
+    return path, limits, said
 
 
 def _noise(instruction: Transform, gradients: ast.expr, scope: Scope) -> ast.expr:

@@ -14,15 +14,21 @@ from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import chosen_list
-from runtime.codegen.scope import line_of, number, parameter_list, setting, with_notes, write_comment
+from runtime.codegen.scope import line_of, number, setting, with_notes, write_comment
+from runtime.codegen.text import Line
 
 
 def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
     """Return one optimizer step per part; the reason for their place in the order comes before the first."""
-    lines = [
-        line_of(instruction, syntax.perform(_apply(part, scope)), comment=write_comment(instruction, part.models))
-        for part in instruction.parts
-    ]
+    lines: list[Line] = []
+    for part in instruction.parts:
+        share = _taken(part, scope)
+        step = (
+            apply_present(part, share, scope)
+            if part.gaps
+            else syntax.method(syntax.name(scope.names.optimizer(part.optimizer)), "apply", share)
+        )
+        lines.append(line_of(instruction, syntax.perform(step), comment=write_comment(instruction, part.models)))
     lines += [
         line_of(instruction, syntax.perform(_project(each, instruction, scope))) for each in instruction.projections
     ]
@@ -36,21 +42,20 @@ def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.ex
     if not (part.gaps or part.excluded):
         return made
     (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
-    listed = scope.names.own(part.optimizer) if part.excluded else parameter_list(part.models, scope)
+    listed = scope.names.own(part.optimizer) if part.excluded else scope.names.joint(part.models)
     stepped = syntax.name(listed), _taken(part, scope)
     return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
-
-
-def _limit(value: float | Scheduled, scope: Scope) -> ast.expr:
-    """Return a number of a constraint: it comes after the update, and does not count it."""
-    return number(value, scope.names, is_after=True) if isinstance(value, Scheduled) else syntax.constant(value)
 
 
 def _constrain(projection: Projection, scope: Scope) -> ast.Call:
     """Return the call that makes parameters satisfy a constraint."""
     chosen = chosen_list(projection.model, projection.match, scope.names)
     axis = {} if projection.axis is None else {"axis": syntax.literal(projection.axis)}
-    low, high = (_limit(each, scope) for each in (projection.low, projection.high))
+    # A number comes after the update, and does not count it.
+    low, high = (
+        number(each, scope.names, is_after=True) if isinstance(each, Scheduled) else syntax.constant(each)
+        for each in (projection.low, projection.high)
+    )
     match projection.kind:
         case "clip":
             return syntax.call("clip_weights", chosen, low, high)
@@ -62,14 +67,6 @@ def _constrain(projection: Projection, scope: Scope) -> ast.Call:
             return syntax.call("limit_norm", chosen, high, **axis)
         case "function":
             return syntax.call("project_onto", chosen, syntax.dotted(scope.names.imported(projection.function)))
-
-
-def _apply(part: ApplyPart, scope: Scope) -> ast.expr:
-    """Return the step of one optimizer on its share of a gradient set."""
-    share = _taken(part, scope)
-    if part.gaps:
-        return apply_present(part, share, scope)
-    return syntax.method(syntax.name(scope.names.optimizer(part.optimizer)), "apply", share)
 
 
 def _taken(part: ApplyPart, scope: Scope) -> ast.expr:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import Step, build
-from runtime.backends.tensorflow.execution import interpret
+from runtime.backends.tensorflow.execution import ERRORS
 
 SPEC = """
 graphspec: 1
@@ -194,7 +194,7 @@ def test_layers_of_a_remat_scope_are_told_with_what_to_write(mode):
         "make the model outside of the scope, and write `checkpoint: true` on its forward: that recomputes all of it"
     )
     assert told.help.startswith(advice)
-    assert "a `keras.RematScope` makes layers that are called so" in interpret(ValueError(str(raised.value)))[0]
+    assert "a `keras.RematScope` makes layers that are called so" in ERRORS.interpret(ValueError(str(raised.value)))[0]
 
 
 def test_what_is_written_in_place_of_a_remat_scope_trains_as_keras_does():

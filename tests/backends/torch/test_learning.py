@@ -9,7 +9,7 @@ from torch import nn
 from compiler.types.dimension import TensorType
 from graphspec import SpecError
 from runtime import build
-from runtime.backends.torch.observe_traits import find_types
+from runtime.engine.observe import find_types
 from tests.backends.torch.specs import ADAM, OPS, batch_of, build_of, plan_of, user
 
 WITHOUT = "no recomputed forwards"
@@ -115,7 +115,10 @@ def test_a_loss_of_ones_own_may_be_a_sum_and_a_count():
 
 
 def test_sizes_that_grow_with_the_batch_are_named_by_how_they_do():
-    seen = {2: {"a": torch.ones(2, 5), "b": torch.ones(8)}, 3: {"a": torch.ones(3, 5), "b": torch.ones(12)}}
+    seen = {
+        2: {"a": ((2, 5), "float32"), "b": ((8,), "float32"), "c": ((2,), "int64")},
+        3: {"a": ((3, 5), "float32"), "b": ((12,), "float32"), "c": ((3, 1), "int64")},
+    }
     assert find_types(seen, "batch") == {
         "a": TensorType(("batch", 5), "float32"),
         "b": TensorType(("4*batch",), "float32"),

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
-from compiler.ir.program import Function, InputDecl, LayerDecl, ModelDecl, OptimizerDecl, Program
+from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
 from runtime.backends.tensorflow.codegen.floating import FLOATING_TYPES, takes_floating
 from runtime.backends.tensorflow.codegen.forward import lower_forward
 from runtime.backends.tensorflow.codegen.function import ONLY, emit_function, is_numbered
@@ -227,8 +227,23 @@ class TensorFlowDialect(Dialect):
 
     def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
         """Yield the line that makes the graphs; a build for debugging runs the functions as Python."""
-        table = function_table(draft, lambda function: _graph(function, draft))
-        yield Line(statement=syntax.perform(syntax.call("FUNCTIONS.update", table)))
+
+        def graph(function: Function) -> ast.expr:
+            """Return ``compiled(train_step, {"x": tf.TensorSpec((None, 4), dtype)}, device=device, ...)``."""
+            plain = syntax.name(draft.names.function(function.name))
+            if draft.names.checks:
+                return plain
+            inputs: dict[str, ast.expr] = {}
+            for entry in find_inputs(draft.program, function):  # free sizes are None
+                free = tuple(each if isinstance(each, int) else None for each in entry.shape or ())
+                sizes = None if entry.shape is None else free
+                dtype = syntax.name("dtype") if entry.dtype in FLOATING_TYPES else syntax.dotted(f"tf.{entry.dtype}")
+                inputs[entry.name] = syntax.call("tf.TensorSpec", syntax.literal(sizes), dtype)
+            numbered = {"numbered": syntax.constant(True)} if is_numbered(draft) else {}
+            options = {"device": syntax.name("device"), **numbered, "jit_compile": syntax.name("jit_compile")}
+            return syntax.call("compiled", plain, syntax.dictionary(inputs), **options)
+
+        yield Line(statement=syntax.perform(syntax.call("FUNCTIONS.update", function_table(draft, graph))))
 
     def table_lines(self, draft: Draft) -> Iterator[Code]:
         """Yield nothing: ``build`` makes the table."""
@@ -258,25 +273,6 @@ class TensorFlowDialect(Dialect):
 def _compute(model: ModelDecl) -> dict[str, ast.expr]:
     """Return ``compute=tf.float16`` for a model that computes in it."""
     return {} if model.compute == "float32" else {"compute": syntax.dotted(f"tf.{model.compute}")}
-
-
-def _graph(function: Function, draft: Draft) -> ast.expr:
-    """Return ``compiled(train_step, {"x": tf.TensorSpec((None, 4), dtype)}, device=device, ...)``."""
-    plain = syntax.name(draft.names.function(function.name))
-    if draft.names.checks:
-        return plain
-    inputs = syntax.dictionary({each.name: _spec(each) for each in find_inputs(draft.program, function)})
-    numbered = {"numbered": syntax.constant(True)} if is_numbered(draft) else {}
-    options = {"device": syntax.name("device"), **numbered, "jit_compile": syntax.name("jit_compile")}
-    return syntax.call("compiled", plain, inputs, **options)
-
-
-def _spec(entry: InputDecl) -> ast.expr:
-    """Return the shape and type of an input; free sizes are None."""
-    is_free = entry.shape is None
-    sizes = None if is_free else tuple(each if isinstance(each, int) else None for each in entry.shape or ())
-    dtype = syntax.name("dtype") if entry.dtype in FLOATING_TYPES else syntax.dotted(f"tf.{entry.dtype}")
-    return syntax.call("tf.TensorSpec", syntax.literal(sizes), dtype)
 
 
 TENSORFLOW = TensorFlowDialect()

@@ -38,24 +38,17 @@ def _find_results(instruction: Instruction, program: Program, floating: set[str]
             if instruction.distribution in FLOATING_DRAWS:
                 yield instruction.output
         case Evaluate() if not instruction.counted:
-            if _keeps_type(instruction) and takes_floating(_without_share(instruction), floating):
+            # A share that a value is multiplied by takes the type of that value.
+            is_weighed = instruction.family == "part" and instruction.function.name == "weigh"
+            taken = replace(instruction, arguments=instruction.arguments[:1]) if is_weighed else instruction
+            keeps_type = instruction.function.builtin and instruction.function.name not in OTHER_TYPES
+            if keeps_type and takes_floating(taken, floating):
                 yield from instruction.outputs
         case Gradient():
             pairs = zip(instruction.values, instruction.value_outputs, strict=True)
             yield from (output for value, output in pairs if value in floating)
         case _:
             return
-
-
-def _without_share(instruction: Evaluate) -> Evaluate:
-    """Return an instruction without the share that it multiplies by, which takes the type of the other factor."""
-    is_weighed = instruction.family == "part" and instruction.function.name == "weigh"
-    return replace(instruction, arguments=instruction.arguments[:1]) if is_weighed else instruction
-
-
-def _keeps_type(instruction: Evaluate) -> bool:
-    """Return whether the result of a built-in function has the common type of its operands."""
-    return instruction.function.builtin and instruction.function.name not in OTHER_TYPES
 
 
 def takes_floating(instruction: Evaluate, floating: set[str] | frozenset[str]) -> bool:

@@ -22,7 +22,7 @@ from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
 from runtime.codegen.resources import Names, find_inputs
-from runtime.codegen.scope import line_of, parameter_list
+from runtime.codegen.scope import line_of
 from runtime.codegen.text import Block, Code, Line
 
 ONLY = "tape"
@@ -109,22 +109,22 @@ class _Writer:
             rest = [tape for tape in tapes if tape not in together]
             inner = [tape for tape in rest if position <= tape.first <= last]
             body = (*self._watch_lines(together), *self.nest(position, last + 1, inner))
-            yield Block(header=Line(statement=self._open(together)), body=body)
+            contexts: list[tuple[ast.expr, str]] = []
+            for tape in together:
+                several = {"persistent": syntax.constant(True)} if len(tape.gradients) > 1 else {}
+                options = {**several, "watch_accessed_variables": syntax.constant(False)}
+                contexts.append((syntax.call("tf.GradientTape", **options), self.called[tape]))
+            yield Block(header=Line(statement=syntax.within_named(contexts)), body=body)
             position = last + 1
-
-    def _open(self, tapes: Sequence[Tape]) -> ast.With:
-        """Return ``with tf.GradientTape(watch_accessed_variables=False) as tape:``."""
-        return syntax.within_named(
-            (syntax.call("tf.GradientTape", **_options(tape)), self.called[tape]) for tape in tapes
-        )
 
     def _watch_lines(self, tapes: Sequence[Tape]) -> Iterator[Line]:
         """Yield the lines that make a tape watch its targets: models, and values that exist when it is opened."""
         for tape in tapes:
-            made = {value for at in range(tape.first, len(self.function.instructions)) for value in self._made(at)}
+            later = self.function.instructions[tape.first :]
+            made = {value for each in later for value in each.defines}
             for gradient in self._gradients(tape):
                 if gradient.models:
-                    yield self._watch(gradient, tape, parameter_list(gradient.models, self.scope))
+                    yield self._watch(gradient, tape, self.scope.names.joint(gradient.models))
                 for value in gradient.values:
                     if value not in made:
                         yield self._watch(gradient, tape, self.scope.names.value(value))
@@ -140,26 +140,16 @@ class _Writer:
         lowered = instrument(instruction, lower(instruction, self.scope), self.function, self.scope)
         lowered = measured(instruction, conditioned(instruction, lowered, self.scope), self.scope)
         yield from in_range(instruction, lowered, self.scope).code
-        yield from self._stop_lines(position)
-        made = self._made(position)
-        for tape in (each for each in self.tapes if each.first <= position <= each.last):
-            wanted = {value for gradient in self._gradients(tape) for value in gradient.values}
-            for value in (each for each in made if each in wanted):
-                line = self._watch(instruction, tape, self.scope.names.value(value))
-                yield replace(line, comment=WATCHED)
-
-    def _stop_lines(self, position: int) -> Iterator[Line]:
-        """Yield the lines that make gradients constants for tapes that are open around them: none may run through."""
-        instruction = self.function.instructions[position]
-        is_inside = any(each.first <= position <= each.last for each in self.tapes)
-        if isinstance(instruction, Gradient) and not instruction.create_graph and is_inside:
-            for value in instruction.value_outputs:
+        opened = [tape for tape in self.tapes if tape.first <= position <= tape.last]
+        if isinstance(instruction, Gradient) and not instruction.create_graph and opened:
+            for value in instruction.value_outputs:  # no tape around them may run through gradients
                 variable = self.scope.names.value(value)
                 yield line_of(instruction, syntax.assign(variable, self.scope.dialect.detach(syntax.name(variable))))
-
-    def _made(self, position: int) -> tuple[str, ...]:
-        """Return the results of an instruction."""
-        return self.function.instructions[position].defines
+        for tape in opened:
+            wanted = {value for gradient in self._gradients(tape) for value in gradient.values}
+            for value in (each for each in instruction.defines if each in wanted):
+                line = self._watch(instruction, tape, self.scope.names.value(value))
+                yield replace(line, comment=WATCHED)
 
     def _gradients(self, tape: Tape) -> Iterator[Gradient]:
         """Yield the gradients of a tape that have different targets."""
@@ -169,9 +159,3 @@ class _Writer:
             if isinstance(gradient, Gradient) and (gradient.models, gradient.values) not in seen:
                 seen.add((gradient.models, gradient.values))
                 yield gradient
-
-
-def _options(tape: Tape) -> dict[str, ast.expr]:
-    """Return how a tape is opened."""
-    several = {"persistent": syntax.constant(True)} if len(tape.gradients) > 1 else {}
-    return {**several, "watch_accessed_variables": syntax.constant(False)}

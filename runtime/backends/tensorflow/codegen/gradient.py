@@ -8,10 +8,10 @@ from compiler.ir.instructions import Forward, Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import find_reaching, is_recomputed
-from runtime.codegen.lower.gradient import find_targets, receive, recomputing
-from runtime.codegen.lower.overflow import scaled_seeds, unscaled
+from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
+from runtime.codegen.lower.overflow import unscaled
 from runtime.codegen.lower.transform import resting_places
-from runtime.codegen.scope import line_of, operand, with_notes
+from runtime.codegen.scope import line_of, with_notes
 
 
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
@@ -19,9 +19,22 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
     resting = resting_places(instruction, scope)
     path = "thawed_gradients" if resting else "gradients"
-    options = _options(instruction, scope)
-    taken: ast.expr = syntax.call(path, tape, loss, _targets(instruction, scope), *resting, **options)
-    again = _find_again(instruction, scope)
+    seeds = find_seeds(instruction, scope)
+    options: dict[str, ast.expr] = {} if seeds is None else {"seeds": seeds}
+    if instruction.unconnected != "error":
+        options["unconnected"] = syntax.constant(instruction.unconnected)
+    targets = (
+        find_targets(instruction, scope)
+        if instruction.models
+        else syntax.sequence(syntax.name(scope.names.value(value)) for value in instruction.values)
+    )
+    taken: ast.expr = syntax.call(path, tape, loss, targets, *resting, **options)
+    # A tape runs back through all that it recorded: with several gradients on it, that is more than the path to the
+    # targets of this one.
+    every = scope.function.instructions
+    reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
+    forwards = [each for each in every if isinstance(each, Forward) and id(each) in reaching]
+    again = [each for each in forwards if is_recomputed(each, scope.program)]
     taken = syntax.call("together", taken) if again else taken
     taken = unscaled(taken) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)
@@ -30,35 +43,3 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     (line,) = with_notes(instruction, [line]) if instruction.create_graph else (line,)
     kept = (each.model for each in again for at in each.writes if at.cell.kind == "buffers")
     return Lowered(code=recomputing(instruction, line, kept, scope))
-
-
-def _find_again(instruction: Gradient, scope: Scope) -> list[Forward]:
-    """Return the forwards that a tape runs again: it runs back through all that it recorded.
-
-    With several gradients on it that is more than the path to the targets of this one.
-    """
-    every = scope.function.instructions
-    reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
-    forwards = [each for each in every if isinstance(each, Forward) and id(each) in reaching]
-    return [each for each in forwards if is_recomputed(each, scope.program)]
-
-
-def _targets(instruction: Gradient, scope: Scope) -> ast.expr:
-    """Return the targets of a gradient, as a sequence."""
-    if instruction.models:
-        return find_targets(instruction, scope)
-    return syntax.sequence(syntax.name(scope.names.value(value)) for value in instruction.values)
-
-
-def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
-    """Return the keyword arguments that differ from the defaults."""
-    options: dict[str, ast.expr] = {}
-    if instruction.grad_outputs:
-        seeds = [operand(each, scope) for each in instruction.grad_outputs]
-        options["seeds"] = seeds[0] if len(seeds) == 1 else syntax.sequence(seeds)
-    if instruction.scaled:
-        loss = syntax.name(scope.names.value(instruction.loss))
-        options["seeds"] = scaled_seeds(loss, options.get("seeds"))
-    if instruction.unconnected != "error":
-        options["unconnected"] = syntax.constant(instruction.unconnected)
-    return options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -34,43 +34,36 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
     """
     tapes: list[Tape] = []
     for tape in _single_tapes(function, program):
-        host = next((each for each in tapes if _can_share(each, tape)), None)
+        # Two can share one if their paths meet, and no gradient is taken before both end.
+        host = next(
+            (
+                each
+                for each in tapes
+                if each.path & tape.path and max(each.last, tape.last) < min(*each.gradients, *tape.gradients)
+            ),
+            None,
+        )
         if host is None:
             tapes.append(tape)
         else:
-            tapes[tapes.index(host)] = _unite(host, tape)
+            tapes[tapes.index(host)] = Tape(
+                first=min(host.first, tape.first),
+                last=max(host.last, tape.last),
+                gradients=(*host.gradients, *tape.gradients),
+                path=host.path | tape.path,
+            )
     return tuple(sorted(_nest(tapes), key=lambda tape: (tape.first, -tape.last, tape.gradients)))
 
 
 def _single_tapes(function: Function, program: Program) -> Iterable[Tape]:
     """Yield one tape per gradient, over its path and everything that computes its loss."""
     places = {id(each): position for position, each in enumerate(function.instructions)}
-    makers = _find_makers(function.instructions)
+    makers = {value: position for position, each in enumerate(function.instructions) for value in each.defines}
     for position, each in enumerate(function.instructions):
         if isinstance(each, Gradient):
             path = frozenset(places[key] for key in find_path(each, function.instructions, program))
             over = path | {makers.get(each.loss, position - 1)}
             yield Tape(first=min(over), last=max(over), gradients=(position,), path=path)
-
-
-def _find_makers(instructions: Sequence[Instruction]) -> Mapping[str, int]:
-    """Return, by value, the position of the instruction that makes it."""
-    return {value: position for position, each in enumerate(instructions) for value in each.defines}
-
-
-def _can_share(one: Tape, other: Tape) -> bool:
-    """Return whether two tapes can be merged: their paths meet, and no gradient is taken before both end."""
-    return bool(one.path & other.path) and max(one.last, other.last) < min(*one.gradients, *other.gradients)
-
-
-def _unite(one: Tape, other: Tape) -> Tape:
-    """Return one tape for the gradients of two."""
-    return Tape(
-        first=min(one.first, other.first),
-        last=max(one.last, other.last),
-        gradients=(*one.gradients, *other.gradients),
-        path=one.path | other.path,
-    )
 
 
 def _nest(tapes: Sequence[Tape]) -> list[Tape]:
@@ -89,13 +82,10 @@ def _nest(tapes: Sequence[Tape]) -> list[Tape]:
 
 def _find_crossing(tapes: Sequence[Tape]) -> tuple[int, int] | None:
     """Return two tapes of which the second begins within the first and ends after it."""
-    pairs = permutations(range(len(tapes)), 2)
-    return next((pair for pair in pairs if _cross(tapes[pair[0]], tapes[pair[1]])), None)
-
-
-def _cross(one: Tape, other: Tape) -> bool:
-    """Return whether a tape begins within another and ends after it."""
-    return one.first < other.first <= one.last < other.last
+    for one, other in permutations(range(len(tapes)), 2):
+        if tapes[one].first < tapes[other].first <= tapes[one].last < tapes[other].last:
+            return one, other
+    return None
 
 
 def find_recorded(function: Function, program: Program) -> Flow:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import replace
 
 from compiler.ir.instructions import Apply, Assign, Blend, Instruction, Restore, Settle, Store
@@ -36,17 +35,14 @@ def _under(commits: ast.expr, code: Code) -> Code:
 
 def lower_settle(instruction: Settle, scope: Scope) -> Lowered:
     """Return ``verdicts.keep({"step_d": step_d_finite})`` and ``loss_scale.update(step_d_finite)``."""
-    return Lowered(code=tuple(_settle_lines(instruction, scope)))
-
-
-def _settle_lines(instruction: Settle, scope: Scope) -> Iterator[Line]:
-    """Yield the lines that keep decisions for the host."""
+    lines: list[Line] = []
     if any(each.held for each in find_settles(scope.program)):
         kept = syntax.call(f"{VERDICTS}.keep", commits_by_op(instruction, scope))
-        yield line_of(instruction, syntax.perform(kept))
+        lines.append(line_of(instruction, syntax.perform(kept)))
     if instruction.scaled and instruction.verdicts:
         finite = commit_value((instruction.verdicts,), scope)
-        yield line_of(instruction, syntax.perform(syntax.call(f"{SCALE}.update", finite)))
+        lines.append(line_of(instruction, syntax.perform(syntax.call(f"{SCALE}.update", finite))))
+    return Lowered(code=tuple(lines))
 
 
 def verdict_options(draft: Draft) -> dict[str, ast.expr]:

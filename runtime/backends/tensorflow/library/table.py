@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.codegen.callee import Callee, Resolved, Value, resolve, resolve_window
-
-REDUCTION: Mapping[str, Value] = {"reduction": "mean"}
-
-
-def _plain(path: str, **implied: Value) -> Callee:
-    """Return a loss whose options are those of the callee."""
-    return Callee(path=path, implied={**REDUCTION, **implied})
+from runtime.codegen.callee import CHANNELS, NORM, PARTS, WINDOW, Callee, Resolved, Value, loss, resolve, resolve_window
 
 
 def _over(path: str) -> Callee:
@@ -20,19 +13,19 @@ def _over(path: str) -> Callee:
 
 
 LOSSES: Mapping[str, Callee] = {
-    "cross_entropy": _plain("cross_entropy", axis=1, label_smoothing=0.0),
-    "nll": _plain("nll"),
-    "bce": _plain("bce"),
-    "bce_with_logits": _plain("bce_with_logits"),
-    "mse": _plain("mse"),
-    "l1": _plain("l1"),
-    "huber": _plain("huber", delta=1.0),
-    "kl_div": _plain("kl_div", temperature=1.0),
-    "hinge": _plain("hinge"),
-    "cosine": _plain("cosine_distance"),
-    "nt_xent": _plain("nt_xent", temperature=0.5),
-    "wasserstein": _plain("wasserstein", sign=1.0),
-    "super_loss": _plain("super_loss", threshold=None, regularization=1.0),
+    "cross_entropy": loss("cross_entropy", axis=1, label_smoothing=0.0),
+    "nll": loss("nll"),
+    "bce": loss("bce"),
+    "bce_with_logits": loss("bce_with_logits"),
+    "mse": loss("mse"),
+    "l1": loss("l1"),
+    "huber": loss("huber", delta=1.0),
+    "kl_div": loss("kl_div", temperature=1.0),
+    "hinge": loss("hinge"),
+    "cosine": loss("cosine_distance"),
+    "nt_xent": loss("nt_xent", temperature=0.5),
+    "wasserstein": loss("wasserstein", sign=1.0),
+    "super_loss": loss("super_loss", threshold=None, regularization=1.0),
 }
 
 CALLS: Mapping[str, Callee] = {
@@ -89,21 +82,9 @@ FLOATING: Mapping[str, Callee] = {
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="tf.reduce_mean")}
 
-PARTS: Mapping[str, Callee] = {
-    "parts": Callee(path="parts", positional=("count",), implied={"axis": 0}),
-    "shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
-    "weigh": Callee(path="weigh"),
-    "quotient": Callee(path="quotient"),
-    "inverse": Callee(path="inverse"),
-}
-"""What micro-batches need."""
-
 FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "part": PARTS}
 """How each built-in function is called, by family and name."""
 
-WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
-NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
-CHANNELS = ("in_channels", "out_channels", "kernel_size")
 
 LAYERS: Mapping[str, Callee] = {
     "linear": Callee(path="Linear", positional=("in_features", "out_features"), implied={"bias": True}),

@@ -113,7 +113,8 @@ class TorchDialect(Dialect):
 
     def store(self, held: ast.expr, value: ast.expr, *, is_number: bool) -> ast.stmt:
         """Return ``STATE["queue"] = next_state(value, STATE["queue"])``: another tensor replaces the old one."""
-        target = ast.Subscript(value=syntax.name("STATE"), slice=_key(held), ctx=ast.Store())
+        assert isinstance(held, ast.Subscript)
+        target = ast.Subscript(value=held.value, slice=held.slice, ctx=ast.Store())
         return ast.Assign(targets=[target], value=syntax.call("full_state" if is_number else "next_state", value, held))
 
     def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
@@ -212,12 +213,6 @@ class TorchDialect(Dialect):
         if needs.random:
             keyed = syntax.call("random.start", syntax.name("mode"), syntax.name("number"))
             yield Line(statement=syntax.perform(keyed), comment="keys the step's draws")
-
-
-def _key(held: ast.expr) -> ast.expr:
-    """Return the name in ``STATE["queue"]``."""
-    assert isinstance(held, ast.Subscript)
-    return held.slice
 
 
 TORCH = TorchDialect()

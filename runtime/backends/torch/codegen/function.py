@@ -67,18 +67,19 @@ def emit_function(function: Function, draft: Draft) -> Block:
     body = (
         *start_lines(scope),
         *begin_lines(reading),
-        *_mode_lines(function, scope),
+        *(  # models in the mode of their first forward, where that has an effect
+            Line(
+                statement=syntax.perform(
+                    syntax.call("in_mode", syntax.name(names.model(model)), syntax.constant(train))
+                )
+            )
+            for model, train in find_modes(function, program).items()
+            if is_modal(program.model(model))
+        ),
         *_input_lines(function, scope),
         *group(lowered),
     )
     return Block(header=Line(statement=header), body=body, doc=describe_function(function, program))
-
-
-def _lower(instruction: Instruction, scope: Scope) -> Lowered:
-    """Return the code of an instruction, and the lines for results that a gradient is taken with respect to."""
-    lowered = lower(instruction, scope)
-    lines = tuple(_target_lines(instruction, scope))
-    return replace(lowered, code=(*lowered.code, *lines)) if lines else lowered
 
 
 def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
@@ -98,7 +99,9 @@ def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
 
 def _write(instruction: Instruction, scope: Scope, reading: Reading | None) -> Lowered:
     """Return the code of an instruction with everything around it."""
-    lowered = _lower(without_question(instruction, reading), scope)
+    asked = without_question(instruction, reading)
+    lowered = lower(asked, scope)
+    lowered = replace(lowered, code=(*lowered.code, *_target_lines(asked, scope)))
     if reading is not None and id(instruction) in reading.known:  # checked where it runs
         lowered = conditioned(instruction, instrument(instruction, lowered, scope.function, scope), scope, reading)
     else:
@@ -192,14 +195,6 @@ def find_switches(function: Function, program: Program) -> dict[str, bool]:
             for each in instruction.recomputed:
                 enter(f"{instruction.key} {each.model}", each.model, each.train)
     return switches
-
-
-def _mode_lines(function: Function, scope: Scope) -> Iterator[Code]:
-    """Yield the lines that put models in the mode of their first forward; nothing where the mode has no effect."""
-    for model, train in find_modes(function, scope.program).items():
-        if is_modal(scope.program.model(model)):
-            arguments = syntax.name(scope.names.model(model)), syntax.constant(train)
-            yield Line(statement=syntax.perform(syntax.call("in_mode", *arguments)))
 
 
 def _input_lines(function: Function, scope: Scope) -> Iterator[Code]:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
-from runtime.codegen.lower.gradient import find_targets, receive, recomputing
-from runtime.codegen.lower.overflow import scaled_seeds, unscaled
+from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
+from runtime.codegen.lower.overflow import unscaled
 from runtime.codegen.lower.transform import resting_places
-from runtime.codegen.scope import line_of, operand, with_notes
+from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
 
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     """Return ``torch.autograd.grad`` with explicit targets."""
     loss = syntax.name(scope.names.value(instruction.loss))
-    targets, options = find_targets(instruction, scope), _options(instruction, scope)
+    seeds = find_seeds(instruction, scope)
+    options: dict[str, ast.expr] = {} if seeds is None else {"grad_outputs": seeds}
+    if instruction.create_graph:  # which also retains it
+        options["create_graph"] = syntax.constant(True)
+    elif instruction.retain_graph:
+        options["retain_graph"] = syntax.constant(True)
+    if instruction.unconnected == "zero":
+        options["zero"] = syntax.constant(True)
+    targets = find_targets(instruction, scope)
     path = "torch.autograd.grad" if instruction.unconnected == "error" else "reached_gradients"
     resting = resting_places(instruction, scope)
     gradients: ast.expr = (
@@ -29,31 +36,10 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     gradients = unscaled(gradients) if instruction.scaled else gradients
     (line,) = with_notes(instruction, [line_of(instruction, receive(instruction, gradients, scope))])
     kept = (each.model for each in instruction.recomputed if each.kept)
-    return Lowered(code=(*_switch_lines(instruction, scope), *recomputing(instruction, line, kept, scope)))
-
-
-def _switch_lines(instruction: Gradient, scope: Scope) -> Iterator[Line]:
-    """Yield the lines that put models whose forwards run again into the mode in which they first ran."""
-    for each in instruction.recomputed:
+    switches: list[Line] = []
+    for each in instruction.recomputed:  # models whose forwards run again are in the mode in which they first ran
         train = scope.switches.get(f"{instruction.key} {each.model}")
         if train is not None:
             switch = syntax.method(syntax.name(scope.names.model(each.model)), "train" if train else "eval")
-            yield line_of(instruction, syntax.perform(switch))
-
-
-def _options(instruction: Gradient, scope: Scope) -> dict[str, ast.expr]:
-    """Return the keyword arguments that differ from torch's defaults."""
-    options: dict[str, ast.expr] = {}
-    if instruction.grad_outputs:
-        seeds = [operand(each, scope) for each in instruction.grad_outputs]
-        options["grad_outputs"] = seeds[0] if len(seeds) == 1 else syntax.sequence(seeds)
-    if instruction.scaled:
-        loss = syntax.name(scope.names.value(instruction.loss))
-        options["grad_outputs"] = scaled_seeds(loss, options.get("grad_outputs"))
-    if instruction.retain_graph and not instruction.create_graph:
-        options["retain_graph"] = syntax.constant(True)
-    if instruction.create_graph:
-        options["create_graph"] = syntax.constant(True)
-    if instruction.unconnected == "zero":
-        options["zero"] = syntax.constant(True)
-    return options
+            switches.append(line_of(instruction, syntax.perform(switch)))
+    return Lowered(code=(*switches, *recomputing(instruction, line, kept, scope)))

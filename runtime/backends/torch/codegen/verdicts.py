@@ -65,7 +65,12 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
     if settle is None:
         return None
     taken = frozenset(each.window for each in instructions if isinstance(each, Collect) and each.filled)
-    last = max((place for place, each in enumerate(instructions) if _decides(each, taken)), default=-1)
+    deciding = (  # what makes a verdict, or adds to a window that the step takes
+        place
+        for place, each in enumerate(instructions)
+        if isinstance(each, Judge) or (isinstance(each, Gather) and each.window in taken)
+    )
+    last = max(deciding, default=-1)
     later = instructions[last + 1 :]
     again, pending = _find_again(instructions[: last + 1])
     gathers = [each for each in instructions if isinstance(each, Gather) and each.gaps and each.commits]
@@ -83,11 +88,6 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
         gathered=tuple(each.window for each in gathers if each.window not in begun),
         undecided=NOTHING if debug else find_undecided(early, open_windows),
     )
-
-
-def _decides(instruction: Instruction, taken: frozenset[str]) -> bool:
-    """Return whether an instruction makes a verdict, or adds to a window that the step takes."""
-    return isinstance(instruction, Judge) or (isinstance(instruction, Gather) and instruction.window in taken)
 
 
 def _waits(instruction: Instruction, pending: frozenset[str], open_windows: frozenset[str]) -> bool:
@@ -144,18 +144,23 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, rea
     """Return the code of an instruction under verdicts: with a condition, or a choice of its value."""
     if isinstance(instruction, Conditional):
         header = _condition(instruction, scope, reading)
-        return code if header is None else (Block(header=header, body=code), *_check_lines(instruction, scope, reading))
+        if header is None:
+            return code
+        block = Block(header=header, body=code)
+        if not scope.names.checks or id(instruction) in reading.known:
+            return (block,)
+        # A debug build inspects the values after an early write.
+        return block, line_of(instruction, syntax.perform(syntax.call(f"{VERDICTS}.decide")))
     if isinstance(instruction, Restore):
         took_part = syntax.item(syntax.name(COMMITTED), syntax.constant(window_of(instruction.op)))
         return (Block(header=line_of(instruction, syntax.when(syntax.negate(took_part))), body=code),)
     if isinstance(instruction, Store) and instruction.commits:
-        return _choosing(code, partial(_kept, instruction, scope))
-    counted = _choosing(code, partial(_counted, instruction, scope)) if id(instruction) in reading.again else code
-    return _in_ways(instruction, counted, scope, reading)
-
-
-def _in_ways(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
-    """Return the code of an instruction with its results in every way, where it is undecided."""
+        commits, held = commit_value(instruction.commits, scope), hold(instruction.state)
+        return _choosing(code, lambda value: syntax.call("torch.where", commits, value, held))
+    if id(instruction) in reading.again:
+        # ``verdicts.counted(lambda: clip_norm(slopes, limit(net_adam.applied)), net_adam)``
+        optimizers = [syntax.name(scope.names.optimizer(each)) for each in sorted(_find_counted(instruction))]
+        code = _choosing(code, lambda value: syntax.call(f"{VERDICTS}.counted", syntax.later(value), *optimizers))
     if id(instruction) not in reading.undecided.early:
         return code
     if isinstance(instruction, Collect):
@@ -168,12 +173,6 @@ def known_lines(instruction: Instruction, code: tuple[Code, ...], scope: Scope, 
     """Return lines that check the sets of an instruction; before the read of the verdicts, as the device knows them."""
     is_early = id(instruction) in reading.undecided.early
     return (merged_lines if is_early else decided_lines)(code, reading.undecided, scope)
-
-
-def _check_lines(instruction: Conditional, scope: Scope, reading: Reading) -> Iterator[Line]:
-    """Yield the end of an early write of a debug build, which inspects the values after it."""
-    if scope.names.checks and id(instruction) not in reading.known:
-        yield line_of(instruction, syntax.perform(syntax.call(f"{VERDICTS}.decide")))
 
 
 def begin_lines(reading: Reading | None) -> Iterator[Line]:
@@ -189,17 +188,6 @@ def _choosing(code: tuple[Code, ...], choose: Callable[[ast.expr], ast.expr]) ->
     assert isinstance(line.statement, ast.Assign)
     chosen = ast.Assign(targets=line.statement.targets, value=choose(line.statement.value))
     return replace(line, statement=chosen), *rest
-
-
-def _kept(instruction: Store, scope: Scope, value: ast.expr) -> ast.expr:
-    """Return the value of a state that stays unchanged where it is not committed."""
-    return syntax.call("torch.where", commit_value(instruction.commits, scope), value, hold(instruction.state))
-
-
-def _counted(instruction: Instruction, scope: Scope, value: ast.expr) -> ast.expr:
-    """Return ``verdicts.counted(lambda: clip_norm(slopes, limit(net_adam.applied)), net_adam)``."""
-    optimizers = (syntax.name(scope.names.optimizer(each)) for each in sorted(_find_counted(instruction)))
-    return syntax.call(f"{VERDICTS}.counted", syntax.later(value), *optimizers)
 
 
 def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:

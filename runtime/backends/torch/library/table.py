@@ -4,45 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.codegen.callee import Callee, Resolved, Value, resolve, resolve_window
-
-REDUCTION: Mapping[str, Value] = {"reduction": "mean"}
-
-
-def _plain(path: str, literal: str = "", **implied: Value) -> Callee:
-    """Return a loss whose options are those of the callee."""
-    return Callee(path=path, literal=literal, implied={**REDUCTION, **implied})
-
+from runtime.codegen.callee import CHANNELS, NORM, PARTS, WINDOW, Callee, Resolved, Value, loss, resolve, resolve_window
 
 AXES: Mapping[str, str] = {"axis": "dim", "keepdims": "keepdim"}
 
 
-def _along(path: str, axis: int | None = None, *, gathered: bool = False, beside: tuple[str, ...] = ()) -> Callee:
+def _along(path: str, axis: int | None = None, *, gathered: bool = False, companions: tuple[str, ...] = ()) -> Callee:
     """Return a call along an axis, which PyTorch calls ``dim``; ``keepdims`` is ``keepdim``."""
     fills: dict[str, Value] = {} if axis is None else {"axis": axis}
     implied: dict[str, Value] = {"keepdim": False}
-    return Callee(path=path, gathered=gathered, keywords=AXES, fills=fills, implied=implied, beside=beside)
+    return Callee(path=path, gathered=gathered, keywords=AXES, fills=fills, implied=implied, companions=companions)
 
 
 LOSSES: Mapping[str, Callee] = {
-    "cross_entropy": _plain("cross_entropy", axis=1, label_smoothing=0.0),
-    "nll": _plain("nll"),
-    "bce": _plain("F.binary_cross_entropy", "bce"),
-    "bce_with_logits": _plain("F.binary_cross_entropy_with_logits", "bce_with_logits"),
-    "mse": _plain("F.mse_loss", "mse"),
-    "l1": _plain("F.l1_loss", "l1"),
-    "huber": _plain("F.huber_loss", "huber", delta=1.0),
-    "kl_div": _plain("kl_div", temperature=1.0),
-    "hinge": _plain("hinge"),
-    "cosine": _plain("cosine_distance"),
-    "nt_xent": _plain("nt_xent", temperature=0.5),
-    "wasserstein": _plain("wasserstein", sign=1.0),
-    "super_loss": _plain("super_loss", threshold=None, regularization=1.0),
+    "cross_entropy": loss("cross_entropy", axis=1, label_smoothing=0.0),
+    "nll": loss("nll"),
+    "bce": loss("F.binary_cross_entropy", "bce"),
+    "bce_with_logits": loss("F.binary_cross_entropy_with_logits", "bce_with_logits"),
+    "mse": loss("F.mse_loss", "mse"),
+    "l1": loss("F.l1_loss", "l1"),
+    "huber": loss("F.huber_loss", "huber", delta=1.0),
+    "kl_div": loss("kl_div", temperature=1.0),
+    "hinge": loss("hinge"),
+    "cosine": loss("cosine_distance"),
+    "nt_xent": loss("nt_xent", temperature=0.5),
+    "wasserstein": loss("wasserstein", sign=1.0),
+    "super_loss": loss("super_loss", threshold=None, regularization=1.0),
 }
 
 CALLS: Mapping[str, Callee] = {
-    "mean": _along("torch.mean", beside=("dim",)),
-    "sum": _along("torch.sum", beside=("dim",)),
+    "mean": _along("torch.mean", companions=("dim",)),
+    "sum": _along("torch.sum", companions=("dim",)),
     "max": _along("torch.amax"),
     "min": _along("torch.amin"),
     "sqrt": Callee(path="torch.sqrt"),
@@ -74,26 +66,14 @@ CALLS: Mapping[str, Callee] = {
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="torch.mean")}
 
-PARTS: Mapping[str, Callee] = {
-    "parts": Callee(path="parts", positional=("count",), implied={"axis": 0}),
-    "shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
-    "weigh": Callee(path="weigh"),
-    "quotient": Callee(path="quotient"),
-    "inverse": Callee(path="inverse"),
-}
-"""What micro-batches need."""
-
 FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "part": PARTS}
 """How each built-in function is called, by family and name."""
 
-WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
-NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
 RANKS: Mapping[tuple[str, Value], str] = {
     ("rank", 2): "nn.BatchNorm1d",
     ("rank", 3): "nn.BatchNorm1d",
     ("rank", 4): "nn.BatchNorm2d",
 }
-CHANNELS = ("in_channels", "out_channels", "kernel_size")
 
 LAYERS: Mapping[str, Callee] = {
     "linear": Callee(path="nn.Linear", positional=("in_features", "out_features"), implied={"bias": True}),
