@@ -1,4 +1,4 @@
-"""Build, emit and reopen: a step that runs, from a plan or a run, or a source file that runs without this project."""
+"""Build and emit: a step that runs, or a source file that runs without this project."""
 
 from __future__ import annotations
 
@@ -112,13 +112,3 @@ def _require_counted(plan: Plan) -> None:
     """Raise SpecError (E-PACE) for a plan that was made without lengths that a run must know."""
     if plan.pending:
         raise SpecError((replace(each, severity="error") for each in plan.pending), plan.spec.texts())
-
-
-def reopen(folder: Path | str, *, checkpoint: str = "best", device: str = "auto", allow: Sequence[str] = ()) -> Step:
-    """Return the step of a run, restored from a checkpoint: ``best``, ``newest``, or the number of a step.
-
-    Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what :func:`build` raises.
-    """
-    from runtime.train.reopen import reopen_run  # imports numpy
-
-    return reopen_run(Path(folder), choice=checkpoint, device=device, allow=allow).step

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "tensorflow", "keras", "jax"}
-FOLDERS = ("graphspec", "compiler", "runtime", "tests", "examples", "benchmarks")
+LAYERS = ("graphspec", "compiler", "runtime")
+FOLDERS = (*LAYERS, "tests", "examples", "benchmarks")
 
 PROBE = """
 import json, sys
@@ -105,6 +107,18 @@ def test_every_name_that_is_imported_from_the_project_exists():
     missing = [each for each in imports if each[2] not in find_names(each[1])]
     assert len(imports) > 3_000
     assert missing == []
+
+
+def test_no_modules_import_each_other_in_a_circle_not_even_late():
+    files = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files}
+    found = nx.DiGraph()
+    for place, module, name in find_imports():
+        importer = place.partition(":")[0].removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        if importer in names:
+            found.add_edge(importer, f"{module}.{name}" if f"{module}.{name}" in names else module)
+    assert len(found) > 300
+    assert [circle for circle in nx.strongly_connected_components(found) if len(circle) > 1] == []
 
 
 def test_the_probe_sees_what_is_loaded_and_what_is_only_tried(tmp_path):
