@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
 from compiler.types.dimension import TensorType
+from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.models import BufferPolicy, ModelSpec, Traits
 from graphspec.declare.ops import UpdateOp
@@ -79,6 +80,7 @@ class ModelFacts:
     """Its own penalties and constraints."""
 
 
+@once_per_spec
 def find_used_models(spec: GraphSpec) -> frozenset[str]:
     """Return the models that some op names, and those they are like."""
     named = {reference.name for op in spec.ops.values() for reference in op.references()}

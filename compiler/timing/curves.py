@@ -258,10 +258,10 @@ def find_term_schedules(spec: GraphSpec, op: UpdateOp, model: str) -> Iterator[t
 def _find_inside(value: object, place: Place) -> Iterator[tuple[Place, ScheduleSpec]]:
     """Yield the schedules in a value: itself, or what its fields or items hold."""
     match value:
+        case None | bool() | int() | float() | str() | OptimizerSpec():
+            return
         case ScheduleSpec():
             yield place, value
-        case OptimizerSpec():
-            return
         case Inputs():
             for key, operand in value.items():
                 yield from _find_inside(operand, (*place, key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.ir.cell import parameters_of
 from compiler.ir.instructions import (
     Apply,
     ApplyPart,
@@ -33,7 +34,7 @@ SGD = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_
 def cell(text: str) -> Read:
     """Return the cell version that ``generator@1`` stands for."""
     model, _, version = text.partition("@")
-    return Read(cell=f"{model}.params", version=int(version))
+    return Read(cell=parameters_of(model), version=int(version))
 
 
 def arguments(*operands: str | float) -> tuple[Argument, ...]:
