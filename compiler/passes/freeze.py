@@ -155,15 +155,25 @@ def rest(
     if not holders:
         return nodes
     ever = tuple((thaw.model, thaw.match) for thaw in find_thaws(spec))
-    found = {
-        name: _rest(node, ever if _is_late(node) else resting, holders, gaps, asleep) for name, node in nodes.items()
-    }
-    opened = {value for node in found.values() for value in _opens(node)}
+    found: dict[str, Instruction] = {}
+    opened: set[str] = set()  # the sets with gaps: first those of gradients and windows, then what is made of them
+    for name, node in nodes.items():
+        # What is given the gradients of earlier steps may have nothing for what was frozen then.
+        is_late = isinstance(node, Transform) and node.function.builtin and node.function.name == "gathered"
+        found[name] = rested = _rest(node, ever if is_late else resting, holders, gaps, asleep)
+        match rested:
+            case Gradient(output=str(output)) if rested.resting:
+                opened.add(output)
+            case Collect() if rested.gaps:
+                opened.add(rested.output)
+            case _:
+                pass
     before = -1
     while len(opened) > before:
         before = len(opened)
         found = {name: _open(node, opened) for name, node in found.items()}
-        opened |= {value for node in found.values() for value in _passes(node, opened)}
+        transforms = [node for node in found.values() if isinstance(node, Transform)]
+        opened |= {node.output for node in transforms if not opened.isdisjoint(node.inputs)}
     return found
 
 
@@ -174,7 +184,7 @@ def _rest(
     gaps: Collection[str],
     asleep: Collection[str],
 ) -> Instruction:
-    """Return an instruction that leaves alone what is frozen for now."""
+    """Return an instruction that takes no gradient of what is frozen for now."""
     match instruction:
         case Gradient():
             sleeping = tuple(model for model in instruction.models if model in asleep)
@@ -193,13 +203,6 @@ def _rest(
             return instruction
 
 
-def _is_late(instruction: Instruction) -> bool:
-    """Return whether an instruction is given what steps before have gathered: what was frozen then may have nothing."""
-    if not isinstance(instruction, Transform):
-        return False
-    return instruction.function.builtin and instruction.function.name == "gathered"
-
-
 def _may_thaw(models: Collection[str], holders: Holders) -> bool:
     """Return whether some parameters of models are frozen for some time."""
     return any(not each.isdisjoint(models) for each in holders.values())
@@ -208,17 +211,6 @@ def _may_thaw(models: Collection[str], holders: Holders) -> bool:
 def _of(resting: Resting, models: Collection[str], holders: Holders) -> Resting:
     """Return what is frozen for now of some models, and of what they share."""
     return tuple(each for each in resting if not holders[each[0]].isdisjoint(models))
-
-
-def _opens(instruction: Instruction) -> tuple[str, ...]:
-    """Return the set in which an instruction itself leaves gaps, regardless of its inputs."""
-    match instruction:
-        case Gradient() if instruction.resting and instruction.output is not None:
-            return (instruction.output,)
-        case Collect() if instruction.gaps:
-            return (instruction.output,)
-        case _:
-            return ()
 
 
 def _open(instruction: Instruction, opened: Collection[str]) -> Instruction:
@@ -231,9 +223,3 @@ def _open(instruction: Instruction, opened: Collection[str]) -> Instruction:
             return replace(instruction, parts=tuple(parts))
         case _:
             return instruction
-
-
-def _passes(instruction: Instruction, opened: Collection[str]) -> tuple[str, ...]:
-    """Return the set with gaps that a transform makes of those that it is given."""
-    is_open = isinstance(instruction, Transform) and any(value in opened for value in instruction.inputs)
-    return (instruction.output,) if is_open and isinstance(instruction, Transform) else ()
