@@ -226,12 +226,9 @@ def check_terms(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
             message = f"the {field} of {section[:-1]} '{name}' has no function for the backend '{backend}'"
             help = f"add `{backend}: pkg.mod:fn`, or choose another backend"
             yield Diagnostic(code="E-BACKEND", message=message, span=spec.span(section, name, field), help=help)
-    if backend == "tensorflow":
-        yield from _check_groups(spec)
-
-
-def _check_groups(spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem where a class of Keras would have to step parameters in groups: it has one rate for all."""
+    if backend != "tensorflow":
+        return
+    # A class of Keras has one rate for all parameters and cannot step them in groups.
     cells = (cell for cell in find_optimizers(spec) if cell.optimizer.class_ is not None)
     for model in dict.fromkeys(model for cell in cells for model in cell.models):
         for index, group in enumerate(spec.models[model].groups):

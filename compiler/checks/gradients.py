@@ -53,10 +53,17 @@ def check_terms(scene: ModeGraph) -> Iterator[Diagnostic]:
 def check_targets(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for a target that a gradient's loss does not depend on, unless `unconnected` allows it."""
     paths = scene.paths
-    for node, derivative, shares in _group_shares(scene):
+    # The gradients of terms that count differently are checked together: the gradient of the loss is their sum.
+    groups: dict[tuple[str, ...], list[tuple[Instruction, Derivative]]] = {}
+    for node, derivative in scene.gradients():
+        is_share = isinstance(node, Gradient) and bool(node.term)
+        key = (node.op, *derivative.models) if is_share else (node.id,)
+        groups.setdefault(key, []).append((node, derivative))
+    for group in groups.values():
+        node, derivative = group[0]
         if _takes_gaps(node):
             continue
-        together = [paths[each] for each in shares]
+        together = [paths[each.id] for each, _ in group]
         cells = {read.cell for path in together for name in path.nodes for read in scene.nodes[name].reads}
         values = {value for path in together for value, _ in path.uses}
         for model in derivative.models:
@@ -95,19 +102,6 @@ def _takes_gaps(node: Instruction) -> bool:
     return isinstance(node, Gradient) and node.unconnected != "error"
 
 
-def _group_shares(scene: ModeGraph) -> Iterator[tuple[Instruction, Derivative, tuple[str, ...]]]:
-    """Yield every gradient with those that are checked together with it: the gradients of the terms of one loss."""
-    together: dict[tuple[str, ...], list[str]] = {}
-    found: list[tuple[Instruction, Derivative, tuple[str, ...]]] = []
-    for node, derivative in scene.gradients():
-        is_share = isinstance(node, Gradient) and bool(node.term)
-        key = (node.op, *derivative.models) if is_share else (node.id,)
-        if key not in together:
-            found.append((node, derivative, key))
-        together.setdefault(key, []).append(node.id)
-    yield from ((node, derivative, tuple(together[key])) for node, derivative, key in found)
-
-
 def _unreached(scene: ModeGraph, node: Instruction, derivative: Derivative, target: str) -> Diagnostic:
     """Return the diagnostic of a target that no term reaches."""
     field = "update" if isinstance(scene.spec.ops[node.op], UpdateOp) else "wrt"
@@ -139,23 +133,17 @@ def find_terms(scene: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[st
         value = pending.pop(0)
         if value in targets:
             continue
-        parts = _find_parts(scene, value)
+        producer = scene.producers.get(value)
+        node = None if producer is None else scene.nodes[producer]
+        parts: list[str] = []
+        if isinstance(node, Evaluate) and node.function.builtin and node.family == "call":
+            values = [each.operand.name for each in node.arguments if isinstance(each.operand, Ref)]
+            name = node.function.name
+            parts = values if name in ADDITIVE or (name in SCALING and len(values) == 1) else []
         pending.extend(parts)
         if not parts:
             terms[value] = None
     return tuple(terms)
-
-
-def _find_parts(scene: ModeGraph, value: str) -> tuple[str, ...]:
-    """Return the operands of `add`, `sub` or a constant multiple; none for other values."""
-    producer = scene.producers.get(value)
-    instruction = None if producer is None else scene.nodes[producer]
-    if not isinstance(instruction, Evaluate) or not instruction.function.builtin or instruction.family != "call":
-        return ()
-    operands = [argument.operand for argument in instruction.arguments]
-    values = tuple(operand.name for operand in operands if isinstance(operand, Ref))
-    name = instruction.function.name
-    return values if name in ADDITIVE or (name in SCALING and len(values) == 1) else ()
 
 
 def check_bootstrap(scene: ModeGraph) -> Iterator[Diagnostic]:

@@ -81,12 +81,14 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
         yield Decision(code="DEFER", subject=node.op, text=text, node=name)
 
 
-def _find_retain(view: View, name: str) -> Iterator[Decision]:
-    """Yield RETAIN for a gradient whose graph a later gradient runs through."""
+def _find_gradient(view: View, name: str) -> Iterator[Decision]:
+    """Yield RETAIN, RECOMPUTE and CREATE_GRAPH for a gradient.
+
+    Its graph is retained for later gradients that run through it, its forwards may run again, and it may be
+    differentiated itself.
+    """
     graph = view.graph
     later = graph.flags.retained.get(name, ())
-    if not later:
-        return
     names = tuple(graph.nodes)
     reasons: list[Because] = []
     for other in (graph.nodes[each] for each in later):
@@ -99,14 +101,10 @@ def _find_retain(view: View, name: str) -> Iterator[Decision]:
         listed = ", ".join(through) + (f" and {more} more" if more > 0 else "")
         text = f"{other.label} runs through {listed} too"
         reasons.append(Because(edge="graph", op=other.op, through=tuple(through), place=other.place, text=text))
-    text = f"{graph.nodes[name].label} keeps its graph: " + "; ".join(reason.text for reason in reasons[:MOST])
-    text += f"; and {len(reasons) - MOST} later gradients more" if len(reasons) > MOST else ""
-    yield Decision(code="RETAIN", subject=graph.nodes[name].op, text=text, because=tuple(reasons), node=name)
-
-
-def _find_recompute(view: View, name: str) -> Iterator[Decision]:
-    """Yield RECOMPUTE for a gradient that runs forwards again."""
-    graph = view.graph
+    if reasons:
+        text = f"{graph.nodes[name].label} keeps its graph: " + "; ".join(reason.text for reason in reasons[:MOST])
+        text += f"; and {len(reasons) - MOST} later gradients more" if len(reasons) > MOST else ""
+        yield Decision(code="RETAIN", subject=graph.nodes[name].op, text=text, because=tuple(reasons), node=name)
     path = graph.paths[name].nodes if name in graph.paths else frozenset[str]()
     forwards = [graph.nodes[each] for each in graph.sequence if each in path and is_recomputed(graph.nodes[each])]
     if forwards:
@@ -114,11 +112,6 @@ def _find_recompute(view: View, name: str) -> Iterator[Decision]:
         because = tuple(Because(edge="graph", op=node.op, place=node.place) for node in forwards)
         text = f"{graph.nodes[name].label} recomputes {names}, in whole or in part: they read their models again"
         yield Decision(code="RECOMPUTE", subject=graph.nodes[name].op, text=text, because=because, node=name)
-
-
-def _find_create(view: View, name: str) -> Iterator[Decision]:
-    """Yield CREATE_GRAPH for a gradient that is differentiated again."""
-    graph = view.graph
     outer = graph.flags.created.get(name)
     if outer is not None:
         text = f"{graph.nodes[name].label} is recorded itself: {graph.nodes[outer].label} differentiates it"
@@ -126,30 +119,24 @@ def _find_create(view: View, name: str) -> Iterator[Decision]:
         yield Decision(code="CREATE_GRAPH", subject=graph.nodes[name].op, text=text, because=because, node=name)
 
 
-def _find_forward(view: View, name: str) -> Iterator[Decision]:
-    """Yield NO_GRAD, FREEZE and SNAPSHOT for a forward."""
+def _find_use(view: View, name: str) -> Iterator[Decision]:
+    """Yield NO_GRAD, FREEZE and SNAPSHOT for a forward, and DETACH for a use that passes no gradient back."""
     graph, node = view.graph, view.graph.nodes[name]
-    if node.called is None:
-        return
-    if name not in graph.flags.recorded:
+    is_forward = node.called is not None
+    if is_forward and name not in graph.flags.recorded:
         text = f"{node.label} runs without a graph: no gradient passes through it"
         yield Decision(code="NO_GRAD", subject=node.op, text=text, node=name)
-    elif name in graph.flags.frozen:
+    elif is_forward and name in graph.flags.frozen:
         text = f"{node.label} runs with the weights of {node.called} frozen: no gradient is taken of them"
         yield Decision(code="FREEZE", subject=node.op, text=text, node=name)
-    if name in graph.snapshots:
+    if is_forward and name in graph.snapshots:
         whose = f"{node.called}'s buffers"
         text = f"{node.label} runs on clones of {whose}: a later gradient needs them after they are written"
         yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
-
-
-def _find_detach(view: View, name: str) -> Iterator[Decision]:
-    """Yield DETACH for a use that passes no gradient back."""
-    graph = view.graph
-    for value in (use.value for use in graph.nodes[name].uses):
+    for value in (use.value for use in node.uses):
         if (value, name) in graph.flags.detached:
-            text = f"{graph.nodes[name].label} takes {value} detached: no gradient is wanted behind it on this way"
-            yield Decision(code="DETACH", subject=graph.nodes[name].op, text=text, node=name)
+            text = f"{node.label} takes {value} detached: no gradient is wanted behind it on this way"
+            yield Decision(code="DETACH", subject=node.op, text=text, node=name)
 
 
-DECISIONS = (_find_deferral, _find_retain, _find_recompute, _find_create, _find_forward, _find_detach)
+DECISIONS = (_find_deferral, _find_gradient, _find_use)

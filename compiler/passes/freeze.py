@@ -73,7 +73,18 @@ def find_last(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int | None:
 def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every group that is frozen until a moment that cannot be counted."""
     for thaw in find_thaws(spec):
-        problem = _find_problem(spec, thaw, pace)
+        problem: PaceProblem | None = None
+        holders = find_holders(spec, thaw.model)
+        updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp) and holders & {*op.update}}
+        elsewhere = [name for name, op in updates.items() if op.mode not in (None, ("train",))]
+        if elsewhere:
+            message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
+            problem = PaceProblem(message, "write `mode: train` on it, or `frozen: true`")
+        else:
+            try:
+                _count(spec, thaw, pace)
+            except PaceProblem as error:
+                problem = error
         if problem is not None:
             yield Diagnostic(
                 code="E-PACE",
@@ -84,21 +95,6 @@ def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 is_pending=problem.is_pending,
                 help=problem.help,
             )
-
-
-def _find_problem(spec: GraphSpec, thaw: Thaw, pace: Pace) -> PaceProblem | None:
-    """Return why the steps until a moment cannot be counted; None where they can."""
-    holders = find_holders(spec, thaw.model)
-    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp) and holders & {*op.update}}
-    elsewhere = [name for name, op in updates.items() if op.mode not in (None, ("train",))]
-    if elsewhere:
-        message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
-        return PaceProblem(message, "write `mode: train` on it, or `frozen: true`")
-    try:
-        _count(spec, thaw, pace)
-    except PaceProblem as problem:
-        return problem
-    return None
 
 
 def _count(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int:
@@ -171,9 +167,13 @@ def rest(
     before = -1
     while len(opened) > before:
         before = len(opened)
-        found = {name: _open(node, opened) for name, node in found.items()}
-        transforms = [node for node in found.values() if isinstance(node, Transform)]
-        opened |= {node.output for node in transforms if not opened.isdisjoint(node.inputs)}
+        for name, node in found.items():
+            if isinstance(node, Transform) and not opened.isdisjoint(node.inputs):
+                found[name] = replace(node, gaps=True)
+                opened.add(node.output)
+            elif isinstance(node, Apply):
+                parts = (replace(part, gaps=part.gaps or part.gradients in opened) for part in node.parts)
+                found[name] = replace(node, parts=tuple(parts))
     return found
 
 
@@ -211,15 +211,3 @@ def _may_thaw(models: Collection[str], holders: Holders) -> bool:
 def _of(resting: Resting, models: Collection[str], holders: Holders) -> Resting:
     """Return what is frozen for now of some models, and of what they share."""
     return tuple(each for each in resting if not holders[each[0]].isdisjoint(models))
-
-
-def _open(instruction: Instruction, opened: Collection[str]) -> Instruction:
-    """Return an instruction that knows of gaps in the sets that it is given."""
-    match instruction:
-        case Transform() if any(value in opened for value in instruction.inputs):
-            return replace(instruction, gaps=True)
-        case Apply():
-            parts = (replace(part, gaps=part.gaps or part.gradients in opened) for part in instruction.parts)
-            return replace(instruction, parts=tuple(parts))
-        case _:
-            return instruction
