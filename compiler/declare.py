@@ -58,7 +58,37 @@ def declare_models(
 ) -> tuple[ModelDecl, ...]:
     """Return every model that some op uses, hidden shadows included; each after the one it is like."""
     used = find_used_models(spec).union(spec.shadows())
-    found = {name: _declare_model(spec, facts, structure, backend) for name, facts in models.items() if name in used}
+    found: dict[str, ModelDecl] = {}
+    for name, facts in models.items():
+        if name not in used:
+            continue
+        root = spec.models[facts.root]
+        layers = structure.layers.get(facts.root)
+        own = spec.models.get(name)
+        kind: Literal["class", "layers", "parameter"] = "class" if root.layers is None else "layers"
+        parameters = layers.parameters if layers is not None else ()
+        if root.parameter is not None:
+            kind, initializer = "parameter", _initializer(root.parameter.init)
+            value = TensorDecl(name="value", shape=root.parameter.shape, initializer=initializer)
+            parameters = (value,) if layers is None else parameters
+        found[name] = ModelDecl(
+            name=name,
+            kind=kind,
+            class_path=root.class_path(backend),
+            args=freeze_options(root.args),
+            layers=layers.layers if layers is not None else (),
+            parameters=parameters,
+            buffers=layers.buffers if layers is not None else (),
+            like=spec.shadows()[name].ema if own is None else own.like,
+            initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
+            tied=find_tied(spec, name),
+            trained=facts.updated,
+            weights=own.weights if own is not None else None,
+            frozen=tuple(group.match for group in (own.groups if own is not None else ()) if group.is_frozen),
+            compute=facts.compute,
+            recomputes=facts.recomputes,
+            place=_place(spec, "ops" if own is None else "models", name),
+        )
     before = {name: [] if model.like is None else [model.like] for name, model in found.items()}
     return tuple(found[name] for name in sort(before))
 
@@ -117,37 +147,6 @@ def _declare_number(value: float | ScheduleSpec, tempo: Tempo) -> float | Schedu
         return declare_schedule(value, tempo)
     except PaceProblem:
         return UNKNOWN
-
-
-def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, backend: str) -> ModelDecl:
-    """Return one model with the structure of its root."""
-    root = spec.models[facts.root]
-    layers = structure.layers.get(facts.root)
-    own = spec.models.get(facts.name)
-    kind: Literal["class", "layers", "parameter"] = "class" if root.layers is None else "layers"
-    parameters = layers.parameters if layers is not None else ()
-    if root.parameter is not None:
-        kind, initializer = "parameter", _initializer(root.parameter.init)
-        value = TensorDecl(name="value", shape=root.parameter.shape, initializer=initializer)
-        parameters = (value,) if layers is None else parameters
-    return ModelDecl(
-        name=facts.name,
-        kind=kind,
-        class_path=root.class_path(backend),
-        args=freeze_options(root.args),
-        layers=layers.layers if layers is not None else (),
-        parameters=parameters,
-        buffers=layers.buffers if layers is not None else (),
-        like=spec.shadows()[facts.name].ema if own is None else own.like,
-        initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
-        tied=find_tied(spec, facts.name),
-        trained=facts.updated,
-        weights=own.weights if own is not None else None,
-        frozen=tuple(group.match for group in (own.groups if own is not None else ()) if group.is_frozen),
-        compute=facts.compute,
-        recomputes=facts.recomputes,
-        place=_place(spec, "ops" if own is None else "models", facts.name),
-    )
 
 
 def _initializer(init: str | float) -> Initializer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from compiler.facts.optimizers import find_held, find_kept, find_owners, find_steppers, is_sharing
 from compiler.ir.cell import Cell, optimizer_cell
@@ -24,40 +24,44 @@ def check_overlap(scene: ModeGraph) -> Iterator[Diagnostic]:
             if is_sharing(scene.spec, name) and not is_sharing(scene.spec, known):
                 holders[optimizer] = name
         sharing = [name for name in dict.fromkeys(holders.values()) if is_sharing(scene.spec, name)]
-        covered.update(sharing if len(holders) > 1 else ())
-        if len(holders) > 1 and len(sharing) != 1:
-            yield _overlap(scene, cell, holders, sharing)
-        elif len(holders) > 1:
+        if len(holders) == 1:
+            continue
+        covered.update(sharing)
+        if len(sharing) == 1:
             yield from _check_owner(scene, cell, sharing[0])
+        elif sharing:
+            both = " and ".join(f"'{name}'" for name in sharing)
+            yield Diagnostic(
+                code="E-OVERLAP",
+                message=f"{both} say `shared: sum`, and all of them step {cell}",
+                span=span_of(scene.spec, sharing[-1], "shared"),
+                label="one update steps it for all",
+                help="keep it on one of them: the one whose optimizer steps what is shared",
+            )
+        else:
+            (first, holder), (optimizer, op), *_ = holders.items()
+            one, other = f"{optimizer_cell(first)} in '{holder}'", f"{optimizer_cell(optimizer)} in '{op}'"
+            if op != holder:
+                label = f"'{holder}' steps it with another optimizer"
+                help = (
+                    "step it once, in one update with one optimizer; or write `shared: sum` on the update whose "
+                    "optimizer is to step it on the sum of both gradients"
+                )
+            else:
+                label = "two optimizers step it here"
+                help = f"write `optimizer:` on '{op}', which then steps all its models"
+            yield Diagnostic(
+                code="E-OVERLAP",
+                message=f"{cell} is stepped by two optimizers: {one}, {other}",
+                span=span_of(scene.spec, op, "update"),
+                label=label,
+                help=help,
+            )
     for name in find_held(scene.spec):
         if is_sharing(scene.spec, name) and name not in covered:
             message = f"'{name}' says `shared: sum`, but no other optimizer steps what it steps"
             span = span_of(scene.spec, name, "shared")
             yield Diagnostic(code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="remove it")
-
-
-def _overlap(scene: ModeGraph, cell: Cell, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
-    """Return the diagnostic of a storage that two optimizers step."""
-    (first, holder), (optimizer, op), *_ = holders.items()
-    if sharing:
-        op, both = sharing[-1], " and ".join(f"'{name}'" for name in sharing)
-        message = f"{both} say `shared: sum`, and all of them step {cell}"
-        help = "keep it on one of them: the one whose optimizer steps what is shared"
-        label = "one update steps it for all"
-        return Diagnostic(
-            code="E-OVERLAP", message=message, span=span_of(scene.spec, op, "shared"), label=label, help=help
-        )
-    one, other = f"{optimizer_cell(first)} in '{holder}'", f"{optimizer_cell(optimizer)} in '{op}'"
-    shared = "write `shared: sum` on the update whose optimizer is to step it on the sum of both gradients"
-    return Diagnostic(
-        code="E-OVERLAP",
-        message=f"{cell} is stepped by two optimizers: {one}, {other}",
-        span=span_of(scene.spec, op, "update"),
-        label=f"'{holder}' steps it with another optimizer" if op != holder else "two optimizers step it here",
-        help=f"step it once, in one update with one optimizer; or {shared}"
-        if op != holder
-        else f"write `optimizer:` on '{op}', which then steps all its models",
-    )
 
 
 def _check_owner(scene: ModeGraph, cell: Cell, owner: str) -> Iterator[Diagnostic]:
