@@ -14,7 +14,6 @@ from compiler.facts.parameters import check_patterns, find_known_names
 from compiler.ir.diagnose import Findings
 from compiler.ir.hazard_table import TABLES
 from compiler.ir.program import Program
-from compiler.ir.step_graph import StepGraph
 from compiler.ir.verify import verify
 from compiler.passes.document import Context, Document, begin_document
 from compiler.passes.functions import CompiledMode, compile_mode
@@ -61,7 +60,7 @@ def compile_step(
     _require(backend, TABLES, "backend")
     _require(order, POLICIES, "order policy")
     if hook is None and os.environ.get("STEPGRAPH_VERIFY"):
-        hook = _verify
+        hook = verify
     known = complete_pace(spec, pace)
     timed = apply_pace(spec, known)
     sink = Findings(spec=timed.spec)
@@ -113,11 +112,6 @@ def _declare(document: Document, modes: tuple[CompiledMode, ...], context: Conte
         loss_scale=declare_loss_scale(spec),
         datasets=find_datasets(spec),
     )
-
-
-def _verify(name: str, graph: StepGraph) -> None:
-    """Check the invariants of a graph after a pass."""
-    verify(graph, name)
 
 
 def _require(name: str, known: Mapping[str, object], what: str) -> None:

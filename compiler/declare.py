@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from compiler.facts.models import ModelFacts, find_used_models, find_used_states
-from compiler.facts.optimizers import OptimizerCell, find_optimizers, find_tempo
+from compiler.facts.optimizers import find_optimizers, find_tempo
 from compiler.ir.cell import find_tied
 from compiler.ir.diagnose import place_in
 from compiler.ir.digraph import sort
@@ -26,8 +26,6 @@ from compiler.timing.curves import UNKNOWN, declare_schedule
 from compiler.timing.units import Pace, PaceProblem, Tempo
 from compiler.types.infer_types import Structure
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.models import ModelSpec, ParameterSpec
-from graphspec.declare.optimizers import OptionValue
 from graphspec.declare.schedules import ScheduleSpec
 
 
@@ -60,7 +58,37 @@ def declare_models(
 ) -> tuple[ModelDecl, ...]:
     """Return every model that some op uses, hidden shadows included; each after the one it is like."""
     used = find_used_models(spec).union(spec.shadows())
-    found = {name: _declare_model(spec, facts, structure, backend) for name, facts in models.items() if name in used}
+    found: dict[str, ModelDecl] = {}
+    for name, facts in models.items():
+        if name not in used:
+            continue
+        root = spec.models[facts.root]
+        layers = structure.layers.get(facts.root)
+        own = spec.models.get(name)
+        kind: Literal["class", "layers", "parameter"] = "class" if root.layers is None else "layers"
+        parameters = layers.parameters if layers is not None else ()
+        if root.parameter is not None:
+            kind, initializer = "parameter", _initializer(root.parameter.init)
+            value = TensorDecl(name="value", shape=root.parameter.shape, initializer=initializer)
+            parameters = (value,) if layers is None else parameters
+        found[name] = ModelDecl(
+            name=name,
+            kind=kind,
+            class_path=root.class_path(backend),
+            args=freeze_options(root.args),
+            layers=layers.layers if layers is not None else (),
+            parameters=parameters,
+            buffers=layers.buffers if layers is not None else (),
+            like=spec.shadows()[name].ema if own is None else own.like,
+            initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
+            tied=find_tied(spec, name),
+            trained=facts.updated,
+            weights=own.weights if own is not None else None,
+            frozen=tuple(group.match for group in (own.groups if own is not None else ()) if group.is_frozen),
+            compute=facts.compute,
+            recomputes=facts.recomputes,
+            place=_place(spec, "ops" if own is None else "models", name),
+        )
     before = {name: [] if model.like is None else [model.like] for name, model in found.items()}
     return tuple(found[name] for name in sort(before))
 
@@ -70,38 +98,45 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
 
     A schedule that cannot be counted, which `check_schedules` reports, is UNKNOWN.
     """
-    return tuple(_declare_optimizer(spec, cell, backend, pace) for cell in find_optimizers(spec))
-
-
-def _declare_optimizer(spec: GraphSpec, cell: OptimizerCell, backend: str, pace: Pace) -> OptimizerDecl:
-    """Return one optimizer with every default resolved."""
-    optimizer, tempo = cell.optimizer, find_tempo(spec, cell, pace)
-    path = optimizer.class_.find(backend) if optimizer.class_ is not None else None
-    return OptimizerDecl(
-        name=cell.name,
-        rule=optimizer.name or path or "",
-        builtin=optimizer.name is not None,
-        models=cell.models,
-        excluded=cell.excluded,
-        groups=tuple(_declare_groups(spec, cell, tempo)),
-        options={key: _declare_option(value, tempo) for key, value in optimizer.resolved().items()},
-        place=_place(spec, *cell.path),
-    )
-
-
-def _declare_groups(spec: GraphSpec, cell: OptimizerCell, tempo: Tempo) -> Iterator[GroupDecl]:
-    """Yield the groups of the models that an optimizer steps, with their defaults."""
-    for model in (each for each in cell.models if each in spec.models):
-        for index, group in enumerate(spec.models[model].groups):
-            decay = group.weight_decay
-            yield GroupDecl(
-                model=model,
-                index=index,
-                match=group.match,
-                lr_scale=_declare_number(1.0 if group.lr_scale is None else group.lr_scale, tempo),
-                weight_decay=None if decay is None else _declare_number(decay, tempo),
-                frozen=group.is_frozen,
-            )
+    found: list[OptimizerDecl] = []
+    for cell in find_optimizers(spec):
+        optimizer, tempo = cell.optimizer, find_tempo(spec, cell, pace)
+        path = optimizer.class_.find(backend) if optimizer.class_ is not None else None
+        groups: list[GroupDecl] = []
+        for model in (each for each in cell.models if each in spec.models):
+            for index, group in enumerate(spec.models[model].groups):
+                decay = group.weight_decay
+                groups.append(
+                    GroupDecl(
+                        model=model,
+                        index=index,
+                        match=group.match,
+                        lr_scale=_declare_number(1.0 if group.lr_scale is None else group.lr_scale, tempo),
+                        weight_decay=None if decay is None else _declare_number(decay, tempo),
+                        frozen=group.is_frozen,
+                    )
+                )
+        options: dict[str, HyperParameter] = {}
+        for key, value in optimizer.resolved().items():
+            match value:
+                case tuple():
+                    options[key] = tuple(_declare_number(each, tempo) for each in value)
+                case ScheduleSpec():
+                    options[key] = _declare_number(value, tempo)
+                case _:
+                    options[key] = value
+        declared = OptimizerDecl(
+            name=cell.name,
+            rule=optimizer.name or path or "",
+            builtin=optimizer.name is not None,
+            models=cell.models,
+            excluded=cell.excluded,
+            groups=tuple(groups),
+            options=options,
+            place=_place(spec, *cell.path),
+        )
+        found.append(declared)
+    return tuple(found)
 
 
 def _declare_number(value: float | ScheduleSpec, tempo: Tempo) -> float | ScheduleDecl:
@@ -112,52 +147,6 @@ def _declare_number(value: float | ScheduleSpec, tempo: Tempo) -> float | Schedu
         return declare_schedule(value, tempo)
     except PaceProblem:
         return UNKNOWN
-
-
-def _declare_option(value: OptionValue, tempo: Tempo) -> HyperParameter:
-    """Return an option's value, schedules in ticks of their clocks."""
-    if isinstance(value, tuple):
-        return tuple(_declare_number(each, tempo) for each in value)
-    return _declare_number(value, tempo) if isinstance(value, ScheduleSpec) else value
-
-
-def _declare_model(spec: GraphSpec, facts: ModelFacts, structure: Structure, backend: str) -> ModelDecl:
-    """Return one model with the structure of its root."""
-    root = spec.models[facts.root]
-    layers = structure.layers.get(facts.root)
-    own = spec.models.get(facts.name)
-    return ModelDecl(
-        name=facts.name,
-        kind=_kind(root),
-        class_path=root.class_path(backend),
-        args=freeze_options(root.args),
-        layers=layers.layers if layers is not None else (),
-        parameters=_parameters(root.parameter) if layers is None else layers.parameters,
-        buffers=layers.buffers if layers is not None else (),
-        like=spec.shadows()[facts.name].ema if own is None else own.like,
-        initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
-        tied=find_tied(spec, facts.name),
-        trained=facts.updated,
-        weights=own.weights if own is not None else None,
-        frozen=tuple(group.match for group in (own.groups if own is not None else ()) if group.is_frozen),
-        compute=facts.compute,
-        recomputes=facts.recomputes,
-        place=_place(spec, "ops" if own is None else "models", facts.name),
-    )
-
-
-def _kind(root: ModelSpec) -> Literal["class", "layers", "parameter"]:
-    """Return how the root of a likeness is declared."""
-    if root.parameter is not None:
-        return "parameter"
-    return "layers" if root.layers is not None else "class"
-
-
-def _parameters(parameter: ParameterSpec | None) -> tuple[TensorDecl, ...]:
-    """Return the one tensor of a `parameter:` model."""
-    if parameter is None:
-        return ()
-    return (TensorDecl(name="value", shape=parameter.shape, initializer=_initializer(parameter.init)),)
 
 
 def _initializer(init: str | float) -> Initializer:

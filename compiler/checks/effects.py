@@ -19,16 +19,20 @@ from compiler.timing.curves import check_scheduled, check_schedules
 from compiler.timing.phases import check_phases
 from compiler.timing.resolve import Timed, apply_pace, check_resets
 from compiler.timing.units import Pace, assume_pace
-from graphspec.declare.functions import FunctionName
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import CallOp, CopyOp, EmaOp, LossOp, MetricOp, Op, TransformOp, UpdateOp
+from graphspec.declare.ops import CallOp, CopyOp, EmaOp, LossOp, MetricOp, TransformOp, UpdateOp
+from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic, Span
-from graphspec.read.source import Path
 
 
 def check_no_effect(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-NO-EFFECT for an `after` without which every op would read the same versions."""
-    consumers = _find_consumers(scene)
+    producers, consumers = scene.producers, dict[str, tuple[str, ...]]()
+    for node in scene.nodes.values():
+        for use in node.uses:
+            producer = producers.get(use.value)
+            if producer is not None:
+                consumers[producer] = (*consumers.get(producer, ()), node.id)
     for name, node in scene.nodes.items():
         for index, other in enumerate(scene.spec.ops[name].after or () if node.id == node.op else ()):
             if other not in scene.nodes or not scene.nodes[other].writes:
@@ -46,8 +50,13 @@ def check_no_effect(scene: ModeGraph) -> Iterator[Diagnostic]:
 
 def _reads_downstream(scene: ModeGraph, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether an op, or something computed from it, reads what another writes: the common, cheap case."""
+    reached, pending = {name}, [name]
+    while pending:
+        found = [each for each in dict.fromkeys(consumers.get(pending.pop(), ())) if each not in reached]
+        reached.update(found)
+        pending.extend(found)
     written = {write.cell for write in scene.nodes[other].writes}
-    return any(read.cell in written for reached in _reach(name, consumers) for read in scene.nodes[reached].reads)
+    return any(read.cell in written for each in reached for read in scene.nodes[each].reads)
 
 
 def _changes_versions(scene: ModeGraph, name: str, other: str) -> bool:
@@ -98,22 +107,17 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
     """Yield W-DEAD for an op that fires in no mode, given the ops that fire by mode."""
     firing = frozenset[str]().union(*live.values())
     for name, op in spec.ops.items():
-        if name not in firing:
-            message, help = _describe_dead(name, op)
-            span = span_of(spec, name)
-            yield Diagnostic(
-                code="W-DEAD", severity="warning", message=message, span=span, label="never runs", help=help
-            )
-
-
-def _describe_dead(name: str, op: Op) -> tuple[str, str]:
-    """Return why an op never runs, and the remedy."""
-    match op:
-        case EmaOp(ema=source) | CopyOp(copy_=source):
-            message = f"'{name}' never runs: nothing in the step writes its source '{source}'"
-            return message, f"follow a model that an update, ema or copy writes, or remove '{name}'"
-        case _:
-            return f"nothing uses '{name}': it never runs", "use its value, list it under `outputs:`, or remove it"
+        if name in firing:
+            continue
+        match op:
+            case EmaOp(ema=source) | CopyOp(copy_=source):
+                message = f"'{name}' never runs: nothing in the step writes its source '{source}'"
+                help = f"follow a model that an update, ema or copy writes, or remove '{name}'"
+            case _:
+                message = f"nothing uses '{name}': it never runs"
+                help = "use its value, list it under `outputs:`, or remove it"
+        span = span_of(spec, name)
+        yield Diagnostic(code="W-DEAD", severity="warning", message=message, span=span, label="never runs", help=help)
 
 
 def check_defer_never(spec: GraphSpec, graph: StepGraph, decisions: tuple[Decision, ...]) -> Iterator[Diagnostic]:
@@ -132,38 +136,22 @@ def check_defer_never(spec: GraphSpec, graph: StepGraph, decisions: tuple[Decisi
             )
 
 
-def _find_consumers(scene: ModeGraph) -> Mapping[str, tuple[str, ...]]:
-    """Return, by node, the nodes that use its values."""
-    producers, consumers = scene.producers, dict[str, tuple[str, ...]]()
-    for node in scene.nodes.values():
-        for use in node.uses:
-            producer = producers.get(use.value)
-            if producer is not None:
-                consumers[producer] = (*consumers.get(producer, ()), node.id)
-    return consumers
-
-
-def _reach(name: str, consumers: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return a node and everything computed from its values."""
-    reached = {name: None}
-    pending = [name]
-    while pending:
-        for other in consumers.get(pending.pop(), ()):
-            if other not in reached:
-                reached[other] = None
-                pending.append(other)
-    return tuple(reached)
-
-
 def check_backend(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
     """Yield E-BACKEND for every class or function that has no path for the backend."""
     for name, model in spec.models.items():
         if model.class_ is not None and model.class_path(backend) is None:
             yield _missing(f"model '{name}'", "class", backend, spec.span("models", name, "class"))
     for name, op in spec.ops.items():
-        function = _function(op)
-        if function is not None and function.find(backend) is None:
-            yield _missing(f"op '{name}'", "function", backend, span_of(spec, name))
+        match op:
+            case (
+                CallOp(call=function)
+                | LossOp(loss=function)
+                | MetricOp(metric=function)
+                | TransformOp(transform=function)
+            ) if function.find(backend) is None:
+                yield _missing(f"op '{name}'", "function", backend, span_of(spec, name))
+            case _:
+                pass
 
 
 def _missing(subject: str, what: str, backend: str, span: Span | None) -> Diagnostic:
@@ -175,21 +163,6 @@ def _missing(subject: str, what: str, backend: str, span: Span | None) -> Diagno
         label=f"nothing for {backend} here",
         help=f"add `{backend}: pkg.mod:Name`, or choose another backend",
     )
-
-
-def _function(op: Op) -> FunctionName | None:
-    """Return the function an op names, if it names one."""
-    match op:
-        case CallOp():
-            return op.call
-        case LossOp():
-            return op.loss
-        case MetricOp():
-            return op.metric
-        case TransformOp():
-            return op.transform
-        case _:
-            return None
 
 
 def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
@@ -220,7 +193,7 @@ def check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
 def check_durations(
     spec: GraphSpec, timed: Timed, pace: Pace, *, pending: bool
 ) -> tuple[tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
-    """Return the problems of durations, and notes for those that need a length which only a run knows.
+    """Return the problems of durations, and notes for those that need a length which is known at run time only.
 
     ``timed`` is the spec at the pace. Without ``pending`` there are no such notes: an unknown length is a problem. What
     is wrong regardless of lengths is always a problem.
@@ -241,30 +214,21 @@ FIELDS = ("groups", "constraint", "regularizer")
 
 def check_terms(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
     """Yield E-BACKEND for functions without a path for the backend, and for groups that its optimizers cannot have."""
-    for path, function in _find_functions(spec):
-        if function.find(backend) is None:
-            section, name, field = path
-            message = f"the {field} of {str(section)[:-1]} '{name}' has no function for the backend '{backend}'"
-            help = f"add `{backend}: pkg.mod:fn`, or choose another backend"
-            yield Diagnostic(code="E-BACKEND", message=message, span=spec.span(*path), help=help)
-    if backend == "tensorflow":
-        yield from _check_groups(spec)
-
-
-def _find_functions(spec: GraphSpec) -> Iterator[tuple[Path, FunctionName]]:
-    """Yield the users' functions of constraints and regularizers, with their places."""
+    terms: list[tuple[str, str, str, ConstraintSpec | RegularizerSpec]] = []
     for name, model in spec.models.items():
-        for each in model.constraint or ():
-            yield from ((("models", name, "constraint"), each.function),) if each.function is not None else ()
-        for term in model.regularizer or ():
-            yield from ((("models", name, "regularizer"), term.function),) if term.function is not None else ()
+        terms.extend(("models", name, "constraint", each) for each in model.constraint or ())
+        terms.extend(("models", name, "regularizer", each) for each in model.regularizer or ())
     for name, op in spec.ops.items():
-        for each in (op.constraint or ()) if isinstance(op, UpdateOp) else ():
-            yield from ((("ops", name, "constraint"), each.function),) if each.function is not None else ()
-
-
-def _check_groups(spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem where a class of Keras would have to step parameters in groups: it has one rate for all."""
+        if isinstance(op, UpdateOp):
+            terms.extend(("ops", name, "constraint", each) for each in op.constraint or ())
+    for section, name, field, term in terms:
+        if term.function is not None and term.function.find(backend) is None:
+            message = f"the {field} of {section[:-1]} '{name}' has no function for the backend '{backend}'"
+            help = f"add `{backend}: pkg.mod:fn`, or choose another backend"
+            yield Diagnostic(code="E-BACKEND", message=message, span=spec.span(section, name, field), help=help)
+    if backend != "tensorflow":
+        return
+    # A class of Keras has one rate for all parameters and cannot step them in groups.
     cells = (cell for cell in find_optimizers(spec) if cell.optimizer.class_ is not None)
     for model in dict.fromkeys(model for cell in cells for model in cell.models):
         for index, group in enumerate(spec.models[model].groups):

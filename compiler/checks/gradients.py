@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from compiler.batch.losses import ADDITIVE, SCALING
 from compiler.batch.losses import find_terms as find_terms_of
-from compiler.ir.cell import Cell, find_parameter_cells
+from compiler.ir.cell import find_parameter_cells
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Evaluate, Gradient, Instruction
 from compiler.ir.mode_graph import ModeGraph
@@ -28,41 +28,44 @@ def check_terms(scene: ModeGraph) -> Iterator[Diagnostic]:
         users.setdefault(derivative.loss, []).append(node.id)
     for loss, names in users.items():
         reached = frozenset[str]().union(*(paths[name].nodes for name in names))
-        if not reached or any(_is_weighted(scene.nodes[name]) for name in names):
+        gradients = [scene.nodes[name] for name in names]
+        if not reached or any(isinstance(node, Gradient) and node.grad_outputs for node in gradients):
             continue  # the targets are checked instead; what has `grad_outputs` is no sum of terms
-        targets = sorted({model for name in names for model in _target_names(scene.nodes[name])})
+        derivatives = [node.derivative for node in gradients if node.derivative is not None]
+        targets = sorted({target for each in derivatives for target in (*each.models, *each.values)})
+        *others, last = (f"'{target}'" for target in targets)
+        either = f"{', '.join(others)} or {last}" if others else last
+        op, written = gradients[0].op, _written(scene, loss)
         for term in find_terms(scene, loss, frozenset(targets)):
-            producer = scene.producers.get(term)
-            if producer not in reached:
-                yield _no_gradient(scene, names[0], loss, term, targets)
-
-
-def _is_weighted(node: Instruction) -> bool:
-    """Return whether a gradient is one of values that `grad_outputs` multiply."""
-    return isinstance(node, Gradient) and bool(node.grad_outputs)
-
-
-def _no_gradient(scene: ModeGraph, gradient: str, loss: str, term: str, targets: list[str]) -> Diagnostic:
-    """Return the diagnostic of a term without gradient."""
-    op = scene.nodes[gradient].op
-    loss, term = _written(scene, loss), _written(scene, term)
-    what = f"'{loss}'" if term == loss else f"the term '{term}' of '{loss}'"
-    return Diagnostic(
-        code="E-NO-GRADIENT",
-        message=f"{what} does not depend on {_either(targets)}, so no gradient of it reaches them",
-        span=span_of(scene.spec, op, "loss"),
-        label=f"used by '{op}'",
-        help="check the inputs of the loss, and `stop` on the way from the model to it",
-    )
+            if scene.producers.get(term) in reached:
+                continue
+            part = _written(scene, term)
+            what = f"'{written}'" if part == written else f"the term '{part}' of '{written}'"
+            yield Diagnostic(
+                code="E-NO-GRADIENT",
+                message=f"{what} does not depend on {either}, so no gradient of it reaches them",
+                span=span_of(scene.spec, op, "loss"),
+                label=f"used by '{op}'",
+                help="check the inputs of the loss, and `stop` on the way from the model to it",
+            )
 
 
 def check_targets(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for a target that a gradient's loss does not depend on, unless `unconnected` allows it."""
     paths = scene.paths
-    for node, derivative, shares in _group_shares(scene):
+    # The gradients of terms that count differently are checked together: the gradient of the loss is their sum.
+    groups: dict[tuple[str, ...], list[tuple[Instruction, Derivative]]] = {}
+    for node, derivative in scene.gradients():
+        is_share = isinstance(node, Gradient) and bool(node.term)
+        key = (node.op, *derivative.models) if is_share else (node.id,)
+        groups.setdefault(key, []).append((node, derivative))
+    for group in groups.values():
+        node, derivative = group[0]
         if _takes_gaps(node):
             continue
-        cells, values = _find_reached(scene, [paths[each] for each in shares])
+        together = [paths[each.id] for each, _ in group]
+        cells = {read.cell for path in together for name in path.nodes for read in scene.nodes[name].reads}
+        values = {value for path in together for value, _ in path.uses}
         for model in derivative.models:
             if not cells.intersection(scene.models[model].cells):
                 yield _unreached(scene, node, derivative, f"model '{model}'")
@@ -75,52 +78,28 @@ def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic
     """Yield E-NO-GRADIENT for a target that only terms reach that are absent in a step that updates it."""
     for name, path in graph.paths.items():
         node = graph.nodes[name]
-        if node.derivative is None or not _lacks_terms(spec, graph, node.derivative.loss) or _takes_gaps(node):
+        if node.derivative is None or _takes_gaps(node):
             continue
+        terms = find_terms_of(spec, node.derivative.loss)
+        if not any(term in spec.ops and term not in graph.nodes for term in terms):
+            continue  # all ops of its terms fire
         cells = {read.cell for each in path.nodes for read in graph.nodes[each].reads}
         for model in node.derivative.models:
             if cells.isdisjoint(find_parameter_cells(spec)[model]):
-                yield _left(spec, node, model)
-
-
-def _lacks_terms(spec: GraphSpec, graph: StepGraph, loss: str) -> bool:
-    """Return whether some term of a loss is absent among the ops that fire together."""
-    return any(term in spec.ops and term not in graph.nodes for term in find_terms_of(spec, loss))
+                yield Diagnostic(
+                    code="E-NO-GRADIENT",
+                    message=f"'{node.op}' has no gradient for model '{model}' in the steps in which a lazy term is "
+                    "absent",
+                    span=span_of(spec, node.op, "update"),
+                    label="only that term depends on the model",
+                    help=f"write `missing: skip` or `missing: zero`, or update '{model}' by an op of its own with the "
+                    "term's clock",
+                )
 
 
 def _takes_gaps(node: Instruction) -> bool:
     """Return whether a gradient says what to do with parameters that it does not reach."""
     return isinstance(node, Gradient) and node.unconnected != "error"
-
-
-def _left(spec: GraphSpec, node: Instruction, model: str) -> Diagnostic:
-    """Return the diagnostic of a target without a gradient in some steps."""
-    return Diagnostic(
-        code="E-NO-GRADIENT",
-        message=f"'{node.op}' has no gradient for model '{model}' in the steps in which a lazy term is absent",
-        span=span_of(spec, node.op, "update"),
-        label="only that term depends on the model",
-        help=f"write `missing: skip` or `missing: zero`, or update '{model}' by an op of its own with the term's clock",
-    )
-
-
-def _group_shares(scene: ModeGraph) -> Iterator[tuple[Instruction, Derivative, tuple[str, ...]]]:
-    """Yield every gradient with itself, and the first of those of a loss whose terms count differently with all."""
-    together: dict[tuple[str, ...], list[str]] = {}
-    found: list[tuple[Instruction, Derivative, tuple[str, ...]]] = []
-    for node, derivative in scene.gradients():
-        is_share = isinstance(node, Gradient) and bool(node.term)
-        key = (node.op, *derivative.models) if is_share else (node.id,)
-        if key not in together:
-            found.append((node, derivative, key))
-        together.setdefault(key, []).append(node.id)
-    yield from ((node, derivative, tuple(together[key])) for node, derivative, key in found)
-
-
-def _find_reached(scene: ModeGraph, paths: Sequence[GradientPath]) -> tuple[frozenset[Cell], frozenset[str]]:
-    """Return the cells that nodes on some paths read, and the values that run along them."""
-    cells = frozenset(read.cell for path in paths for name in path.nodes for read in scene.nodes[name].reads)
-    return cells, frozenset(value for path in paths for value, _ in path.uses)
 
 
 def _unreached(scene: ModeGraph, node: Instruction, derivative: Derivative, target: str) -> Diagnostic:
@@ -154,23 +133,17 @@ def find_terms(scene: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[st
         value = pending.pop(0)
         if value in targets:
             continue
-        parts = _find_parts(scene, value)
+        producer = scene.producers.get(value)
+        node = None if producer is None else scene.nodes[producer]
+        parts: list[str] = []
+        if isinstance(node, Evaluate) and node.function.builtin and node.family == "call":
+            values = [each.operand.name for each in node.arguments if isinstance(each.operand, Ref)]
+            name = node.function.name
+            parts = values if name in ADDITIVE or (name in SCALING and len(values) == 1) else []
         pending.extend(parts)
         if not parts:
             terms[value] = None
     return tuple(terms)
-
-
-def _find_parts(scene: ModeGraph, value: str) -> tuple[str, ...]:
-    """Return the operands of `add`, `sub` or a constant multiple; none for other values."""
-    producer = scene.producers.get(value)
-    instruction = None if producer is None else scene.nodes[producer]
-    if not isinstance(instruction, Evaluate) or not instruction.function.builtin or instruction.family != "call":
-        return ()
-    operands = [argument.operand for argument in instruction.arguments]
-    values = tuple(operand.name for operand in operands if isinstance(operand, Ref))
-    name = instruction.function.name
-    return values if name in ADDITIVE or (name in SCALING and len(values) == 1) else ()
 
 
 def check_bootstrap(scene: ModeGraph) -> Iterator[Diagnostic]:
@@ -183,8 +156,16 @@ def check_bootstrap(scene: ModeGraph) -> Iterator[Diagnostic]:
                 continue
             sides = [_find_called(scene, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
             twice = {model for model in sides[0] if model in sides[1] and sides[1][model] - sides[0][model]}
-            if twice:
-                yield _bootstrap(scene, name, sorted(twice)[0])
+            for model in sorted(twice)[:1]:
+                yield Diagnostic(
+                    code="W-TARGET",
+                    severity="warning",
+                    message=f"'{name}' compares '{model}' with a target that '{model}' computes too, and both get "
+                    "gradients",
+                    span=span_of(scene.spec, instruction.op, "inputs"),
+                    label="the second input is a target",
+                    help="write `stop: true` on the forward of the target if it is a constant for this gradient",
+                )
 
 
 def _find_called(
@@ -206,26 +187,3 @@ def _find_called(
             called[node.called] = called.get(node.called, frozenset()) | {producer}
         pending.extend(use.value for use in node.uses if use.differentiable)
     return called
-
-
-def _bootstrap(scene: ModeGraph, loss: str, model: str) -> Diagnostic:
-    """Return the warning about a target that moves with the prediction."""
-    return Diagnostic(
-        code="W-TARGET",
-        severity="warning",
-        message=f"'{loss}' compares '{model}' with a target that '{model}' computes too, and both get gradients",
-        span=span_of(scene.spec, scene.nodes[loss].op, "inputs"),
-        label="the second input is a target",
-        help="write `stop: true` on the forward of the target if it is a constant for this gradient",
-    )
-
-
-def _target_names(node: Instruction) -> tuple[str, ...]:
-    """Return the models and values a node differentiates with respect to."""
-    return () if node.derivative is None else (*node.derivative.models, *node.derivative.values)
-
-
-def _either(names: list[str]) -> str:
-    """Return names joined by "or"."""
-    quoted = [f"'{name}'" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

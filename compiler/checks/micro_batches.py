@@ -37,7 +37,9 @@ def check_batch(scene: ModeGraph) -> Iterator[Diagnostic]:
             help="declare it, as in `x: {shape: [batch, 4]}`, or remove `micro_batches`",
         )
     for name, op in spec.ops.items():
-        if isinstance(op, RandomOp) and op.random == "permutation" and name in scene.nodes and _is_batched(op):
+        if not (isinstance(op, RandomOp) and op.random == "permutation" and name in scene.nodes):
+            continue
+        if op.like is not None or BATCH in (op.shape or ()):  # what it is like may have the batch's length
             yield Diagnostic(
                 code="E-MICRO",
                 message=f"'{name}' orders the whole batch, of which a micro-batch has some rows only",
@@ -45,11 +47,6 @@ def check_batch(scene: ModeGraph) -> Iterator[Diagnostic]:
                 label="its numbers are places in the whole batch",
                 help="mix samples where batches are made and give the result as an input, or remove `micro_batches`",
             )
-
-
-def _is_batched(op: RandomOp) -> bool:
-    """Return whether a draw has the length of the batch, or is like a value that may have it."""
-    return op.like is not None or BATCH in (op.shape or ())
 
 
 def check_coupled(scene: ModeGraph, coupled: Mapping[str, str]) -> Iterator[Diagnostic]:

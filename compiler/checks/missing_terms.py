@@ -61,7 +61,7 @@ def check_datasets(scene: ModeGraph) -> Iterator[Diagnostic]:
 def _find_parts(spec: GraphSpec, term: str) -> tuple[str, ...]:
     """Return what calls make a term of, as a product of losses; the term itself where no loss is among that.
 
-    A call that says itself on which data sets it runs is looked at as it is.
+    A call with a `dataset` of its own is not taken apart.
     """
     found: dict[str, None] = {}
     seen, pending = {term}, [term]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from compiler.facts.optimizers import find_held, find_kept, find_owners, find_steppers, is_sharing
 from compiler.ir.cell import Cell, optimizer_cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Forward
 from compiler.ir.mode_graph import ModeGraph
-from compiler.passes.eval_averages import Swap, find_all_swaps
+from compiler.passes.eval_averages import find_all_swaps
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
@@ -17,42 +17,51 @@ from graphspec.diagnostics import Diagnostic
 def check_overlap(scene: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-OVERLAP for every parameter storage that two optimizers step and none is declared to step for all."""
     covered: set[str] = set()
-    for cell, holders in _find_holders(scene).items():
+    for cell, pairs in find_steppers(scene.spec).items():
+        holders: dict[str, str] = {}  # the optimizers that step the cell, each with one update, `shared: sum` first
+        for optimizer, name in pairs:
+            known = holders.setdefault(optimizer, name)
+            if is_sharing(scene.spec, name) and not is_sharing(scene.spec, known):
+                holders[optimizer] = name
         sharing = [name for name in dict.fromkeys(holders.values()) if is_sharing(scene.spec, name)]
-        covered.update(sharing if len(holders) > 1 else ())
-        if len(holders) > 1 and len(sharing) != 1:
-            yield _overlap(scene, cell, holders, sharing)
-        elif len(holders) > 1:
+        if len(holders) == 1:
+            continue
+        covered.update(sharing)
+        if len(sharing) == 1:
             yield from _check_owner(scene, cell, sharing[0])
+        elif sharing:
+            both = " and ".join(f"'{name}'" for name in sharing)
+            yield Diagnostic(
+                code="E-OVERLAP",
+                message=f"{both} say `shared: sum`, and all of them step {cell}",
+                span=span_of(scene.spec, sharing[-1], "shared"),
+                label="one update steps it for all",
+                help="keep it on one of them: the one whose optimizer steps what is shared",
+            )
+        else:
+            (first, holder), (optimizer, op), *_ = holders.items()
+            one, other = f"{optimizer_cell(first)} in '{holder}'", f"{optimizer_cell(optimizer)} in '{op}'"
+            if op != holder:
+                label = f"'{holder}' steps it with another optimizer"
+                help = (
+                    "step it once, in one update with one optimizer; or write `shared: sum` on the update whose "
+                    "optimizer is to step it on the sum of both gradients"
+                )
+            else:
+                label = "two optimizers step it here"
+                help = f"write `optimizer:` on '{op}', which then steps all its models"
+            yield Diagnostic(
+                code="E-OVERLAP",
+                message=f"{cell} is stepped by two optimizers: {one}, {other}",
+                span=span_of(scene.spec, op, "update"),
+                label=label,
+                help=help,
+            )
     for name in find_held(scene.spec):
         if is_sharing(scene.spec, name) and name not in covered:
             message = f"'{name}' says `shared: sum`, but no other optimizer steps what it steps"
             span = span_of(scene.spec, name, "shared")
             yield Diagnostic(code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="remove it")
-
-
-def _overlap(scene: ModeGraph, cell: Cell, holders: Mapping[str, str], sharing: list[str]) -> Diagnostic:
-    """Return the diagnostic of a storage that two optimizers step."""
-    (first, holder), (optimizer, op), *_ = holders.items()
-    if sharing:
-        op, both = sharing[-1], " and ".join(f"'{name}'" for name in sharing)
-        message = f"{both} say `shared: sum`, and all of them step {cell}"
-        help = "keep it on one of them: the one whose optimizer steps what is shared"
-        label = "one update steps it for all"
-        return Diagnostic(
-            code="E-OVERLAP", message=message, span=span_of(scene.spec, op, "shared"), label=label, help=help
-        )
-    one, other = f"{optimizer_cell(first)} in '{holder}'", f"{optimizer_cell(optimizer)} in '{op}'"
-    shared = "write `shared: sum` on the update whose optimizer is to step it on the sum of both gradients"
-    return Diagnostic(
-        code="E-OVERLAP",
-        message=f"{cell} is stepped by two optimizers: {one}, {other}",
-        span=span_of(scene.spec, op, "update"),
-        label=f"'{holder}' steps it with another optimizer" if op != holder else "two optimizers step it here",
-        help=f"step it once, in one update with one optimizer; or {shared}"
-        if op != holder
-        else f"write `optimizer:` on '{op}', which then steps all its models",
-    )
 
 
 def _check_owner(scene: ModeGraph, cell: Cell, owner: str) -> Iterator[Diagnostic]:
@@ -81,19 +90,6 @@ def _check_owner(scene: ModeGraph, cell: Cell, owner: str) -> Iterator[Diagnosti
         yield Diagnostic(
             code="E-OVERLAP", message=message, span=span_of(spec, name, "update"), label="held by this too", help=help
         )
-
-
-def _find_holders(scene: ModeGraph) -> dict[Cell, dict[str, str]]:
-    """Return, by parameter cell, the optimizers that step it, each with one of its updates (`shared: sum` first)."""
-    holders: dict[Cell, dict[str, str]] = {}
-    for cell, pairs in find_steppers(scene.spec).items():
-        found = holders.setdefault(cell, {})
-        for optimizer, name in pairs:
-            if optimizer not in found or (
-                is_sharing(scene.spec, name) and not is_sharing(scene.spec, found[optimizer])
-            ):
-                found[optimizer] = name
-    return holders
 
 
 def check_average_targets(scene: ModeGraph) -> Iterator[Diagnostic]:
@@ -125,9 +121,29 @@ def check_buffer_policy(scene: ModeGraph) -> Iterator[Diagnostic]:
             continue
         source, target = scene.models[op.ema], scene.models[op.target(name)]
         policy = op.buffers or target.policy or source.policy
-        trained = _trained_forward(scene, target.name)
+        forwards = [node for node in scene.nodes.values() if isinstance(node, Forward) and node.model == target.name]
+        trained = next((node.op for node in forwards if node.train), None)
         if source.buffers and policy is None:
-            yield _unsaid(scene, name, op.ema)
+            message = f"'{name}' averages '{op.ema}'"
+            help = "write `buffers: copy`, `average` or `ignore`"
+            if "buffers" in source.assumed:
+                yield Diagnostic(
+                    code="E-BUFFERS",
+                    severity="warning",
+                    message=f"{message} but does not say what happens to buffers, which the model is assumed to have: "
+                    "its class declares no `traits`",
+                    span=span_of(scene.spec, name, "ema"),
+                    label="an error when the step is built, if it has buffers",
+                    help=f"{help}, or `traits: {{buffers: false}}` on the model",
+                )
+            else:
+                yield Diagnostic(
+                    code="E-BUFFERS",
+                    message=f"{message}, which has buffers, but does not say what happens to them",
+                    span=span_of(scene.spec, name, "ema"),
+                    label="this model has buffers",
+                    help=help,
+                )
         elif source.buffers and policy == "ignore" and op.use.eval == "swap":
             yield Diagnostic(
                 code="E-BUFFERS",
@@ -144,31 +160,6 @@ def check_buffer_policy(scene: ModeGraph) -> Iterator[Diagnostic]:
                 label=f"policy {policy}",
                 help=f"write `buffers: ignore` on '{name}', or take `train: true` from '{trained}'",
             )
-
-
-def _unsaid(scene: ModeGraph, name: str, source: str) -> Diagnostic:
-    """Return the diagnostic of an average without a policy: an error where the model is known to have buffers."""
-    span, help = span_of(scene.spec, name, "ema"), "write `buffers: copy`, `average` or `ignore`"
-    if "buffers" not in scene.models[source].assumed:
-        message = f"'{name}' averages '{source}', which has buffers, but does not say what happens to them"
-        return Diagnostic(code="E-BUFFERS", message=message, span=span, label="this model has buffers", help=help)
-    return Diagnostic(
-        code="E-BUFFERS",
-        severity="warning",
-        message=f"'{name}' averages '{source}' but does not say what happens to buffers, which the model is assumed to "
-        "have: its class declares no `traits`",
-        span=span,
-        label="an error when the step is built, if it has buffers",
-        help=f"{help}, or `traits: {{buffers: false}}` on the model",
-    )
-
-
-def _trained_forward(scene: ModeGraph, model: str) -> str | None:
-    """Return a forward that runs a model in train mode, if there is one."""
-    for node in scene.nodes.values():
-        if isinstance(node, Forward) and node.model == model and node.train:
-            return node.op
-    return None
 
 
 def check_frozen_train(scene: ModeGraph) -> Iterator[Diagnostic]:
@@ -204,18 +195,14 @@ def check_swaps(scene: ModeGraph) -> Iterator[Diagnostic]:
                 label="only one average can",
                 help=f"remove `use` from one of them, and call its average by name: `forward: {swap.target}`",
             )
-        yield from _find_updates(scene, swap)
-
-
-def _find_updates(scene: ModeGraph, swap: Swap) -> Iterator[Diagnostic]:
-    """Yield a problem for every update of a model in a mode in which an average stands in for it."""
-    for name, op in scene.spec.ops.items():
-        runs = isinstance(op, UpdateOp) and any(op.runs_in(mode) for mode in MODES if mode != "train")
-        if isinstance(op, UpdateOp) and runs and swap.model in op.update:
-            yield Diagnostic(
-                code="E-SWAP",
-                message=f"'{name}' updates '{swap.model}' in a mode in which '{swap.op}' stands in for it",
-                span=span_of(scene.spec, name, "mode"),
-                label="the forwards of that mode are those of the average",
-                help=f"update it in train mode only, or remove `use` from '{swap.op}'",
-            )
+        for name, op in scene.spec.ops.items():
+            if not (isinstance(op, UpdateOp) and swap.model in op.update):
+                continue
+            if any(op.runs_in(mode) for mode in MODES if mode != "train"):
+                yield Diagnostic(
+                    code="E-SWAP",
+                    message=f"'{name}' updates '{swap.model}' in a mode in which '{swap.op}' stands in for it",
+                    span=span_of(scene.spec, name, "mode"),
+                    label="the forwards of that mode are those of the average",
+                    help=f"update it in train mode only, or remove `use` from '{swap.op}'",
+                )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import product
 
 from compiler.facts.models import find_root
@@ -23,50 +23,36 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
     A class may always do something else in evaluation; of two that are tied, only those with buffers or draws are held
     to share what does.
     """
+    shadows = spec.shadows()
     for gradient, path in graph.paths.items() if table.holds_modes else ():
         recomputed = [node for name, node in graph.nodes.items() if name in path.nodes and is_recomputed(node)]
-        for models, training, evaluating in _find_clashes(spec, recomputed):
+        forwards = [node for node in recomputed if isinstance(node, Forward)]
+        found: dict[tuple[str, ...], tuple[str, str]] = {}  # ops in training and in evaluation, once for their models
+        for one, other in product(forwards, repeat=2):
+            models = tuple(dict.fromkeys((one.model, other.model)))
+            if not one.train or other.train:
+                continue
+            followed = shadows[one.model].ema if one.model in shadows else one.model
+            is_alone = len(models) == 1 and spec.models[find_root(spec, followed)].class_ is not None
+            shares = len(models) == 1 or other.model in find_tied(spec, one.model)
+            if is_alone or (shares and (_is_modal(one) or _is_modal(other))):
+                found[models] = one.op, other.op
+        for models, (training, evaluating) in found.items():
             which = f"'{models[0]}'" if len(models) == 1 else f"a module that '{models[0]}' and '{models[1]}' share"
-            other = f"`like: {models[0]}`" if len(models) == 1 else "without ties"
+            op = spec.ops[evaluating]
+            no_checkpoint = "take `checkpoint` off one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
+            instead = f"`like: {models[0]}`" if len(models) == 1 else "without ties"
             yield Diagnostic(
                 code="GS133",
                 message=f"the gradient of '{graph.nodes[gradient].op}' recomputes '{training}' as in training and "
                 f"'{evaluating}' as in evaluation, and {which} can be in one mode only",
                 span=span_of(spec, evaluating),
                 label=f"recomputed together with '{training}'",
-                help=f"write the same `train` on both, `stop: true` on one, {_or_no_checkpoint(spec, evaluating)}"
-                f"or give '{evaluating}' a model of its own that is {other}",
+                help=f"write the same `train` on both, `stop: true` on one, {no_checkpoint}"
+                f"or give '{evaluating}' a model of its own that is {instead}",
             )
-
-
-def _find_clashes(spec: GraphSpec, nodes: Iterable[Instruction]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Yield the models of two calls that cannot be in one mode, each pair once, and the ops: in training, the other."""
-    forwards = [node for node in nodes if isinstance(node, Forward)]
-    found: dict[tuple[str, ...], tuple[str, str]] = {}
-    for training, evaluating in product(forwards, repeat=2):
-        models = tuple(dict.fromkeys((training.model, evaluating.model)))
-        if not training.train or evaluating.train:
-            continue
-        is_alone = len(models) == 1 and _is_class(spec, models[0])
-        shares = len(models) == 1 or models[1] in find_tied(spec, models[0])
-        if is_alone or (shares and (_is_modal(training) or _is_modal(evaluating))):
-            found[models] = training.op, evaluating.op
-    yield from ((models, *ops) for models, ops in found.items())
-
-
-def _or_no_checkpoint(spec: GraphSpec, name: str) -> str:
-    """Return the remedy of a call whose op requests recomputation."""
-    op = spec.ops[name]
-    return "take `checkpoint` off one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
 
 
 def _is_modal(node: Instruction) -> bool:
     """Return whether the model of a call has what training and evaluation usually differ in: buffers or draws."""
     return (isinstance(node, Forward) and node.draws) or any(read.cell.kind == "buffers" for read in node.reads)
-
-
-def _is_class(spec: GraphSpec, model: str) -> bool:
-    """Return whether a model, or the model it averages, is an instance of a user's class."""
-    shadows = spec.shadows()
-    followed = shadows[model].ema if model in shadows else model
-    return spec.models[find_root(spec, followed)].class_ is not None

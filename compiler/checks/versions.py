@@ -69,24 +69,17 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
                     judged.setdefault(name, set()).add(update)
                     movers.setdefault(name, set()).update(found)
     for name in (name for name in graph.nodes if name in judged):
-        yield _adversary(spec, graph, name, sorted(judged[name]), sorted(movers[name]))
-
-
-def _adversary(spec: GraphSpec, graph: StepGraph, name: str, updates: list[str], movers: list[str]) -> Diagnostic:
-    """Return the warning about a judge that moves in the same step."""
-    model, judged, moved = (
-        graph.nodes[name].called,
-        " and ".join(f"'{update}'" for update in updates),
-        ", ".join(movers),
-    )
-    return Diagnostic(
-        code="W-ADVERSARY",
-        severity="warning",
-        message=f"{judged} {'is' if len(updates) == 1 else 'are'} judged by '{model}' as it was before {moved}",
-        span=span_of(spec, name),
-        label=f"reads {model} as it is at the start of the step",
-        help=f"write `after: {movers[0]}` on '{name}' to judge with the updated model, or `after: []` if this is meant",
-    )
+        updates, first = sorted(judged[name]), min(movers[name])
+        are_judged = " and ".join(f"'{update}'" for update in updates) + (" is" if len(updates) == 1 else " are")
+        model = graph.nodes[name].called
+        yield Diagnostic(
+            code="W-ADVERSARY",
+            severity="warning",
+            message=f"{are_judged} judged by '{model}' as it was before {', '.join(sorted(movers[name]))}",
+            span=span_of(spec, name),
+            label=f"reads {model} as it is at the start of the step",
+            help=f"write `after: {first}` on '{name}' to judge with the updated model, or `after: []` if this is meant",
+        )
 
 
 def _find_movers(
@@ -98,15 +91,10 @@ def _find_movers(
         if read.cell.kind == "buffers" or own is None or read.cell in own.cells or graph.version(name, read.cell) != 0:
             continue
         for writer in graph.writers.get(read.cell, ()):
-            losses = {_loss(graph, other) for other in applied.get(writer, ())}
+            derivatives = (graph.nodes[other].derivative for other in applied.get(writer, ()))
+            losses = {derivative.loss for derivative in derivatives if derivative is not None}
             if writer != update and losses and own.loss not in losses:
                 yield writer
-
-
-def _loss(graph: StepGraph, gradient: str) -> str:
-    """Return the loss a gradient differentiates."""
-    derivative = graph.nodes[gradient].derivative
-    return "" if derivative is None else derivative.loss
 
 
 def find_versions(graph: StepGraph, gradient: str, cell: Cell) -> frozenset[int]:
@@ -119,25 +107,16 @@ def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagn
     """Yield E-UNORDERED-WRITES once for every pair of updates, averages, copies or assignments."""
     pairs: dict[tuple[str, str], Cell] = {}
     for cell, first, second in find_unordered(graph):
-        if cell.kind != "optimizer" and _is_reported_here(spec, first, second):
+        # an average into an updated model is E-EMA-TARGET
+        is_order_only = isinstance(spec.ops[first], UpdateOp) == isinstance(spec.ops[second], UpdateOp)
+        if cell.kind != "optimizer" and is_order_only:
             pairs.setdefault((first, second), cell)
     for (first, second), cell in pairs.items():
-        place = graph.nodes[first].place
+        place, order = graph.nodes[first].place, f"write `after: {first}` on '{second}'"
         yield Diagnostic(
             code="E-UNORDERED-WRITES",
             message=f"'{first}' and '{second}' both write {cell} in one step, and nothing says which comes first",
             span=span_of(spec, second),
             label=f"'{first}' writes it too" + (f" ({place})" if place else ""),
-            help=_help(cell, first, second),
+            help=order if cell.kind == "state" else f"add the losses and update once, or {order}",
         )
-
-
-def _help(cell: Cell, first: str, second: str) -> str:
-    """Return the remedy, which depends on the kind of cell."""
-    order = f"write `after: {first}` on '{second}'"
-    return order if cell.kind == "state" else f"add the losses and update once, or {order}"
-
-
-def _is_reported_here(spec: GraphSpec, first: str, second: str) -> bool:
-    """Return whether two writers conflict only in their order: an average into an updated model is E-EMA-TARGET."""
-    return isinstance(spec.ops[first], UpdateOp) == isinstance(spec.ops[second], UpdateOp)

@@ -65,7 +65,9 @@ def find_parameter_cells(spec: GraphSpec) -> Mapping[str, tuple[Cell, ...]]:
         ties = model.traits.ties if model.traits is not None else ()
         for partner in dict.fromkeys(tie.split(".")[0] for tie in ties):
             if partner != name:
-                _join(groups, {name, partner})
+                touched = [group for group in groups if name in group or partner in group]
+                groups = [group for group in groups if group not in touched]
+                groups.append({name, partner}.union(*touched))
     tied = [Cell("tied", tuple(sorted(group))) for group in groups]
     return {name: (parameters_of(name), *(cell for cell in tied if name in cell.owners)) for name in spec.models}
 
@@ -75,11 +77,3 @@ def find_tied(spec: GraphSpec, model: str) -> tuple[str, ...]:
     cells = find_parameter_cells(spec)
     own = frozenset(cells.get(model, ()))
     return tuple(name for name, held in cells.items() if name != model and not own.isdisjoint(held))
-
-
-def _join(groups: list[set[str]], members: set[str]) -> None:
-    """Merge a pair of tied models into the groups."""
-    touched = [group for group in groups if group & members]
-    for group in touched:
-        groups.remove(group)
-    groups.append(members.union(*touched))

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import ForwardOp, Op, UpdateOp
+from graphspec.declare.ops import ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 
 PENDING = (Hazard.BACKWARD_WAR, Hazard.BUFFER_WAR)
@@ -53,18 +53,14 @@ def cycle_problem(
     )
 
 
-def _is_checkpoint(op: Op) -> bool:
-    """Return whether an op itself requests recomputation."""
-    return isinstance(op, ForwardOp) and op.checkpoint
-
-
 def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Instruction], steps: list[Edge]) -> str:
     """Return the remedy of a cycle, which depends on what closes it."""
     if code == "E-CYCLE":
         return "remove one `after`, or take a value that exists earlier"
     through = [nodes[name] for edge in steps if edge.hazard in PENDING for name in edge.through]
     forwards = [node.op for node in through if not any(read.again for read in node.reads)]
-    checkpoints = [node.op for node in through if _is_checkpoint(spec.ops[node.op])]
+    requested = {name for name, op in spec.ops.items() if isinstance(op, ForwardOp) and op.checkpoint}
+    checkpoints = [node.op for node in through if node.op in requested]
     if forwards or checkpoints:
         name, instead = (forwards[0], "") if forwards else (checkpoints[0], " in place of `checkpoint: true`")
         return (
@@ -113,13 +109,10 @@ class Findings:
         return SpecError(self.in_order(), self.spec.texts())
 
     def in_order(self) -> tuple[Diagnostic, ...]:
-        """Return the problems, sorted by place, then code and message."""
-        return tuple(sorted(self.problems, key=_position))
-
-
-def _position(problem: Diagnostic) -> tuple[str, int, int, str, str]:
-    """Return the sorting key of a diagnostic; those without a place come first."""
-    span = problem.span
-    if span is None:
-        return "", 0, 0, problem.code, problem.message
-    return span.file, span.line, span.column, problem.code, problem.message
+        """Return the problems, sorted by place, then code and message; those without a place come first."""
+        placed: list[tuple[tuple[str, int, int, str, str], Diagnostic]] = []
+        for problem in self.problems:
+            span = problem.span
+            file, line, column = ("", 0, 0) if span is None else (span.file, span.line, span.column)
+            placed.append(((file, line, column, problem.code, problem.message), problem))
+        return tuple(problem for _, problem in sorted(placed, key=lambda pair: pair[0]))

@@ -13,7 +13,7 @@ class InvariantError(AssertionError):
     """A pass left the graph in a state that no spec can justify: a defect of the compiler."""
 
 
-def verify(graph: StepGraph, after: str) -> None:
+def verify(after: str, graph: StepGraph) -> None:
     """Raise InvariantError with every violated invariant, naming the pass that ran last."""
     broken = list(find_violations(graph))
     if broken:
@@ -22,73 +22,51 @@ def verify(graph: StepGraph, after: str) -> None:
 
 def find_violations(graph: StepGraph) -> Iterator[str]:
     """Yield every violated invariant of a graph, regardless of which passes have run."""
-    yield from _find_dangling(graph)
-    if graph.writers:
-        yield from _find_wrong_versions(graph)
-    if graph.sequence:
-        yield from _find_disorder(graph)
-        yield from _find_undefined(graph)
-        yield from _find_wrong_reads(graph)
-
-
-def _find_dangling(graph: StepGraph) -> Iterator[str]:
-    """Yield edges and values with missing ends."""
     for edge in graph.edges:
         if edge.before not in graph.nodes or edge.after not in graph.nodes:
             yield f"edge {edge.before} -> {edge.after} has an end outside the graph"
-    defined: dict[str, str] = {}
+    makers: dict[str, str] = {}
     for node in graph.nodes.values():
         for value in node.provides:
-            if value in defined:
-                yield f"value {value} is defined by {defined[value]} and {node.id}"
-            defined[value] = node.id
-
-
-def _find_wrong_versions(graph: StepGraph) -> Iterator[str]:
-    """Yield writers that do not make consecutive versions, and accesses to versions that never exist."""
+            if value in makers:
+                yield f"value {value} is defined by {makers[value]} and {node.id}"
+            makers[value] = node.id
     for cell, writers in graph.writers.items():
         made = [write.version for name in writers for write in graph.nodes[name].writes if write.cell == cell]
         if made != list(range(1, len(writers) + 1)):
             yield f"the writers of {cell} make versions {made}"
-    for name, node in graph.nodes.items():
+    for name, node in graph.nodes.items() if graph.writers else ():
         for access in (*node.reads, *node.writes):
             if not 0 <= access.version <= len(graph.writers.get(access.cell, ())):
                 yield f"{name} accesses {access}, which never exists"
+    if graph.sequence:
+        yield from _find_disorder(graph)
 
 
 def _find_disorder(graph: StepGraph) -> Iterator[str]:
-    """Yield missing or repeated nodes and violated edges of a sequence."""
+    """Yield what is wrong with a sequence: nodes missing or repeated, violated edges, values and versions not there.
+
+    Versions are replayed on counters instead of trusting the edges: the property all edges exist for. A value that
+    nothing defines is an input.
+    """
     if sorted(graph.sequence) != sorted(graph.nodes):
         yield "the sequence is not a permutation of the nodes"
-        return
-    position = {name: index for index, name in enumerate(graph.sequence)}
-    for edge in graph.edges:
-        if position[edge.before] >= position[edge.after]:
-            yield f"{edge.after} stands before {edge.before} ({edge.hazard.value})"
-    if find_cycles((edge.before, edge.after) for edge in graph.edges):
-        yield "the edges have a cycle"
-
-
-def _find_undefined(graph: StepGraph) -> Iterator[str]:
-    """Yield uses of values before their definition; a value that nothing defines is an input."""
-    everything = {value for node in graph.nodes.values() for value in node.provides}
-    defined: set[str] = set()
-    for name in graph.sequence:
-        for use in graph.nodes[name].uses:
-            if use.value in everything - defined:
-                yield f"{name} uses {use.value} before it is made"
-        defined.update(graph.nodes[name].provides)
-
-
-def _find_wrong_reads(graph: StepGraph) -> Iterator[str]:
-    """Yield nodes that, run in sequence, would read or overwrite another version than they should.
-
-    This replays the sequence on counters instead of trusting the edges: the property all edges exist for.
-    """
+    else:
+        position = {name: index for index, name in enumerate(graph.sequence)}
+        for edge in graph.edges:
+            if position[edge.before] >= position[edge.after]:
+                yield f"{edge.after} stands before {edge.before} ({edge.hazard.value})"
+        if find_cycles((edge.before, edge.after) for edge in graph.edges):
+            yield "the edges have a cycle"
+    undefined = {value for node in graph.nodes.values() for value in node.provides}
     current: dict[Cell, int] = {}
-    for name in graph.sequence:
-        for read in graph.nodes[name].reads:
+    for node in (graph.nodes[name] for name in graph.sequence):
+        for use in node.uses:
+            if use.value in undefined:
+                yield f"{node.id} uses {use.value} before it is made"
+        undefined.difference_update(node.provides)
+        for read in node.reads:
             have = current.get(read.cell, 0)
             if have != read.version:
-                yield f"{name} should read {read} and would find version {have}"
-        current.update((write.cell, write.version) for write in graph.nodes[name].writes)
+                yield f"{node.id} should read {read} and would find version {have}"
+        current.update((write.cell, write.version) for write in node.writes)

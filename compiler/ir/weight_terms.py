@@ -51,21 +51,17 @@ def format_penalty(penalty: Penalty) -> str:
 
 def format_projection(projection: Projection) -> str:
     """Return a constraint in words: ``net to clip [-1, 1]``."""
-    return f"{projection.model} to {_format_kind(projection)}{_format_match(projection.match)}"
-
-
-def _format_kind(projection: Projection) -> str:
-    """Return the kind of a constraint, with its bounds."""
     over = "" if projection.axis is None else f" over {', '.join(map(str, projection.axis))}"
     match projection.kind:
         case "clip":
-            return f"clip [{format_number(projection.low)}, {format_number(projection.high)}]"
+            kind = f"clip [{format_number(projection.low)}, {format_number(projection.high)}]"
         case "max_norm":
-            return f"max_norm {format_number(projection.high)}{over}"
+            kind = f"max_norm {format_number(projection.high)}{over}"
         case "function":
-            return projection.function
+            kind = projection.function
         case _:
-            return f"{projection.kind}{over}"
+            kind = f"{projection.kind}{over}"
+    return f"{projection.model} to {kind}{_format_match(projection.match)}"
 
 
 def format_number(number: float | Scheduled) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate, Mode, drop_of, window_of
@@ -18,7 +17,7 @@ from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import EmaOp, LossOp, MetricOp, Op, UpdateOp
+from graphspec.declare.ops import EmaOp, LossOp, MetricOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
@@ -44,7 +43,17 @@ def find_gates(
     pending = [node for node in nodes.values() if node.id == node.op]
     while pending:
         ungated = present - gates.keys()
-        every = (gate for node in pending for gate in _gates(spec, node, nodes, ungated, restricted))
+        every: list[Gate] = []
+        for node in pending:
+            gate, op = _gate(spec, node, nodes, ungated, restricted.get(node.op, ())), spec.ops[node.op]
+            own = [] if gate is None else [gate]
+            if isinstance(op, UpdateOp) and op.window > 1:  # one gate for its gradients, and one of its own
+                gathered = window_of(node.op)
+                own = [replace(each, op=gathered) for each in own]
+                own.append(Gate(op=node.op, clock="writes", every=op.window, follows=((gathered,),)))
+                if op.at_epoch_end == "drop":
+                    own.append(Gate(op=drop_of(node.op), clock="epochs"))
+            every.extend(own)
         found = {gate.op: gate for gate in every if gate.op not in gates}
         if not found:
             break
@@ -76,7 +85,8 @@ def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction]) 
         measured = tuple(value for name in metrics for value in spec.ops[name].defines(name))
         made = (value for value in written if value in producers)
         return Outputs(values=written, demanded=tuple(dict.fromkeys((*made, *measured))))
-    fed = _find_fed(nodes, producers)
+    updates = [name for name, node in nodes.items() if is_update(node)]
+    fed = {nodes[name].op for name in reach(updates, nodes, producers)}
     values: list[str] = []
     demanded: list[str] = []
     for name, op in spec.ops.items():
@@ -100,15 +110,12 @@ def find_firing(
         if node.eager or (node.writes and not consumed.intersection(node.provides)):
             roots.append(name)
     firing = reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
-    returned = (producers[value] for value in outputs.values if value in producers)
-    return firing | {
-        name for name in returned if nodes[name].is_opportunistic and _is_there(nodes[name], producers, firing)
-    }
-
-
-def _is_there(node: Instruction, producers: Mapping[str, str], firing: frozenset[str]) -> bool:
-    """Return whether all operands of a node are defined."""
-    return all(producers[use.value] in firing for use in node.uses if use.value in producers)
+    found = set(firing)
+    for node in (nodes[producers[value]] for value in outputs.values if value in producers):
+        makers = (producers[use.value] for use in node.uses if use.value in producers)
+        if node.is_opportunistic and firing.issuperset(makers):
+            found.add(node.id)
+    return frozenset(found)
 
 
 def find_absent_problems(
@@ -123,7 +130,11 @@ def find_absent_problems(
     for name in nodes:
         node = nodes[name]
         if name in firing and name in absent:
-            users = [user.op for user in nodes.values() if user.id in firing and _uses_any(user, node)]
+            users = [
+                user.op
+                for user in nodes.values()
+                if user.id in firing and any(use.value in node.provides and not use.optional for use in user.uses)
+            ]
             if users:
                 yield Diagnostic(
                     code="E-ABSENT",
@@ -132,11 +143,6 @@ def find_absent_problems(
                     label="this op skips steps",
                     help=f"put the clock on the update that needs it, or give '{users[0]}' the same one as '{node.op}'",
                 )
-
-
-def _uses_any(user: Instruction, node: Instruction) -> bool:
-    """Return whether a node uses a value of another."""
-    return any(use.value in node.provides and not use.optional for use in user.uses)
 
 
 def reach(
@@ -155,31 +161,6 @@ def reach(
     return frozenset(reached)
 
 
-def _find_fed(nodes: Mapping[str, Instruction], producers: Mapping[str, str]) -> frozenset[str]:
-    """Return the ops whose values some update of the mode depends on."""
-    writes = [name for name, node in nodes.items() if is_update(node)]
-    return frozenset(nodes[name].op for name in reach(writes, nodes, producers))
-
-
-def _gates(
-    spec: GraphSpec,
-    node: Instruction,
-    nodes: Mapping[str, Instruction],
-    ungated: frozenset[str],
-    restricted: Restricted,
-) -> Iterator[Gate]:
-    """Yield the gate of one op, if it has one; of an update that accumulates, that of its gradients and its own."""
-    gate, op = _gate(spec, node, nodes, ungated, restricted.get(node.op, ())), spec.ops[node.op]
-    if not isinstance(op, UpdateOp) or op.window == 1:
-        yield from () if gate is None else (gate,)
-        return
-    gathered = window_of(node.op)
-    yield from () if gate is None else (replace(gate, op=gathered),)
-    yield Gate(op=node.op, clock="writes", every=op.window, follows=((gathered,),))
-    if op.at_epoch_end == "drop":
-        yield Gate(op=drop_of(node.op), clock="epochs")
-
-
 def _gate(
     spec: GraphSpec,
     node: Instruction,
@@ -193,30 +174,22 @@ def _gate(
     """
     op = spec.ops[node.op]
     start, until = _steps(op.start), _steps(op.until)
-    follows = _follows(op, node, nodes)
-    every = op.every if isinstance(op.every, int) else 1
-    is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.eager)
-    if every == 1 and start is None and until is None and is_free and not _is_watched(op):
-        return None
-    is_counted = bool(follows) or (bool(datasets) and every > 1)
-    gate = Gate(op=node.op, every=every, start=start, until=until, datasets=datasets)
-    return replace(gate, clock="writes", follows=follows) if is_counted else gate
-
-
-def _is_watched(op: Op) -> bool:
-    """Return whether it matters elsewhere that an op has fired: an average that stands in for its model since then."""
-    return isinstance(op, EmaOp) and op.use.eval == "swap"
-
-
-def _follows(op: Op, node: Instruction, nodes: Mapping[str, Instruction]) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of ops a node can only fire with: its `every:` update, the writers of an average's source."""
-    groups: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []  # it fires with an op of each: its `every:` update, writers of what it averages
     if isinstance(op.every, str):
         groups.append((op.every,))
     if node.follows:
         writers = (other for other in nodes.values() if other.eager and other.id != node.id)
         groups.append(tuple(other.op for other in writers if any(write.cell in node.follows for write in other.writes)))
-    return tuple(groups)
+    follows = tuple(groups)
+    every = op.every if isinstance(op.every, int) else 1
+    is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.eager)
+    # whether it has fired matters elsewhere: from then on an average stands in for its model
+    is_watched = isinstance(op, EmaOp) and op.use.eval == "swap"
+    if every == 1 and start is None and until is None and is_free and not is_watched:
+        return None
+    is_counted = bool(follows) or (bool(datasets) and every > 1)
+    gate = Gate(op=node.op, every=every, start=start, until=until, datasets=datasets)
+    return replace(gate, clock="writes", follows=follows) if is_counted else gate
 
 
 def _steps(duration: Duration | None) -> int | None:
@@ -231,17 +204,13 @@ def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
     before = -1
     while before < len(held):
         before = len(held)
-        followers = [node for node in nodes.values() if node.eager and _goes_with(node, held, nodes, writers)]
+        followers: list[Instruction] = []
+        for node in (node for node in nodes.values() if node.eager):
+            sources = (nodes[name] for cell in node.follows for name in writers.get(cell, ()) if name != node.id)
+            if node.paced in held or any(source.eager and source.op in held for source in sources):
+                followers.append(node)
         held |= {name for node in followers for name in (node.op, node.admission)}
     return frozenset(held)
-
-
-def _goes_with(
-    node: Instruction, held: set[str], nodes: Mapping[str, Instruction], writers: Mapping[Cell, tuple[str, ...]]
-) -> bool:
-    """Return whether a write is paced by a write that may be skipped, or by what such a write writes."""
-    sources = (nodes[name] for cell in node.follows for name in writers.get(cell, ()) if name != node.id)
-    return node.paced in held or any(source.eager and source.op in held for source in sources)
 
 
 def find_undecided(gates: Sequence[Gate], holdable: Iterable[str]) -> frozenset[str]:

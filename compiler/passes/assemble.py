@@ -48,17 +48,22 @@ SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 
 def assemble(graph: StepGraph, name: str) -> Function:
     """Return the straight-line function of a scheduled graph."""
-    releases, parts = find_releases(graph), _list_parts(graph)
+    releases = find_releases(graph)
+    parts, part = max((node.part for node in graph.nodes.values()), default=0), 0
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
-        instructions.append(_finish(node, graph, parts.get(node.id, ())))
+        begins = node.part not in (0, part)  # a stretch of another micro-batch
+        part = node.part or part
+        instructions.append(_finish(node, graph, (f"micro-batch {part} of {parts}",) if begins else ()))
         values = releases.get(node.id, ())
         if values:
             instructions.append(Release(op=node.op, values=values))
     instructions.extend(_settle(graph))
     defined = {value for node in graph.nodes.values() for value in node.defines}
     returned = tuple(value for value in graph.outputs if value in defined or value in graph.states)
-    instructions.append(Emit(op="outputs", reads=tuple(_last_versions(returned, graph)), values=returned))
+    states = [state_of(value) for value in returned if value in graph.states]
+    reads = tuple(Read(cell=cell, version=len(graph.writers.get(cell, ()))) for cell in states)
+    instructions.append(Emit(op="outputs", reads=reads, values=returned))
     return Function(
         mode=graph.mode,
         name=name,
@@ -69,30 +74,21 @@ def assemble(graph: StepGraph, name: str) -> Function:
     )
 
 
-def _list_parts(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
-    """Return, by the nodes that begin a stretch of a micro-batch, which one it is."""
-    parted = [graph.nodes[name] for name in graph.sequence if graph.nodes[name].part]
-    count = max((node.part for node in parted), default=0)
-    numbers = [0, *(node.part for node in parted)]
-    pairs = zip(numbers, parted, strict=False)
-    return {node.id: (f"micro-batch {node.part} of {count}",) for before, node in pairs if node.part != before}
-
-
 def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Instruction:
     """Return a node's instruction with what the passes found out about it."""
     flags = graph.flags
     recorded = node.id in flags.recorded
-    base = replace(
-        node,
-        notes=(*notes, *_notes(node, graph)),
-        commits=graph.commits.get(node.id, ()),
-    )
+    shown = (each.text for each in graph.decisions if each.node == node.id and each.code in SHOWN_DECISIONS)
+    base = replace(node, notes=(*notes, *shown), commits=graph.commits.get(node.id, ()))
     match base:
         case Forward():
             snapshot = graph.snapshots.get(node.id, "none") if base.snapshot == "none" else base.snapshot
             arguments = _detach(node, base.arguments, graph)
             frozen = node.id in flags.frozen
-            begun = _find_begun(node, graph)
+            # inner results from which gradients of its others are taken
+            begun = tuple(
+                each for each in node.inner if any((each, node.id) in path.uses for path in graph.paths.values())
+            )
             base = replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot, begun=begun)
             return replace(base, checkpoint=base.checkpoint and recorded)
         case Evaluate():
@@ -105,11 +101,6 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
             return replace(base, commits=(), unless=base.commits)
         case _:
             return base
-
-
-def _find_begun(node: Instruction, graph: StepGraph) -> tuple[str, ...]:
-    """Return the inner results of a node from which gradients of its others are taken."""
-    return tuple(value for value in node.inner if any((value, node.id) in path.uses for path in graph.paths.values()))
 
 
 def find_recomputed(node: Instruction, graph: StepGraph) -> tuple[Recomputed, ...]:
@@ -126,12 +117,13 @@ def find_recomputed(node: Instruction, graph: StepGraph) -> tuple[Recomputed, ..
 def _settle(graph: StepGraph) -> Iterator[Settle]:
     """Yield the end of a step of a mode in which there are verdicts."""
     if graph.judged:
+        judges = (node for node in graph.nodes.values() if isinstance(node, Judge))
         yield Settle(
             op="overflow",
             verdicts=find_verdicts(graph),
             held=tuple(dict.fromkeys(_find_held(graph))),
             scaled=graph.scaled,
-            fatal=tuple(_find_fatal(graph)),
+            fatal=tuple((node.op, node.output) for node in judges if node.overflow == "error"),
         )
 
 
@@ -142,22 +134,9 @@ def _find_held(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
             yield node.admission, graph.commits[node.id]
 
 
-def _find_fatal(graph: StepGraph) -> Iterator[tuple[str, str]]:
-    """Yield the verdicts that end a run where they are not given, each with its update."""
-    for node in graph.nodes.values():
-        if isinstance(node, Judge) and node.overflow == "error":
-            yield node.op, node.output
-
-
 def find_verdicts(graph: StepGraph) -> tuple[str, ...]:
     """Return the verdicts over the gradients of a step, in the order in which they are known."""
     return tuple(each.output for name in graph.sequence if isinstance(each := graph.nodes[name], Judge))
-
-
-def _last_versions(returned: tuple[str, ...], graph: StepGraph) -> Iterator[Read]:
-    """Yield the states that are returned, at the version that the step leaves."""
-    for cell in (state_of(value) for value in returned if value in graph.states):
-        yield Read(cell=cell, version=len(graph.writers.get(cell, ())))
 
 
 def _detach(node: Instruction, arguments: tuple[Argument, ...], graph: StepGraph) -> tuple[Argument, ...]:
@@ -168,10 +147,3 @@ def _detach(node: Instruction, arguments: tuple[Argument, ...], graph: StepGraph
         else argument
         for argument in arguments
     )
-
-
-def _notes(node: Instruction, graph: StepGraph) -> Iterator[str]:
-    """Yield the decisions about a node that a reader of generated code wants to see."""
-    for decision in graph.decisions:
-        if decision.node == node.id and decision.code in SHOWN_DECISIONS:
-            yield decision.text

@@ -52,65 +52,59 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     chain = view.chains[name]
     if not chain.gradients:  # it applies what earlier steps gathered
         return
-    last = max(view.position[gradient] for gradient in chain.gradients)
-    late = _find_late_edges(view, name, chain, last)
+    position, own = view.position, {*chain.gradients, *chain.transforms}
+    last = max(position[gradient] for gradient in chain.gradients)
+    edges = (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ()))
+    late = [edge for edge in edges if edge.before not in own and position[edge.before] > last]
+    late.sort(key=lambda edge: (position[edge.before], edge.hazard.value))
     changing = (transform for each in view.chains.values() for transform in each.transforms)
-    between = set(graph.sequence[last + 1 : view.position[name]]).difference(changing)
+    between = set(graph.sequence[last + 1 : position[name]]).difference(changing)
     if late:
         last_label = graph.nodes[late[-1].before].label
         reasons = "; ".join(dict.fromkeys(edge.why for edge in late))
         text = f"{node.label} is deferred after {last_label}: {reasons}"
-        yield Decision(code="DEFER", subject=node.op, text=text, because=_because(graph, late), node=name)
+        because = tuple(
+            Because(
+                edge=edge.hazard.value,
+                op=graph.nodes[edge.before].op,
+                cell="" if edge.cell is None else str(edge.cell),
+                through=tuple(graph.nodes[each].op for each in edge.through),
+                place=place_of(graph, edge),
+                text=edge.why,
+            )
+            for edge in late
+        )
+        yield Decision(code="DEFER", subject=node.op, text=text, because=because, node=name)
     elif any(not graph.nodes[other].eager for other in between):
         why = "it says `defer: end`" if node.defer == "end" else "the order policy puts every write at the end"
         text = f"{node.label} is deferred: {why}"
         yield Decision(code="DEFER", subject=node.op, text=text, node=name)
 
 
-def _find_late_edges(view: View, update: str, chain: Chain, last: int) -> tuple[Edge, ...]:
-    """Return the edges to an update's write and transforms from others after its last gradient, in sequence order."""
-    own, position = {*chain.gradients, *chain.transforms}, view.position
-    edges = (edge for name in (update, *chain.transforms) for edge in view.incoming.get(name, ()))
-    late = (edge for edge in edges if edge.before not in own and position[edge.before] > last)
-    return tuple(sorted(late, key=lambda edge: (position[edge.before], edge.hazard.value)))
+def _find_gradient(view: View, name: str) -> Iterator[Decision]:
+    """Yield RETAIN, RECOMPUTE and CREATE_GRAPH for a gradient.
 
-
-def _find_retain(view: View, name: str) -> Iterator[Decision]:
-    """Yield RETAIN for a gradient whose graph a later gradient runs through."""
+    Its graph is retained for later gradients that run through it, its forwards may run again, and it may be
+    differentiated itself.
+    """
     graph = view.graph
     later = graph.flags.retained.get(name, ())
-    if not later:
-        return
-    reasons = tuple(_shared_reason(view, name, other) for other in later)
-    text = f"{graph.nodes[name].label} keeps its graph: " + "; ".join(reason.text for reason in reasons[:MOST])
-    text += f"; and {len(reasons) - MOST} later gradients more" if len(reasons) > MOST else ""
-    yield Decision(code="RETAIN", subject=graph.nodes[name].op, text=text, because=reasons, node=name)
-
-
-def _shared_reason(view: View, name: str, other: str) -> Because:
-    """Return which nodes two gradients both run through, the first few by name."""
-    shared = view.masks[name] & view.masks[other]
-    through = _first_names(shared, tuple(view.graph.nodes))
-    more = shared.bit_count() - len(through)
-    names = ", ".join(through) + (f" and {more} more" if more else "")
-    node = view.graph.nodes[other]
-    text = f"{node.label} runs through {names} too"
-    return Because(edge="graph", op=node.op, through=through, place=node.place, text=text)
-
-
-def _first_names(mask: int, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the lowest few bits that are set."""
-    found: list[str] = []
-    while mask and len(found) < MOST:
-        low = mask & -mask
-        found.append(names[low.bit_length() - 1])
-        mask ^= low
-    return tuple(found)
-
-
-def _find_recompute(view: View, name: str) -> Iterator[Decision]:
-    """Yield RECOMPUTE for a gradient that runs forwards again."""
-    graph = view.graph
+    names = tuple(graph.nodes)
+    reasons: list[Because] = []
+    for other in (graph.nodes[each] for each in later):
+        shared = view.masks[name] & view.masks[other.id]
+        more, through = shared.bit_count() - MOST, list[str]()
+        while shared and len(through) < MOST:  # the lowest bits are the first nodes
+            low = shared & -shared
+            through.append(names[low.bit_length() - 1])
+            shared ^= low
+        listed = ", ".join(through) + (f" and {more} more" if more > 0 else "")
+        text = f"{other.label} runs through {listed} too"
+        reasons.append(Because(edge="graph", op=other.op, through=tuple(through), place=other.place, text=text))
+    if reasons:
+        text = f"{graph.nodes[name].label} keeps its graph: " + "; ".join(reason.text for reason in reasons[:MOST])
+        text += f"; and {len(reasons) - MOST} later gradients more" if len(reasons) > MOST else ""
+        yield Decision(code="RETAIN", subject=graph.nodes[name].op, text=text, because=tuple(reasons), node=name)
     path = graph.paths[name].nodes if name in graph.paths else frozenset[str]()
     forwards = [graph.nodes[each] for each in graph.sequence if each in path and is_recomputed(graph.nodes[each])]
     if forwards:
@@ -118,11 +112,6 @@ def _find_recompute(view: View, name: str) -> Iterator[Decision]:
         because = tuple(Because(edge="graph", op=node.op, place=node.place) for node in forwards)
         text = f"{graph.nodes[name].label} recomputes {names}, in whole or in part: they read their models again"
         yield Decision(code="RECOMPUTE", subject=graph.nodes[name].op, text=text, because=because, node=name)
-
-
-def _find_create(view: View, name: str) -> Iterator[Decision]:
-    """Yield CREATE_GRAPH for a gradient that is differentiated again."""
-    graph = view.graph
     outer = graph.flags.created.get(name)
     if outer is not None:
         text = f"{graph.nodes[name].label} is recorded itself: {graph.nodes[outer].label} differentiates it"
@@ -130,45 +119,24 @@ def _find_create(view: View, name: str) -> Iterator[Decision]:
         yield Decision(code="CREATE_GRAPH", subject=graph.nodes[name].op, text=text, because=because, node=name)
 
 
-def _find_forward(view: View, name: str) -> Iterator[Decision]:
-    """Yield NO_GRAD, FREEZE and SNAPSHOT for a forward."""
+def _find_use(view: View, name: str) -> Iterator[Decision]:
+    """Yield NO_GRAD, FREEZE and SNAPSHOT for a forward, and DETACH for a use that passes no gradient back."""
     graph, node = view.graph, view.graph.nodes[name]
-    if node.called is None:
-        return
-    if name not in graph.flags.recorded:
+    is_forward = node.called is not None
+    if is_forward and name not in graph.flags.recorded:
         text = f"{node.label} runs without a graph: no gradient passes through it"
         yield Decision(code="NO_GRAD", subject=node.op, text=text, node=name)
-    elif name in graph.flags.frozen:
+    elif is_forward and name in graph.flags.frozen:
         text = f"{node.label} runs with the weights of {node.called} frozen: no gradient is taken of them"
         yield Decision(code="FREEZE", subject=node.op, text=text, node=name)
-    if name in graph.snapshots:
+    if is_forward and name in graph.snapshots:
         whose = f"{node.called}'s buffers"
         text = f"{node.label} runs on clones of {whose}: a later gradient needs them after they are written"
         yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
-
-
-def _find_detach(view: View, name: str) -> Iterator[Decision]:
-    """Yield DETACH for a use that passes no gradient back."""
-    graph = view.graph
-    for value in (use.value for use in graph.nodes[name].uses):
+    for value in (use.value for use in node.uses):
         if (value, name) in graph.flags.detached:
-            text = f"{graph.nodes[name].label} takes {value} detached: no gradient is wanted behind it on this way"
-            yield Decision(code="DETACH", subject=graph.nodes[name].op, text=text, node=name)
+            text = f"{node.label} takes {value} detached: no gradient is wanted behind it on this way"
+            yield Decision(code="DETACH", subject=node.op, text=text, node=name)
 
 
-DECISIONS = (_find_deferral, _find_retain, _find_recompute, _find_create, _find_forward, _find_detach)
-
-
-def _because(graph: StepGraph, edges: tuple[Edge, ...]) -> tuple[Because, ...]:
-    """Return edges as reasons of a decision."""
-    return tuple(
-        Because(
-            edge=edge.hazard.value,
-            op=graph.nodes[edge.before].op,
-            cell="" if edge.cell is None else str(edge.cell),
-            through=tuple(graph.nodes[name].op for name in edge.through),
-            place=place_of(graph, edge),
-            text=edge.why,
-        )
-        for edge in edges
-    )
+DECISIONS = (_find_deferral, _find_gradient, _find_use)

@@ -31,12 +31,13 @@ def find_frozen(graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
 
     One that is recomputed must run both times in the same way, and nothing freezes its weights the second time.
     """
-    wanted = {
-        name
-        for gradient, path in graph.paths.items()
-        for name in path.nodes
-        if _reads_any(graph, name, _targets(graph, gradient))
-    }
+    wanted: set[str] = set()
+    for gradient, path in graph.paths.items():
+        derivative = graph.nodes[gradient].derivative
+        cells = frozenset[Cell]() if derivative is None else derivative.cells
+        for name in path.nodes:
+            if any(read.cell in cells and not read.constant for read in graph.nodes[name].reads):
+                wanted.add(name)
     forwards = (graph.nodes[name] for name in recorded if graph.nodes[name].called is not None and name not in wanted)
     return frozenset(node.id for node in forwards if not is_recomputed(node))
 
@@ -50,7 +51,8 @@ def find_detached(graph: StepGraph, recorded: frozenset[str]) -> frozenset[tuple
     """Return the uses by recorded nodes of values with a graph through which no gradient is wanted."""
     producers = find_producers(graph.nodes.values())
     carried = frozenset[tuple[str, str]]().union(*(path.uses for path in graph.paths.values()))
-    targets = {value for name in graph.paths for value in _values(graph, name)}
+    derivatives = (graph.nodes[name].derivative for name in graph.paths)
+    targets = {value for each in derivatives if each is not None for value in each.values}
     attached = {
         value for value, name in producers.items() if name in recorded and graph.nodes[name].differentiable
     } | targets
@@ -83,20 +85,3 @@ def find_created(graph: StepGraph) -> Mapping[str, str]:
             if name in graph.paths:
                 created.setdefault(name, gradient)
     return created
-
-
-def _targets(graph: StepGraph, gradient: str) -> frozenset[Cell]:
-    """Return the cells a gradient differentiates."""
-    derivative = graph.nodes[gradient].derivative
-    return frozenset() if derivative is None else derivative.cells
-
-
-def _values(graph: StepGraph, gradient: str) -> tuple[str, ...]:
-    """Return the values a gradient differentiates."""
-    derivative = graph.nodes[gradient].derivative
-    return () if derivative is None else derivative.values
-
-
-def _reads_any(graph: StepGraph, name: str, cells: frozenset[Cell]) -> bool:
-    """Return whether a node reads one of the cells."""
-    return any(read.cell in cells and not read.constant for read in graph.nodes[name].reads)

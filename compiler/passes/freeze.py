@@ -73,7 +73,18 @@ def find_last(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int | None:
 def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every group that is frozen until a moment that cannot be counted."""
     for thaw in find_thaws(spec):
-        problem = _find_problem(spec, thaw, pace)
+        problem: PaceProblem | None = None
+        holders = find_holders(spec, thaw.model)
+        updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp) and holders & {*op.update}}
+        elsewhere = [name for name, op in updates.items() if op.mode not in (None, ("train",))]
+        if elsewhere:
+            message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
+            problem = PaceProblem(message, "write `mode: train` on it, or `frozen: true`")
+        else:
+            try:
+                _count(spec, thaw, pace)
+            except PaceProblem as error:
+                problem = error
         if problem is not None:
             yield Diagnostic(
                 code="E-PACE",
@@ -84,21 +95,6 @@ def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 is_pending=problem.is_pending,
                 help=problem.help,
             )
-
-
-def _find_problem(spec: GraphSpec, thaw: Thaw, pace: Pace) -> PaceProblem | None:
-    """Return why the steps until a moment cannot be counted; None where they can."""
-    holders = find_holders(spec, thaw.model)
-    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp) and holders & {*op.update}}
-    elsewhere = [name for name, op in updates.items() if op.mode not in (None, ("train",))]
-    if elsewhere:
-        message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
-        return PaceProblem(message, "write `mode: train` on it, or `frozen: true`")
-    try:
-        _count(spec, thaw, pace)
-    except PaceProblem as problem:
-        return problem
-    return None
 
 
 def _count(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int:
@@ -155,15 +151,29 @@ def rest(
     if not holders:
         return nodes
     ever = tuple((thaw.model, thaw.match) for thaw in find_thaws(spec))
-    found = {
-        name: _rest(node, ever if _is_late(node) else resting, holders, gaps, asleep) for name, node in nodes.items()
-    }
-    opened = {value for node in found.values() for value in _opens(node)}
+    found: dict[str, Instruction] = {}
+    opened: set[str] = set()  # the sets with gaps: first those of gradients and windows, then what is made of them
+    for name, node in nodes.items():
+        # What is given the gradients of earlier steps may have nothing for what was frozen then.
+        is_late = isinstance(node, Transform) and node.function.builtin and node.function.name == "gathered"
+        found[name] = rested = _rest(node, ever if is_late else resting, holders, gaps, asleep)
+        match rested:
+            case Gradient(output=str(output)) if rested.resting:
+                opened.add(output)
+            case Collect() if rested.gaps:
+                opened.add(rested.output)
+            case _:
+                pass
     before = -1
     while len(opened) > before:
         before = len(opened)
-        found = {name: _open(node, opened) for name, node in found.items()}
-        opened |= {value for node in found.values() for value in _passes(node, opened)}
+        for name, node in found.items():
+            if isinstance(node, Transform) and not opened.isdisjoint(node.inputs):
+                found[name] = replace(node, gaps=True)
+                opened.add(node.output)
+            elif isinstance(node, Apply):
+                parts = (replace(part, gaps=part.gaps or part.gradients in opened) for part in node.parts)
+                found[name] = replace(node, parts=tuple(parts))
     return found
 
 
@@ -174,7 +184,7 @@ def _rest(
     gaps: Collection[str],
     asleep: Collection[str],
 ) -> Instruction:
-    """Return an instruction that leaves alone what is frozen for now."""
+    """Return an instruction that takes no gradient of what is frozen for now."""
     match instruction:
         case Gradient():
             sleeping = tuple(model for model in instruction.models if model in asleep)
@@ -193,13 +203,6 @@ def _rest(
             return instruction
 
 
-def _is_late(instruction: Instruction) -> bool:
-    """Return whether an instruction is given what steps before have gathered: what was frozen then may have nothing."""
-    if not isinstance(instruction, Transform):
-        return False
-    return instruction.function.builtin and instruction.function.name == "gathered"
-
-
 def _may_thaw(models: Collection[str], holders: Holders) -> bool:
     """Return whether some parameters of models are frozen for some time."""
     return any(not each.isdisjoint(models) for each in holders.values())
@@ -208,32 +211,3 @@ def _may_thaw(models: Collection[str], holders: Holders) -> bool:
 def _of(resting: Resting, models: Collection[str], holders: Holders) -> Resting:
     """Return what is frozen for now of some models, and of what they share."""
     return tuple(each for each in resting if not holders[each[0]].isdisjoint(models))
-
-
-def _opens(instruction: Instruction) -> tuple[str, ...]:
-    """Return the set in which an instruction itself leaves gaps, regardless of its inputs."""
-    match instruction:
-        case Gradient() if instruction.resting and instruction.output is not None:
-            return (instruction.output,)
-        case Collect() if instruction.gaps:
-            return (instruction.output,)
-        case _:
-            return ()
-
-
-def _open(instruction: Instruction, opened: Collection[str]) -> Instruction:
-    """Return an instruction that knows of gaps in the sets that it is given."""
-    match instruction:
-        case Transform() if any(value in opened for value in instruction.inputs):
-            return replace(instruction, gaps=True)
-        case Apply():
-            parts = (replace(part, gaps=part.gaps or part.gradients in opened) for part in instruction.parts)
-            return replace(instruction, parts=tuple(parts))
-        case _:
-            return instruction
-
-
-def _passes(instruction: Instruction, opened: Collection[str]) -> tuple[str, ...]:
-    """Return the set with gaps that a transform makes of those that it is given."""
-    is_open = isinstance(instruction, Transform) and any(value in opened for value in instruction.inputs)
-    return (instruction.output,) if is_open and isinstance(instruction, Transform) else ()

@@ -69,7 +69,11 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
         known: dict[tuple[object, ...], ModeGraph] = {} if used else {((), ()): whole}
         for variant, graph in _find_variants(document, mode, turns, patterns, map_models(used), known, context):
             live.update(node.op for node in graph.nodes.values())
-            compiled = _compile(graph, variant, document, context, hook)
+            compiled = run_passes(graph, (*ANALYSES, *CHECKS), context, hook)
+            if compiled is not None:
+                compiled = _split(compiled, variant, document, context, hook)
+            if compiled is not None:
+                compiled = run_passes(compiled, SCHEDULING, context, hook)
             if compiled is not None:
                 fired = {*compiled.gated, *(swap.op for swap in used)}
                 graphs.append(replace(compiled, gated=tuple(gate.op for gate in gates if gate.op in fired)))
@@ -129,15 +133,6 @@ def _find_variants(
         datasets = (*first.datasets, dataset) if turns.are_named else ()
         found[key] = variant, replace(graph, datasets=datasets)
     return tuple(found.values())
-
-
-def _compile(
-    graph: StepGraph, variant: Variant, document: Document, context: Context, hook: Hook | None
-) -> StepGraph | None:
-    """Return a graph in sequence, or None where it has errors, which are reported."""
-    analysed = run_passes(graph, (*ANALYSES, *CHECKS), context, hook)
-    split = None if analysed is None else _split(analysed, variant, document, context, hook)
-    return None if split is None else run_passes(split, SCHEDULING, context, hook)
 
 
 def _split(

@@ -9,8 +9,8 @@ from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import cycle_problem
 from compiler.ir.digraph import find_cycles
 from compiler.ir.hazard_table import HazardTable
+from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
-from compiler.ir.value import Read
 from compiler.passes.order import find_producers
 from graphspec.declare.graph import GraphSpec
 
@@ -47,43 +47,28 @@ def _snapshot(graph: StepGraph, cycle: tuple[str, ...]) -> StepGraph:
         if edge.hazard is Hazard.BUFFER_WAR and (edge.before, edge.after) in pairs - rigid
     )
     cloned = frozenset(breakable.through)
-    hazards = tuple(edge for edge in graph.hazards if not _is_buffer_hazard_of(edge, cloned))
+    hazards = tuple(
+        edge for edge in graph.hazards if edge.hazard is not Hazard.BUFFER_WAR or not cloned.issuperset(edge.through)
+    )
     snapshots = {**graph.snapshots, **dict.fromkeys(breakable.through, "buffers")}
     return replace(graph, hazards=hazards, snapshots=snapshots)
-
-
-def _is_buffer_hazard_of(edge: Edge, forwards: frozenset[str]) -> bool:
-    """Return whether an edge exists only because of these forwards' buffers."""
-    return edge.hazard is Hazard.BUFFER_WAR and forwards.issuperset(edge.through)
 
 
 def _find_cell_hazards(graph: StepGraph) -> Iterator[Edge]:
     """Yield the edges every backend has: read after write, write after read, write after write."""
     for name, node in graph.nodes.items():
-        for read in node.reads:
-            yield from _read_edges(graph, name, read.at)
-        for write in node.writes:
-            if write.version > 1:
-                yield _write_edge(graph, name, write.at)
-
-
-def _read_edges(graph: StepGraph, name: str, at: CellVersion) -> Iterator[Edge]:
-    """Yield the edges of one read: after the write of its version, before the write of the next."""
-    writers = graph.writers.get(at.cell, ())
-    label = graph.nodes[name].label
-    if at.version > 0 and writers[at.version - 1] != name:
-        writer = writers[at.version - 1]
-        yield Edge(before=writer, after=name, hazard=Hazard.RAW, cell=at, why=f"{label} reads {at}")
-    if at.version < len(writers) and writers[at.version] != name:
-        why = f"{label} still reads {at}"
-        yield Edge(before=name, after=writers[at.version], hazard=Hazard.WAR, cell=at, why=why, through=(name,))
-
-
-def _write_edge(graph: StepGraph, name: str, at: CellVersion) -> Edge:
-    """Return the edge from the write of the version before."""
-    before = graph.writers[at.cell][at.version - 2]
-    why = f"{graph.nodes[name].label} writes {at} over what {graph.nodes[before].label} wrote"
-    return Edge(before=before, after=name, hazard=Hazard.WAW, cell=at, why=why)
+        for at in (read.at for read in node.reads):
+            writers = graph.writers.get(at.cell, ())
+            if at.version > 0 and writers[at.version - 1] != name:
+                why = f"{node.label} reads {at}"
+                yield Edge(before=writers[at.version - 1], after=name, hazard=Hazard.RAW, cell=at, why=why)
+            if at.version < len(writers) and writers[at.version] != name:
+                why = f"{node.label} still reads {at}"
+                yield Edge(before=name, after=writers[at.version], hazard=Hazard.WAR, cell=at, why=why, through=(name,))
+        for at in (write.at for write in node.writes if write.version > 1):
+            before = graph.writers[at.cell][at.version - 2]
+            why = f"{node.label} writes {at} over what {graph.nodes[before].label} wrote"
+            yield Edge(before=before, after=name, hazard=Hazard.WAW, cell=at, why=why)
 
 
 def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
@@ -113,56 +98,33 @@ def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
 
 
 def _find_backward_hazards(graph: StepGraph, table: HazardTable) -> Iterator[Edge]:
-    """Yield, for every gradient, an edge to the next writer of each cell that it still reads on its path."""
-    for gradient, path in graph.paths.items():
-        through: dict[tuple[str, CellVersion, bool, bool], list[str]] = {}
-        for name in (node for node in graph.nodes if node in path.nodes):
-            for writer, read in _find_endangering(graph, name, table):
-                through.setdefault((writer, read.at, read.again, read.saved), []).append(name)
-        for (writer, at, again, _), forwards in through.items():
-            yield _backward_edge(graph, gradient, writer, at, tuple(forwards), again=again)
-
-
-def _find_endangering(graph: StepGraph, name: str, table: HazardTable) -> Iterator[tuple[str, Read]]:
-    """Yield (writer, read) for the next write of every cell that the node's backward reads.
+    """Yield, for every gradient, an edge to the next writer of each cell that it still reads on its path.
 
     A train-mode forward normalises with the batch's own statistics: later train-mode forwards do not disturb it, other
-    writers of the buffers do.
+    writers of the buffers do. A forward that is recomputed reads the model itself, so that clones of its buffers do not
+    help.
     """
-    for read in graph.nodes[name].reads:
-        if not (read.again or (read.saved and table.keeps_cells)):
-            continue
-        for writer in graph.writers.get(read.cell, ())[read.version :]:
-            if not read.streaming or graph.nodes[writer].eager:
-                yield writer, read
-                break
-
-
-def _backward_edge(
-    graph: StepGraph, gradient: str, writer: str, at: CellVersion, forwards: tuple[str, ...], *, again: bool
-) -> Edge:
-    """Return the edge from a gradient to a writer of what it still reads.
-
-    A forward that is recomputed reads the model itself, so that clones of its buffers do not help.
-    """
-    reads = "recomputes with" if again else "reads"
-    places = ", ".join(_with_place(graph, name) for name in forwards)
-    return Edge(
-        before=gradient,
-        after=writer,
-        hazard=Hazard.BUFFER_WAR if at.cell.kind == "buffers" and not again else Hazard.BACKWARD_WAR,
-        cell=at,
-        why=f"{graph.nodes[gradient].label} still {reads} {at} through {places}",
-        through=forwards,
-    )
+    for gradient, path in graph.paths.items():
+        through: dict[tuple[str, CellVersion, bool, bool], list[Instruction]] = {}
+        for node in (node for name, node in graph.nodes.items() if name in path.nodes):
+            for read in node.reads:
+                later = graph.writers.get(read.cell, ())[read.version :]
+                writer = next((each for each in later if not read.streaming or graph.nodes[each].eager), None)
+                if writer is not None and (read.again or (read.saved and table.keeps_cells)):
+                    through.setdefault((writer, read.at, read.again, read.saved), []).append(node)
+        for (writer, at, again, _), forwards in through.items():
+            reads = "recomputes with" if again else "reads"
+            places = ", ".join(f"{node.op} ({node.place})" if node.place else node.op for node in forwards)
+            yield Edge(
+                before=gradient,
+                after=writer,
+                hazard=Hazard.BUFFER_WAR if at.cell.kind == "buffers" and not again else Hazard.BACKWARD_WAR,
+                cell=at,
+                why=f"{graph.nodes[gradient].label} still {reads} {at} through {places}",
+                through=tuple(node.id for node in forwards),
+            )
 
 
 def place_of(graph: StepGraph, edge: Edge) -> str:
     """Return the place in the spec an edge is about: its first forward's, else that of the op before."""
     return graph.nodes[edge.through[0] if edge.through else edge.before].place
-
-
-def _with_place(graph: StepGraph, name: str) -> str:
-    """Return a node's op with its place in the spec."""
-    place = graph.nodes[name].place
-    return f"{graph.nodes[name].op} ({place})" if place else graph.nodes[name].op

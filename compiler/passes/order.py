@@ -26,7 +26,9 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Instruction]) -> tuple[Ed
     for node in nodes.values():
         edges.extend(_data_edges(node, producers))
         edges.extend(_implied_edges(node, writers))
-        if node.id == node.op or _is_bare_reader(node) or _is_share(spec, node):
+        # a share of the gradient of a `gradient` op waits for what the op waits for
+        is_share = node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
+        if node.id == node.op or _is_bare_reader(node) or is_share:
             edges.extend(_declared_edges(spec, node, nodes))
     return tuple(edges)
 
@@ -115,11 +117,6 @@ def _is_bare_reader(node: Instruction) -> bool:
     Penalties are part of a gradient, which is taken where its forwards are.
     """
     return bool(node.reads) and not node.writes and node.penalizes is None
-
-
-def _is_share(spec: GraphSpec, node: Instruction) -> bool:
-    """Return whether a node takes a share of the gradient of a `gradient` op: it waits for what the op waits for."""
-    return node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
 
 
 def _declared_edges(spec: GraphSpec, node: Instruction, nodes: Mapping[str, Instruction]) -> Iterator[Edge]:

@@ -16,7 +16,8 @@ def find_paths(graph: StepGraph) -> StepGraph:
     """Return the graph with the path of every gradient; inner gradients first, since outer paths contain theirs."""
     producers = find_producers(graph.nodes.values())
     paths: dict[str, GradientPath] = {}
-    for name in _inner_first(graph):
+    gradients = [name for name, node in graph.nodes.items() if node.derivative is not None]
+    for name in sorted(gradients, key=lambda name: len(graph.causality.past(name, gradients))):
         derivative = graph.nodes[name].derivative
         assert derivative is not None
         paths[name] = find_path(derivative, graph.nodes, producers, paths)
@@ -36,7 +37,14 @@ def find_path(
     if derivative.loss not in producers:
         return GradientPath(nodes=frozenset(), uses=frozenset())
     reaching = _find_reaching(producers[derivative.loss], nodes, producers, inner)
-    begun = _find_begun(derivative, nodes, reaching)
+    # Targets that the loss reaches by other results of the nodes that make them, with these nodes.
+    used = {use.value for name in reaching for use in nodes[name].uses if use.differentiable} | {derivative.loss}
+    begun = frozenset(
+        (value, name)
+        for name in reaching
+        for value in nodes[name].inner
+        if value in derivative.values and any(other in used for other in nodes[name].defines if other != value)
+    )
     derived = _find_derived(derivative, nodes, reaching, producers, inner, begun)
     on_path = {name for name in reaching if name in derived}
     second = [inner[name] for name in on_path if name in inner]
@@ -48,25 +56,6 @@ def find_path(
         if use.differentiable and (use.value in derivative.values or producers.get(use.value) in on_path)
     }
     return GradientPath(nodes=members, uses=frozenset(uses | begun).union(*(path.uses for path in second)))
-
-
-def _find_begun(
-    derivative: Derivative, nodes: Mapping[str, Instruction], reaching: Mapping[str, None]
-) -> frozenset[tuple[str, str]]:
-    """Return the targets that the loss reaches by other results of the nodes that make them, with these nodes."""
-    used = {use.value for name in reaching for use in nodes[name].uses if use.differentiable} | {derivative.loss}
-    return frozenset(
-        (value, name)
-        for name in reaching
-        for value in nodes[name].inner
-        if value in derivative.values and any(other in used for other in nodes[name].defines if other != value)
-    )
-
-
-def _inner_first(graph: StepGraph) -> list[str]:
-    """Return the gradients, those in another's causal past first."""
-    gradients = [name for name, node in graph.nodes.items() if node.derivative is not None]
-    return sorted(gradients, key=lambda name: len(graph.causality.past(name, gradients)))
 
 
 def _find_reaching(
@@ -97,7 +86,11 @@ def _find_derived(
 ) -> frozenset[str]:
     """Return those of the reaching nodes whose results depend on the targets."""
     derived = {name for _, name in begun}
-    for name in _data_order(reaching, nodes, producers):
+    before = {
+        name: [producers[use.value] for use in nodes[name].uses if producers.get(use.value) in reaching]
+        for name in reaching
+    }
+    for name in sort(before):
         node = nodes[name]
         depends = any(read.cell in derivative.cells and not read.constant for read in node.reads) or any(
             use.differentiable and (use.value in derivative.values or producers.get(use.value) in derived)
@@ -106,13 +99,3 @@ def _find_derived(
         if depends or (name in inner and any(member in derived for member in inner[name].nodes)):
             derived.add(name)
     return frozenset(derived)
-
-
-def _data_order(
-    names: Mapping[str, None], nodes: Mapping[str, Instruction], producers: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Return nodes so that each comes after those whose values it uses."""
-    before = {
-        name: [producers[use.value] for use in nodes[name].uses if producers.get(use.value) in names] for name in names
-    }
-    return sort(before)

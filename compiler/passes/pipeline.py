@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
@@ -65,11 +65,6 @@ def _lower(document: Document, context: Context) -> Document:
     return replace(document, whole=replace(whole, nodes=whole.everything))
 
 
-def _check_order(document: Document, context: Context) -> Iterable[Diagnostic]:
-    """Return what leaves no order of the ops."""
-    return find_order_problems(context.spec, document.whole.nodes, document.whole.ordering)
-
-
 def _infer_types(document: Document, context: Context) -> Document:
     """Infer shapes and types of values, and the layers of models."""
     structure = find_structure(context.spec, document.whole.nodes, document.models, context.observed)
@@ -113,7 +108,9 @@ DOCUMENT: tuple[Pass[Document], ...] = (
     Pass(
         name="order",
         run=lambda document, context: document,
-        checks=(_check_order,),
+        checks=(
+            lambda document, context: find_order_problems(context.spec, document.whole.nodes, document.whole.ordering),
+        ),
         stops=True,
     ),
     Pass(
@@ -134,19 +131,6 @@ DOCUMENT: tuple[Pass[Document], ...] = (
 # ---------------------------------------------------------------- the graph of a step
 
 
-def _check_writes(graph: StepGraph, context: Context) -> Iterator[Diagnostic]:
-    """Yield what leaves no order of writes."""
-    yield from find_unordered_problems(context.spec, graph)
-    yield from check_skip_scope(context.spec, graph)
-
-
-def _check_graph(graph: StepGraph, context: Context) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the versions that meet in a step."""
-    for check in GRAPH_CHECKS:
-        yield from check(context.spec, graph)
-    yield from check_recomputed(context.spec, graph, context.table)
-
-
 ANALYSES: tuple[Pass[StepGraph], ...] = (
     Pass(name="versions", run=lambda graph, context: assign_versions(graph)),
     Pass(name="paths", run=lambda graph, context: find_paths(graph)),
@@ -154,8 +138,23 @@ ANALYSES: tuple[Pass[StepGraph], ...] = (
 """Which versions everything reads, and where gradients run: what the meaning of a step is."""
 
 CHECKS: tuple[Pass[StepGraph], ...] = (
-    Pass(name="check writes", run=lambda graph, context: graph, checks=(_check_writes,), stops=True),
-    Pass(name="check versions", run=lambda graph, context: graph, checks=(_check_graph,)),
+    Pass(
+        name="check writes",
+        run=lambda graph, context: graph,
+        checks=(
+            lambda graph, context: find_unordered_problems(context.spec, graph),
+            lambda graph, context: check_skip_scope(context.spec, graph),
+        ),
+        stops=True,
+    ),
+    Pass(
+        name="check versions",
+        run=lambda graph, context: graph,
+        checks=(
+            *(lambda graph, context, check=check: check(context.spec, graph) for check in GRAPH_CHECKS),
+            lambda graph, context: check_recomputed(context.spec, graph, context.table),
+        ),
+    ),
 )
 """The checks of a step's meaning; a batch that is split later does not change it."""
 

@@ -94,7 +94,11 @@ def choose_memory(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
     names = choose_listed(order, graph)
     if len(names) > MEMORY_LIMIT:
         return names
-    legal = (candidate for candidate in permutations(names) if _is_legal(order, candidate))
+    legal = (
+        candidate
+        for candidate in permutations(names)
+        if all(name in order.ready(frozenset(candidate[:index])) for index, name in enumerate(candidate))
+    )
     return min(legal, key=lambda candidate: _peak(order, graph, candidate))
 
 
@@ -120,14 +124,17 @@ def _count_deferrals(order: UpdateOrder) -> dict[frozenset[str], float]:
     return best
 
 
-def _is_legal(order: UpdateOrder, candidate: tuple[str, ...]) -> bool:
-    """Return whether every update comes after those whose gradient it needs."""
-    return all(name in order.ready(frozenset(candidate[:index])) for index, name in enumerate(candidate))
-
-
 def _peak(order: UpdateOrder, graph: StepGraph, candidate: tuple[str, ...]) -> int:
     """Return the peak number of recorded nodes and gradient sets that an order keeps alive."""
-    nodes = {name: _recorded_for(graph, order.anchors[name]) for name in candidate}
+    nodes: dict[str, frozenset[str]] = {}  # those on the paths of an update's gradients, and of gradients before them
+    for name in candidate:
+        anchors = order.anchors[name]
+        paths = (
+            path.nodes
+            for gradient, path in graph.paths.items()
+            if gradient in anchors or any(graph.causality.precedes(gradient, anchor) for anchor in anchors)
+        )
+        nodes[name] = frozenset[str]().union(*paths)
     sizes: list[int] = []
     for index in range(len(candidate)):
         started = frozenset[str]().union(*(nodes[name] for name in candidate[: index + 1]))
@@ -136,13 +143,3 @@ def _peak(order: UpdateOrder, graph: StepGraph, candidate: tuple[str, ...]) -> i
         held = sum(not order.waits[name] <= done - {candidate[index]} for name in done)
         sizes.append(len(started & needed) + held)
     return max(sizes, default=0)
-
-
-def _recorded_for(graph: StepGraph, anchors: tuple[str, ...]) -> frozenset[str]:
-    """Return the nodes on the paths of some gradients, and of those that come before them."""
-    gradients = (
-        name
-        for name in graph.paths
-        if name in anchors or any(graph.causality.precedes(name, anchor) for anchor in anchors)
-    )
-    return frozenset[str]().union(*(graph.paths[name].nodes for name in gradients))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from compiler.ir.instructions import Collect, Drop, Evaluate, Gather, Gradient, Instruction, Judge, Restore, Transform
-from compiler.ir.value import Argument, Ref
+from compiler.ir.value import Ref
 from graphspec.analysis.gradient_sets import Sets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, Op
@@ -18,18 +18,13 @@ def find_lazy(spec: GraphSpec) -> frozenset[str]:
     before = -1
     while len(lazy) > before:
         before = len(lazy)
-        lazy |= {name for name, op in spec.ops.items() if is_sum(op) and _operands(op) <= lazy}
+        lazy |= {name for name, op in spec.ops.items() if is_sum(op) and {each.name for each in op.operands()} <= lazy}
     return frozenset(lazy)
 
 
 def is_sum(op: Op) -> bool:
     """Return whether an op adds up values, and can do so with fewer of them."""
     return isinstance(op, CallOp) and op.call.is_builtin and op.call.name("torch") == "add"
-
-
-def _operands(op: Op) -> set[str]:
-    """Return the values that an op uses."""
-    return {reference.name for reference in op.operands()}
 
 
 def find_absent(nodes: Mapping[str, Instruction], resting: Collection[str]) -> frozenset[str]:
@@ -82,15 +77,10 @@ def _leave_out(node: Instruction, values: Collection[str]) -> Instruction:
         case Restore() | Drop():
             return node
         case Evaluate(arguments=arguments):
-            left = tuple(each for each in arguments if not _is_among(each, values))
-            return replace(node, arguments=left)
+            kept = (each for each in arguments if not (isinstance(each.operand, Ref) and each.operand.name in values))
+            return replace(node, arguments=tuple(kept))
         case _:
             raise AssertionError(f"{node.op} does without nothing")
-
-
-def _is_among(argument: Argument, values: Collection[str]) -> bool:
-    """Return whether an argument is one of some values."""
-    return isinstance(argument.operand, Ref) and argument.operand.name in values
 
 
 CLOSING = frozenset({"require", "fill", "gathered"})
@@ -99,40 +89,29 @@ CLOSING = frozenset({"require", "fill", "gathered"})
 
 def find_gaps(spec: GraphSpec, sets: Sets) -> frozenset[str]:
     """Return the gradient sets of a spec that may have gaps: those of `unconnected: skip`, and what is made of them."""
-    found = {name for name in sets if _may_skip(spec, name)}
+    gradients = {name: op for name, op in spec.ops.items() if isinstance(op, GradientOp)}
+    skipping = {value for name, op in gradients.items() if op.unconnected == "skip" for value in op.defines(name)}
+    made = [name for name in sets if name in spec.ops and name not in gradients]
+    found = skipping.intersection(sets)
     before = -1
     while len(found) > before:
         before = len(found)
-        found |= {name for name in sets if name in spec.ops and not _inputs(spec, name).isdisjoint(found)}
+        found |= {name for name in made if any(each.name in found for each in spec.ops[name].operands())}
     return frozenset(found)
-
-
-def _may_skip(spec: GraphSpec, name: str) -> bool:
-    """Return whether a set is that of a gradient that leaves gaps."""
-    owners = (op for owner, op in spec.ops.items() if name in op.defines(owner))
-    return any(isinstance(op, GradientOp) and op.unconnected == "skip" for op in owners)
-
-
-def _inputs(spec: GraphSpec, name: str) -> frozenset[str]:
-    """Return the gradient sets of which an op makes one."""
-    op = spec.ops[name]
-    made = () if isinstance(op, GradientOp) else op.operands()
-    return frozenset(reference.name for reference in made)
 
 
 def find_open(nodes: Iterable[Instruction]) -> frozenset[str]:
     """Return the gradient sets with gaps among what nodes define."""
-    return frozenset(value for node in nodes for value in node.defines if _leaves_gaps(node))
-
-
-def _leaves_gaps(instruction: Instruction) -> bool:
-    """Return whether the set that an instruction defines may have gaps."""
-    match instruction:
-        case Gradient():
-            return instruction.unconnected == "skip"
-        case Transform():
-            return instruction.gaps and instruction.function.name not in CLOSING
-        case Collect():
-            return instruction.gaps
-        case _:
-            return False
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case Gradient():
+                has_gaps = node.unconnected == "skip"
+            case Transform():
+                has_gaps = node.gaps and node.function.name not in CLOSING
+            case Collect():
+                has_gaps = node.gaps
+            case _:
+                has_gaps = False
+        found.update(node.defines if has_gaps else ())
+    return frozenset(found)

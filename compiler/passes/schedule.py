@@ -25,30 +25,28 @@ class Chain:
 
 
 def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
-    """Return the chain of every update, in listed order."""
+    """Return the chain of every update, in listed order: the walk back from its write ends at what differentiates."""
     producers = find_producers(graph.nodes.values())
-    return {name: _find_chain(graph, name, producers) for name, node in graph.nodes.items() if is_update(node)}
+    chains: dict[str, Chain] = {}
+    for update in (node for node in graph.nodes.values() if is_update(node)):
+        gradients: dict[str, None] = {}
+        transforms: dict[str, None] = {}
+        pending = [producers[use.value] for use in update.uses]
+        while pending:
+            name = pending.pop(0)
+            node = graph.nodes[name]
+            if node.derivative is not None:
+                gradients[name] = None
+            elif name not in transforms:
+                transforms[name] = None
+                pending.extend(producers[use.value] for use in node.uses if use.value in producers)
+        chains[update.id] = Chain(gradients=tuple(gradients), transforms=tuple(transforms))
+    return chains
 
 
 def is_update(node: Instruction) -> bool:
     """Return whether a node applies gradients: it steps an optimizer."""
     return any(write.cell.kind == "optimizer" for write in node.writes)
-
-
-def _find_chain(graph: StepGraph, update: str, producers: Mapping[str, str]) -> Chain:
-    """Return the chain of one update: the walk back from its write ends at what differentiates."""
-    gradients: dict[str, None] = {}
-    transforms: dict[str, None] = {}
-    pending = [producers[use.value] for use in graph.nodes[update].uses]
-    while pending:
-        name = pending.pop(0)
-        node = graph.nodes[name]
-        if node.derivative is not None:
-            gradients[name] = None
-        elif name not in transforms:
-            transforms[name] = None
-            pending.extend(producers[use.value] for use in node.uses if use.value in producers)
-    return Chain(gradients=tuple(gradients), transforms=tuple(transforms))
 
 
 def schedule(graph: StepGraph, policy: Policy) -> StepGraph:
@@ -121,12 +119,20 @@ class _Scheduler:
 
     def run(self, order: UpdateOrder, chosen: Iterable[str]) -> tuple[str, ...]:
         """Return the sequence for updates in the chosen order, then everything else in listed order."""
-        remaining = dict(order.anchors)
+        remaining, nodes = dict(order.anchors), self._graph.nodes
         for name in (name for name in self._writes if not self._before[name]):
-            if self._is_immediate(self._graph.nodes[name]):
+            if self._is_immediate(nodes[name]):
                 self._append(name)
         for together in self._group(tuple(chosen), order):
-            self._take(together, remaining)
+            # Micro-batch by micro-batch: the graph of one is gone before the next.
+            pairs = ((anchor, update) for update in together for anchor in remaining[update])
+            anchors = sorted(pairs, key=lambda pair: nodes[pair[0]].part)
+            last = {update: nodes[anchor].part for anchor, update in anchors}
+            for anchor, update in anchors:
+                if update in remaining and nodes[anchor].part == last[update]:
+                    self._prepare(update, remaining)
+                    remaining.pop(update)
+                self._demand(anchor)
         for name in (*(name for name in self._before if name not in self._writes), *self._writes):
             self._demand(name)
         return tuple(self._done)
@@ -137,27 +143,11 @@ class _Scheduler:
         for update in chosen:
             anchors = order.anchors[update]
             needs = any(self._closure.precedes(other, anchor) for other in group for anchor in anchors)
-            if group and (needs or not self._is_parted(anchors)):
+            if group and (needs or not any(self._graph.nodes[anchor].part for anchor in anchors)):
                 yield group
                 group = ()
             group += (update,)
         yield from (group,) if group else ()
-
-    def _is_parted(self, anchors: Iterable[str]) -> bool:
-        """Return whether some gradient is one of a micro-batch."""
-        return any(self._graph.nodes[anchor].part for anchor in anchors)
-
-    def _take(self, updates: tuple[str, ...], remaining: dict[str, tuple[str, ...]]) -> None:
-        """Demand the gradients of updates, micro-batch by micro-batch: the graph of one is gone before the next."""
-        nodes = self._graph.nodes
-        anchors = [(nodes[anchor].part, anchor, update) for update in updates for anchor in remaining[update]]
-        last = {update: anchor for _, anchor, update in sorted(anchors, key=lambda each: each[0])}
-        for _, anchor, update in sorted(anchors, key=lambda each: each[0]):
-            first_of_last = nodes[anchor].part == nodes[last[update]].part and update in remaining
-            if first_of_last:
-                self._prepare(update, remaining)
-                remaining.pop(update)
-            self._demand(anchor)
 
     def _prepare(self, update: str, remaining: Mapping[str, tuple[str, ...]]) -> None:
         """Demand what the update's write waits for and no gradient still to come leads to, so that it need not wait."""

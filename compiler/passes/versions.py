@@ -21,7 +21,14 @@ def assign_versions(graph: StepGraph) -> StepGraph:
         cell: order_writers(names, graph, statistics) for cell, names in find_writers(graph.nodes.values()).items()
     }
     positions = {cell: {name: index for index, name in enumerate(names)} for cell, names in writers.items()}
-    nodes = {name: _with_versions(node, writers, positions, graph.causality) for name, node in graph.nodes.items()}
+    nodes: dict[str, Instruction] = {}
+    for name, node in graph.nodes.items():
+        reads: list[Read] = []
+        for read in node.reads:
+            past, places = writers.get(read.cell, ()), positions.get(read.cell, {})
+            reads.append(replace(read, version=_read_version(node, read, past, places, graph.causality)))
+        writes = (replace(write, version=positions[write.cell][name] + 1) for write in node.writes)
+        nodes[name] = replace(node, reads=tuple(reads), writes=tuple(writes))
     return replace(graph, writers=writers, nodes=nodes)
 
 
@@ -37,18 +44,17 @@ def order_statistics(nodes: Mapping[str, Instruction], causality: Causality) -> 
             runs[node.op] = (*runs.get(node.op, ()), name)
     pending, stretches = dict(runs), list[list[str]]()
     while pending:
-        op = next(op for op in pending if not _find_needed(op, pending, causality))
+        waiting = [name for names in pending.values() for name in names]
+        op = next(
+            op
+            for op, names in pending.items()
+            if all(other in names for name in names for other in causality.past(name, waiting))
+        )
         names = pending.pop(op)
         if not stretches or any(_needs_later(name, stretches[-1], nodes, causality) for name in names):
             stretches.append([])
         stretches[-1].extend(names)
     return tuple(name for stretch in stretches for name in sorted(stretch, key=lambda name: nodes[name].part))
-
-
-def _find_needed(op: str, runs: Mapping[str, tuple[str, ...]], causality: Causality) -> tuple[str, ...]:
-    """Return the runs of other ops that come before one of the runs of an op."""
-    others = [name for other, names in runs.items() if other != op for name in names]
-    return tuple(needed for name in runs[op] for needed in causality.past(name, others))
 
 
 def _needs_later(name: str, stretch: list[str], nodes: Mapping[str, Instruction], causality: Causality) -> bool:
@@ -70,23 +76,6 @@ def find_unordered(graph: StepGraph) -> Iterator[tuple[Cell, str, str]]:
         for first, second in pairwise(writing):
             if not graph.causality.precedes(first, second):
                 yield cell, first, second
-
-
-def _with_versions(
-    node: Instruction,
-    writers: Mapping[Cell, tuple[str, ...]],
-    positions: Mapping[Cell, Mapping[str, int]],
-    causality: Causality,
-) -> Instruction:
-    """Return a node with the version of everything it reads and writes."""
-    reads = (
-        replace(
-            read, version=_read_version(node, read, writers.get(read.cell, ()), positions.get(read.cell, {}), causality)
-        )
-        for read in node.reads
-    )
-    writes = (replace(write, version=positions[write.cell][node.id] + 1) for write in node.writes)
-    return replace(node, reads=tuple(reads), writes=tuple(writes))
 
 
 def _read_version(

@@ -45,7 +45,7 @@ def compiled(ops: str, *, prelude: str = PRELUDE, backend: str = "torch", order:
 
 def compiled_document(source: str | Path, *, backend: str = "torch", order: str = "fewest") -> Plan:
     """Compile a whole document, or a file; the invariants are verified after every pass."""
-    return compile_step(load(source), backend, order, hook=lambda name, graph: verify(graph, name))
+    return compile_step(load(source), backend, order, hook=verify)
 
 
 def program(name: str, *, backend: str = "torch", order: str = "fewest") -> Plan:
@@ -57,7 +57,7 @@ def problems(ops: str, *, prelude: str = PRELUDE, backend: str = "torch", order:
     """Return what the compiler has to say about a step, errors and warnings."""
     spec = load(document(ops, prelude))
     try:
-        plan = compile_step(spec, backend, order, hook=lambda name, graph: verify(graph, name))
+        plan = compile_step(spec, backend, order, hook=verify)
     except SpecError as error:
         return list(error.diagnostics)
     return list(plan.warnings)

@@ -31,7 +31,7 @@ def plan_of(
     """Compile two updates with clocks, and more ops behind them, at a pace."""
     ops = STEP.replace("CLOCK_A", clock_a).replace("CLOCK_B", clock_b) + more
     spec = load(document(ops, PRELUDE) + end)
-    return compile_step(spec, hook=lambda name, graph: verify(graph, name), pace=pace)
+    return compile_step(spec, hook=verify, pace=pace)
 
 
 def refused(*arguments: str, **options: object) -> tuple[Diagnostic, ...]:

@@ -64,13 +64,10 @@ class Gather(Effect):
     @property
     def phrase(self) -> str:
         """Return what is added to the window."""
-        return f"{self.window} window <- + {self.gradients or 'nothing'}{self._format_counted()}"
-
-    def _format_counted(self) -> str:
-        """Return what the set counts for, where it is not the step."""
+        counted = " for every row" if self.count or self.reduce == "mean" else ""
         if self.count and self.gradients:
-            return f" for every element that {self.counted} keeps"
-        return " for every row" if self.count or self.reduce == "mean" else ""
+            counted = f" for every element that {self.counted} keeps"
+        return f"{self.window} window <- + {self.gradients or 'nothing'}{counted}"
 
     def export(self) -> Object:
         """Return what is added, and how it counts."""

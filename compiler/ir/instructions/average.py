@@ -38,7 +38,12 @@ class Blend(Effect):
     @property
     def phrase(self) -> str:
         """Return what is taken of which weights."""
-        return f"{self.target} <- lerp({self.target}, {self.source}, {_format_taken(self.decay)})"
+        match self.decay:
+            case Scheduled(name=name, complement=complement):
+                taken = name if complement else f"1 - {name}"
+            case decay:
+                taken = f"{1 - decay:g}"
+        return f"{self.target} <- lerp({self.target}, {self.source}, {taken})"
 
     @property
     def title(self) -> str:
@@ -49,13 +54,6 @@ class Blend(Effect):
         """Return target and source, and how they are averaged."""
         decay = self.decay.name if isinstance(self.decay, Scheduled) else self.decay
         return {"source": self.source, "target": self.target, "decay": decay, "buffers": self.buffers}
-
-
-def _format_taken(decay: float | Scheduled) -> str:
-    """Return the share of the new weights that an average takes."""
-    if not isinstance(decay, Scheduled):
-        return f"{1 - decay:g}"
-    return decay.name if decay.complement else f"1 - {decay.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -242,15 +242,14 @@ def format_arguments(arguments: Iterable[Argument]) -> str:
 
 
 def format_options(options: Mapping[str, Setting]) -> str:
-    """Return options as keyword arguments, with a leading comma."""
-    return "".join(f", {name}={_format_setting(value)}" for name, value in options.items())
-
-
-def _format_setting(value: Setting) -> str:
-    """Return an option; a scheduled number is shown by its name."""
-    if isinstance(value, tuple) and any(isinstance(each, Scheduled) for each in value):
-        return f"({', '.join(map(str, value))})"
-    return f"{value}"
+    """Return options as keyword arguments, with a leading comma; a scheduled number is shown by its name."""
+    shown = ""
+    for name, value in options.items():
+        if isinstance(value, tuple) and any(isinstance(each, Scheduled) for each in value):
+            shown += f", {name}=({', '.join(map(str, value))})"
+        else:
+            shown += f", {name}={value}"
+    return shown
 
 
 def format_resting(resting: tuple[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
@@ -169,7 +169,7 @@ class Random(InstructionBase):
     @property
     def phrase(self) -> str:
         """Return the distribution, the size, and the scheduled options."""
-        size = f"like {self.like}" if self.shape is None else _format_shape(self.shape)
+        size = f"like {self.like}" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
         options = {key: each for key, each in self.options.items() if isinstance(each, Scheduled)}
         return f"{self.output} ~ {self.distribution} {size}{format_options(options)}"
 
@@ -181,11 +181,6 @@ class Random(InstructionBase):
     def export(self) -> Object:
         """Return what is drawn."""
         return {"distribution": self.distribution, "outputs": [self.output]}
-
-
-def _format_shape(shape: Iterable[int | str]) -> str:
-    """Return a shape as the language writes it."""
-    return f"[{', '.join(str(size) for size in shape)}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
