@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from compiler import NO_TERMS
-from compiler.batch import losses
 from compiler.ir.digraph import Causality, close
 from compiler.ir.instructions import Gather, Instruction
 from compiler.ir.program import Gate
@@ -52,9 +51,9 @@ def count_no_updates(spec: object, pace: object, place: object, schedule: object
     return spec, pace, place, schedule, (), path
 
 
-def reduce_by_axis(original: object) -> object:
+def reduce_by_axis(original: Callable[..., object]) -> object:
     """Let rows lie along the first axis of every value."""
-    return lambda op, made: not losses._reduces(op)
+    return lambda op, made: original(op, None)
 
 
 def keep_by_axis(original: Callable[..., object]) -> object:
