@@ -89,7 +89,15 @@ class Called:
             known = self.result.shape
             return any(self.axes) or not (first in (-1, BATCH) if known is None else has_batch(known[:1]))
         if self.name == "matmul":
-            return self._keeps_rows() and self._pairs_samples()
+            if not self._keeps_rows():
+                return False
+            # it sums over samples, or pairs them with each other
+            summed = (
+                known.shape is not None and axis - len(known.shape) == (place if len(known.shape) > 1 else -1)
+                for known, kind, axis, place in zip(self.types, self.kinds, self.axes, (-1, -2), strict=False)
+                if kind is Kind.ROWS
+            )
+            return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
         if self.name in COUPLING and not self._keeps_rows():
             return True
         if self.name not in ALONG:
@@ -108,20 +116,9 @@ class Called:
         over = self.name in ("mean", "sum", *COUPLING)
         return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
 
-    def _pairs_samples(self) -> bool:
-        """Return whether a product of matrices with rows sums over samples, or pairs them with each other."""
-        inner = (-1, -2)
-        ends = zip(self.types, self.kinds, self.axes, inner, strict=False)
-        summed = (
-            known.shape is not None and axis - len(known.shape) == (place if len(known.shape) > 1 else -1)
-            for known, kind, axis, place in ends
-            if kind is Kind.ROWS
-        )
-        return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
-
 
 def is_linear_call(name: str, kinds: Sequence[Kind]) -> bool:
-    """Return whether the result of a built-in call for a sum is the sum of its results, given its operands' kinds."""
+    """Return whether a built-in call of a sum is the sum of the calls of its terms, given its operands' kinds."""
     match name:
         case "add" | "sub":
             return True

@@ -10,7 +10,7 @@ from compiler.facts.models import Observations
 from compiler.ir.instructions import Counted
 from compiler.ir.program import Mode
 from compiler.ir.value import Shape
-from compiler.types.dimension import TensorType, is_multiple, multiply
+from compiler.types.dimension import UNKNOWN, TensorType, is_multiple, multiply
 from graphspec.analysis.modes import find_reaches
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
@@ -199,24 +199,24 @@ def find_batch_sums(spec: GraphSpec, types: Types) -> frozenset[str]:
 
 
 def find_rows(spec: GraphSpec, types: Types) -> frozenset[str]:
-    """Return the values with one row per sample, judged by shape, else by the ops that compute them."""
-    reducing = {name for name, op in spec.ops.items() if not _keeps_rows(op, types.get(name))}
+    """Return the values with one row per sample, judged by shape, else by the ops that compute them.
+
+    Without a known shape, a call that reduces the first axis keeps no rows: it gives a scalar, or one number for each
+    other position.
+    """
+    reducing: set[str] = set()
+    for name, op in spec.ops.items():
+        if isinstance(op, CallOp) and op.call.is_builtin:
+            shape = types.get(name, UNKNOWN).shape
+            axis = op.args.get("axis")
+            over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)
+            reduces = op.call.name("torch") in REDUCING and over_batch if shape is None else not has_batch(shape)
+        else:
+            reduces = isinstance(op, MetricOp) or (isinstance(op, LossOp) and op.reduction != "none")
+        if reduces:
+            reducing.add(name)
     makers = (_reads_and_makes(name, op) for name, op in spec.ops.items() if name not in reducing)
     return _spread(_find_batches(spec), makers)
-
-
-def _keeps_rows(op: Op, made: TensorType | None) -> bool:
-    """Return whether an op keeps the rows of its operands; ``made``: what is known of its result.
-
-    Without a known shape, one that reduces the first axis does not: to a scalar, or to one number per other position.
-    """
-    if isinstance(op, CallOp) and op.call.is_builtin:
-        if made is not None and made.shape is not None:
-            return has_batch(made.shape)
-        axis = op.args.get("axis")
-        over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)
-        return not (op.call.name("torch") in REDUCING and over_batch)
-    return not (isinstance(op, MetricOp) or (isinstance(op, LossOp) and op.reduction != "none"))
 
 
 def _reads_and_makes(name: str, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -259,7 +259,7 @@ def find_counted(
 def find_own(
     spec: GraphSpec, observed: Mapping[str, bool], uneven: frozenset[str] = frozenset()
 ) -> Mapping[str, Counted]:
-    """Return the losses that bring a count of their own, or may: those of users of which nothing was observed.
+    """Return the losses that have a count of their own, or may have one: user losses that were not observed.
 
     ``observed``: user's loss -> whether it returns (sum, count); ``uneven``: built-in means that rows do not count.
     """
@@ -301,9 +301,9 @@ def is_parted(spec: GraphSpec, mode: Mode) -> bool:
 
 
 def find_plain(spec: GraphSpec, mode: Mode) -> Iterator[str]:
-    """Yield the terms that cannot be kept as a sum and a count: those that a gradient by a value splits up.
+    """Yield the terms that cannot be kept as a sum and a count: those differentiated with respect to a value.
 
-    In micro-batches it is part of the whole batch's gradient, and so needs the counts of those that come later.
+    In micro-batches such a gradient is part of the whole batch's gradient, and so needs the counts of later parts.
     """
     if is_parted(spec, mode):
         for op in spec.ops.values():

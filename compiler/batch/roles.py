@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from compiler.batch.calls import Kind
@@ -28,9 +28,22 @@ def find_roles(
 ) -> Roles:
     """Return how the nodes of a mode run; ``recorded`` are those on the path of some gradient."""
     batched = [name for name, node in nodes.items() if reading.is_batched(node)]
-    merged = frozenset(_find_merged(nodes, batched, recorded, reading, models))
+    whole = set(reading.spec.inputs)
+    whole |= {value for node in nodes.values() if isinstance(node, Random) for value in node.defines}
+    merged, before = set[str](), -1
+    while len(merged) != before:
+        before = len(merged)
+        for name in batched:
+            node = nodes[name]
+            if name in merged or name in recorded or not isinstance(node, Forward) or node.draws or node.writes:
+                continue
+            used = (use.value for use in node.uses if reading.kind(use.value) is not Kind.WHOLE)
+            is_coupled = node.train and models[node.model].batch_coupled
+            if not is_coupled and whole.issuperset(used):
+                merged.add(name)
+                whole.update(node.defines)
     rest = [name for name in batched if name not in merged]
-    # calls and losses that no gradient needs, and whose results only nodes that run once use, such as metrics
+    # a call or loss that no gradient needs, and whose results only nodes that run once use, is gathered
     producers = find_producers(nodes.values())
     users: dict[str, set[str]] = {}
     for name, node in nodes.items():
@@ -41,32 +54,4 @@ def find_roles(
     while len(split) != before:
         before = len(split)
         split -= {name for name in candidates if split.isdisjoint(users.get(name, ()))}
-    return Roles(split=frozenset(split), merged=merged, gathered=frozenset(rest) - split)
-
-
-def _find_merged(
-    nodes: Mapping[str, Instruction],
-    batched: Collection[str],
-    recorded: Collection[str],
-    reading: Reading,
-    models: Mapping[str, ModelFacts],
-) -> Iterator[str]:
-    """Yield the forwards that can run on the whole batch, before it is split.
-
-    Their inputs are whole, no graph is recorded, nothing is drawn or written, and no samples are coupled.
-    """
-    whole = set(reading.spec.inputs)
-    whole |= {value for node in nodes.values() if isinstance(node, Random) for value in node.defines}
-    pending, before = set(batched), -1
-    while len(pending) != before:
-        before = len(pending)
-        for name in [each for each in batched if each in pending]:
-            node = nodes[name]
-            used = (use.value for use in node.uses if reading.kind(use.value) is not Kind.WHOLE)
-            if not isinstance(node, Forward) or node.draws or node.writes or name in recorded:
-                continue
-            is_coupled = node.train and models[node.model].batch_coupled
-            if not is_coupled and whole.issuperset(used):
-                pending.discard(name)
-                whole.update(node.defines)
-                yield name
+    return Roles(split=frozenset(split), merged=frozenset(merged), gathered=frozenset(rest) - split)

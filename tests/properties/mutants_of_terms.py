@@ -51,11 +51,6 @@ def count_no_updates(spec: object, pace: object, place: object, schedule: object
     return spec, pace, place, schedule, (), path
 
 
-def reduce_by_axis(original: Callable[..., object]) -> object:
-    """Let rows lie along the first axis of every value."""
-    return lambda op, made: original(op, None)
-
-
 def keep_by_axis(original: Callable[..., object]) -> object:
     """Let a call over micro-batches leave the rows unless it goes over the first axis."""
     return lambda call: original(replace(call, result=UNKNOWN))
@@ -238,8 +233,8 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="rows-lie-first",
         says="The rows of a batch lie along the first axis, whatever moved them.",
-        place="batch.losses:_keeps_rows",
-        change=reduce_by_axis,
+        place="batch.losses:find_rows",
+        change=to.change_arguments(forget_shapes),
         killer="numbers",
         case="moved-rows",
     ),
