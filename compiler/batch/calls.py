@@ -62,12 +62,19 @@ class Called:
     result: TensorType
 
     def find_kind(self) -> Kind:
-        """Return the kind of the results."""
-        if Kind.ROWS not in self.kinds:
-            return self._find_reduced()
-        if self._keeps_rows():
-            return Kind.ROWS
-        return Kind.SUM if self.name in ("sum", "matmul") else Kind.MEAN
+        """Return the kind of the results: of rows, by whether they are reduced; of numbers for the batch, by linearity.
+
+        Linear calls keep the terms of a sum separate; any other makes a new number for each micro-batch.
+        """
+        batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
+        if Kind.ROWS in batched:
+            reduced = Kind.SUM if self.name in ("sum", "matmul") else Kind.MEAN
+            return Kind.ROWS if self._keeps_rows() else reduced
+        if not batched:
+            return Kind.WHOLE
+        if not is_linear_call(self.name, self.kinds):
+            return Kind.MEAN
+        return combine(self.kinds) if self.name in ("add", "sub") else batched[0]
 
     def is_coupling(self) -> bool:
         """Return whether the results of the parts differ from the parts of the whole batch's result."""
@@ -76,20 +83,31 @@ class Called:
             return bool(batched) and not is_linear_call(self.name, self.kinds)
         if any(kind is not Kind.ROWS for kind in batched):
             return True
-        if self.name == "reshape":
-            return any(self.axes) or not self._leads()
+        if self.name == "reshape":  # the first axis must stay the batch axis, as far as shapes show
+            shape = self.options.get("shape")
+            first = shape[0] if isinstance(shape, tuple) else shape
+            known = self.result.shape
+            return any(self.axes) or not (first in (-1, BATCH) if known is None else has_batch(known[:1]))
         if self.name == "matmul":
-            return self._keeps_rows() and self._pairs_samples()
-        return self._goes_along_batch() or (self.name in COUPLING and not self._keeps_rows())
-
-    def _find_reduced(self) -> Kind:
-        """Return the kind of a call on numbers for the batch: linear calls keep terms separate."""
-        batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
-        if not batched:
-            return Kind.WHOLE
-        if not is_linear_call(self.name, self.kinds):
-            return Kind.MEAN
-        return combine(self.kinds) if self.name in ("add", "sub") else batched[0]
+            if not self._keeps_rows():
+                return False
+            # it sums over samples, or pairs them with each other
+            summed = (
+                known.shape is not None and axis - len(known.shape) == (place if len(known.shape) > 1 else -1)
+                for known, kind, axis, place in zip(self.types, self.kinds, self.axes, (-1, -2), strict=False)
+                if kind is Kind.ROWS
+            )
+            return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
+        if self.name in COUPLING and not self._keeps_rows():
+            return True
+        if self.name not in ALONG:
+            return False
+        rank = next((len(each.shape) for each in self.types if each.shape is not None), None)
+        along = next((axis for axis, kind in zip(self.axes, self.kinds, strict=False) if kind is Kind.ROWS), 0)
+        return any(
+            axis == along or (rank is not None and axis + rank + (self.name == "stack") == along)
+            for axis in _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
+        )
 
     def _keeps_rows(self) -> bool:
         """Return whether the result has a batch axis: by its known shape, or by the call's axes."""
@@ -98,37 +116,9 @@ class Called:
         over = self.name in ("mean", "sum", *COUPLING)
         return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
 
-    def _leads(self) -> bool:
-        """Return whether the first axis of a reshaped value is the batch axis, as far as shapes show."""
-        shape = self.options.get("shape")
-        first = shape[0] if isinstance(shape, tuple) else shape
-        return first in (-1, BATCH) if self.result.shape is None else has_batch(self.result.shape[:1])
-
-    def _pairs_samples(self) -> bool:
-        """Return whether a product of matrices with rows sums over samples, or pairs them with each other."""
-        inner = (-1, -2)
-        ends = zip(self.types, self.kinds, self.axes, inner, strict=False)
-        summed = (
-            known.shape is not None and axis - len(known.shape) == (place if len(known.shape) > 1 else -1)
-            for known, kind, axis, place in ends
-            if kind is Kind.ROWS
-        )
-        return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
-
-    def _goes_along_batch(self) -> bool:
-        """Return whether a call runs along the batch axis, the leading one."""
-        if self.name not in ALONG or (self.name in COUPLING and not self._keeps_rows()):
-            return False
-        rank = next((len(each.shape) for each in self.types if each.shape is not None), None)
-        axes = _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
-        along = next((axis for axis, kind in zip(self.axes, self.kinds, strict=False) if kind is Kind.ROWS), 0)
-        return any(
-            axis == along or (rank is not None and axis + rank + (self.name == "stack") == along) for axis in axes
-        )
-
 
 def is_linear_call(name: str, kinds: Sequence[Kind]) -> bool:
-    """Return whether the result of a built-in call for a sum is the sum of its results, given its operands' kinds."""
+    """Return whether a built-in call of a sum is the sum of the calls of its terms, given its operands' kinds."""
     match name:
         case "add" | "sub":
             return True

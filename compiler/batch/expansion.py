@@ -13,7 +13,7 @@ from compiler.batch.making import add_sets, evaluate, rename
 from compiler.batch.reading import Reading
 from compiler.batch.roles import Roles
 from compiler.ir.instructions import Evaluate, Gradient, Instruction, Random
-from compiler.ir.value import Operand, Ref, Use
+from compiler.ir.value import Ref, Use
 
 SHARE = "batch#share"
 """The value that says which part of the rows a micro-batch has, by its number."""
@@ -46,13 +46,28 @@ class Expansion:
     def expand(self, returned: Iterable[str]) -> Mapping[str, Instruction]:
         """Return the nodes, what runs once first, then micro-batch by micro-batch; ``returned`` values are joined."""
         self.owners = {value: name for name, node in self.nodes.items() for value in node.provides}
-        for name in (name for name in self.nodes if name in self.roles.split):
-            self.copies[name] = tuple(self._copy(self.nodes[name], part) for part in self._parts())
-            self._add_sets(self.nodes[name])
+        split = [node for name, node in self.nodes.items() if name in self.roles.split]
+        for node in split:
+            self.copies[node.id] = tuple(self._copy(node, part) for part in self._parts())
+            if isinstance(node, Gradient) and node.output is not None:
+                # each sum right after its micro-batch, so that only two sets are alive
+                total = part_of(node.output, 1)
+                for part in self._parts()[1:]:
+                    name = node.output if part == self.count else f"{node.output}#to{part}"
+                    self._add(add_sets(name, (total, part_of(node.output, part)), node, part), node.output)
+                    total = name
         self.shared = {node.derivative.loss for node in self.made.values() if node.derivative is not None}
-        for name in (name for name in self.nodes if name not in self.roles.split):
-            self.copies[name] = (name,)
-            self._keep(self.nodes[name])
+        for name, node in self.nodes.items():
+            if name not in self.roles.split:
+                self.copies[name] = (name,)
+                if isinstance(node, Random) and node.like is not None and self._is_parted(node.like):
+                    first, whole = part_of(node.like, 1), self.reading.kind(node.like) is Kind.ROWS
+                    uses = (Use(value=first, differentiable=False),)
+                    self._add(replace(node, like=first, gathered=whole, uses=uses))
+                else:
+                    for use in node.uses:
+                        self._whole(use.value)
+                    self._add(node)
         for value in returned:
             self._whole(value)
         order = {name: index for index, name in enumerate(self.nodes)}
@@ -70,56 +85,42 @@ class Expansion:
 
     # ------------------------------------------------------------ nodes that run once
 
-    def _keep(self, node: Instruction) -> None:
-        """Add a node that runs once; its operands are whole or get joined."""
-        if isinstance(node, Random) and self._is_parted(node.like):
-            first = part_of(str(node.like), 1)
-            whole = self.reading.kind(str(node.like)) is Kind.ROWS
-            self._add(replace(node, like=first, gathered=whole, uses=(Use(value=first, differentiable=False),)))
-            return
-        for use in node.uses:
-            self._whole(use.value)
-        self._add(node)
-
-    def _is_parted(self, value: str | None) -> bool:
+    def _is_parted(self, value: str) -> bool:
         """Return whether only the parts of a value exist."""
-        return value is not None and self.owners.get(value) in self.roles.split
+        return self.owners.get(value) in self.roles.split
 
     def _whole(self, value: str) -> None:
-        """Join the parts of a value under its own name; a value that was never split stays unchanged."""
-        owner = self.owners.get(value)
-        if owner not in self.roles.split or self._is_set(value):
+        """Join the parts of a value under its own name; a value that was never split stays unchanged.
+
+        So does a gradient set, which is summed as its parts are computed. A ratio is computed again, from operands of
+        the whole batch.
+        """
+        if not self._is_parted(value):
             return
-        node = self.nodes[owner]
+        node = self.nodes[self.owners[value]]
+        if isinstance(node, Gradient) and node.output == value:
+            return
         if self.reading.kind(value) is Kind.RATIO:
-            self._repeat(node)
+            for use in node.uses:
+                self._whole(use.value)
+            uses = tuple(replace(use, differentiable=False) for use in node.uses)
+            self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False), node.id)
             return
-        kept = [self._kept(value, part, node) for part in self._parts()]
+        kept: list[str] = []
+        for part in self._parts():
+            share, name = self._share(value, part), part_of(value, part)
+            is_apart = share != name and share not in self.shared
+            if node.id in self.recorded and not is_apart:  # detached, so that the graph of the part can be freed
+                detached = f"{name}.kept"
+                made = evaluate(
+                    detached, "stop", (share,), (detached,), like=node, part=part, constant=True, prompt=True
+                )
+                self._add(made, value)
+                share = detached
+            kept.append(share)
         is_rows = self.reading.kind(value) is Kind.ROWS
         function, options = ("concat", {"axis": self.reading.axis(value)}) if is_rows else ("add", {})
         self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True), value)
-
-    def _repeat(self, node: Instruction) -> None:
-        """Add a node once, with operands of the whole batch."""
-        for use in node.uses:
-            self._whole(use.value)
-        uses = tuple(replace(use, differentiable=False) for use in node.uses)
-        self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False), node.id)
-
-    def _kept(self, value: str, part: int, node: Instruction) -> str:
-        """Return a micro-batch's part of a joined value, detached, so that its graph can be freed."""
-        share = self._share(value, part)
-        is_apart = share != part_of(value, part) and share not in self.shared
-        if is_apart or node.id not in self.recorded:
-            return share
-        kept = f"{part_of(value, part)}.kept"
-        self._add(evaluate(kept, "stop", (share,), (kept,), like=node, part=part, constant=True, prompt=True), value)
-        return kept
-
-    def _is_set(self, value: str) -> bool:
-        """Return whether a value is a gradient set, which is summed as its parts are computed."""
-        owner = self.nodes[self.owners[value]]
-        return isinstance(owner, Gradient) and owner.output == value
 
     # ------------------------------------------------------------ nodes that run for every micro-batch
 
@@ -142,15 +143,14 @@ class Expansion:
         return copied.id
 
     def _use(self, value: str, part: int) -> str:
-        """Return what a micro-batch uses of a value: its own part, or all of a whole value."""
+        """Return what a micro-batch uses of a value: its own part, or all of a whole value.
+
+        A value that is computed for the whole batch is split.
+        """
         if self.reading.kind(value) is Kind.WHOLE:
             return value
-        if not self._is_parted(value):
-            self._split(value)
-        return part_of(value, part)
-
-    def _split(self, value: str) -> None:
-        """Add the split of a value of the whole batch."""
+        if self._is_parted(value):
+            return part_of(value, part)
         node = self.nodes[self.owners[value]] if value in self.owners else None
         outputs = tuple(part_of(value, part) for part in self._parts())
         options = {"count": self.count, "axis": self.reading.axis(value)}
@@ -167,16 +167,7 @@ class Expansion:
             constant=True,
         )
         self._add(made, value)
-
-    def _add_sets(self, node: Instruction) -> None:
-        """Add the sums of a gradient's sets: each right after its micro-batch, so that only two sets are alive."""
-        if not isinstance(node, Gradient) or node.output is None:
-            return
-        total = part_of(node.output, 1)
-        for part in self._parts()[1:]:
-            name = node.output if part == self.count else f"{node.output}#to{part}"
-            self._add(add_sets(name, (total, part_of(node.output, part)), node, part), node.output)
-            total = name
+        return part_of(value, part)
 
     # ------------------------------------------------------------ shares
 
@@ -216,7 +207,13 @@ class Expansion:
                 named[operand.name] = self._share(operand.name, part) if is_term else operand.name
                 arguments[index] = replace(argument, operand=Ref(name=named[operand.name]))
             elif is_sum:
-                weighed = self._weigh_number(value, index, operand, part)
+                # a number that is added is multiplied with the micro-batch's fraction of the rows
+                self._add_shares()
+                weighed = f"{part_of(value, part)}.number{index}"
+                fraction = (part_of(SHARE, part),)
+                made = evaluate(weighed, "weigh", fraction, (weighed,), like=call, part=part, prompt=True)
+                number = replace(made.arguments[0], operand=operand)
+                self._add(replace(made, arguments=(*made.arguments, number)), value)
                 arguments[index] = replace(argument, operand=Ref(name=weighed))
                 named[weighed] = weighed
         old = {use.value: use for use in call.uses}
@@ -232,15 +229,6 @@ class Expansion:
         )
         self._add(made, value)
         return share
-
-    def _weigh_number(self, value: str, index: int, operand: Operand, part: int) -> str:
-        """Return a number that is added to a sum, times a micro-batch's fraction of the rows."""
-        self._add_shares()
-        name = f"{part_of(value, part)}.number{index}"
-        like = self.nodes[self.owners[value]]
-        made = evaluate(name, "weigh", (part_of(SHARE, part),), (name,), like=like, part=part, prompt=True)
-        self._add(replace(made, arguments=(*made.arguments, replace(made.arguments[0], operand=operand))), value)
-        return name
 
     def _add_shares(self) -> None:
         """Add the node that computes the share of the rows in every micro-batch."""

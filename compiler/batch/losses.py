@@ -10,8 +10,8 @@ from compiler.facts.models import Observations
 from compiler.ir.instructions import Counted
 from compiler.ir.program import Mode
 from compiler.ir.value import Shape
-from compiler.types.dimension import TensorType, is_multiple, multiply
-from graphspec.analysis.modes import Reach, find_reaches
+from compiler.types.dimension import UNKNOWN, TensorType, is_multiple, multiply
+from graphspec.analysis.modes import find_reaches
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp, TransformOp, UpdateOp
@@ -88,21 +88,28 @@ def find_totals(spec: GraphSpec, types: Mapping[str, TensorType]) -> frozenset[s
     whole = find_whole(spec)
     found = {name: op.gradient for name, op in spec.ops.items() if isinstance(op, GradientOp) and op.grad_outputs}
     split = {name: value for name, value in found.items() if value not in whole}
-    return frozenset(name for name, value in split.items() if _has_rows(spec.ops.get(value), types.get(value)))
-
-
-def _has_rows(op: Op | None, known: TensorType | None) -> bool:
-    """Return whether the values that an op defines have, or may have, a batch axis."""
-    if isinstance(op, LossOp) and op.reduction != "none":
-        return False
-    return known is None or known.shape is None or has_batch(known.shape)
+    totals: set[str] = set()
+    for name, value in split.items():
+        op, known = spec.ops.get(value), types.get(value)
+        is_reduced = isinstance(op, LossOp) and op.reduction != "none"
+        if not is_reduced and (known is None or known.shape is None or has_batch(known.shape)):
+            totals.add(name)
+    return frozenset(totals)
 
 
 def find_sums(spec: GraphSpec, ops: Collection[str]) -> frozenset[str]:
     """Return the calls that add up the losses of some updates and gradients, whose terms may be taken by themselves."""
     whole = find_whole(spec)
     found: dict[str, None] = {}
-    pending = [loss for name in ops for loss in _find_losses(spec.ops[name])]
+    pending: list[str] = []
+    for name in ops:
+        match spec.ops[name]:
+            case GradientOp() as op:
+                pending.append(op.gradient)
+            case UpdateOp(loss=str(loss)) if loss:
+                pending.append(loss)
+            case _:
+                continue
     while pending:
         name = pending.pop()
         op = spec.ops.get(name)
@@ -112,16 +119,17 @@ def find_sums(spec: GraphSpec, ops: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _find_losses(op: Op) -> tuple[str, ...]:
-    """Return the value that an op differentiates."""
-    return (op.gradient,) if isinstance(op, GradientOp) else (op.loss,) if isinstance(op, UpdateOp) and op.loss else ()
-
-
 def is_linear(op: CallOp, whole: Whole = None) -> bool:
-    """Return whether a call adds values up, or multiplies one by constants, or by values that are ``whole``."""
+    """Return whether a call adds values up, or multiplies one by constants, or by values that are ``whole``.
+
+    A number divided by a value is not linear.
+    """
     call = op.call.name("torch")
-    if whole is None or not op.call.is_builtin:
-        return op.call.is_builtin and _keeps_apart(call, op)
+    if not op.call.is_builtin:
+        return False
+    if whole is None:
+        is_first = call != "div" or isinstance(next(operand for _, operand in op.inputs.items()), str)
+        return call in ADDITIVE or (call in SCALING and is_first and sum(1 for _ in op.operands()) == 1)
     kinds = [Kind.WHOLE if not isinstance(each, str) or each in whole else Kind.MEAN for _, each in op.inputs.items()]
     return op.outputs is None and Kind.MEAN in kinds and is_linear_call(call, kinds)
 
@@ -155,26 +163,14 @@ def find_terms(spec: GraphSpec, value: str) -> tuple[str, ...]:
 
 def _find_terms(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
     """Yield the terms that a value sums; of a gradient set, the terms of its loss."""
-    op = owners.get(value)
-    references = () if op is None else tuple(reference.name for reference in op.operands())
-    match op:
-        case GradientOp():
+    match owners.get(value):
+        case GradientOp() as op:
             yield from _find_terms(op.gradient, owners)
-        case CallOp() if is_linear(op):
-            for name in references:
-                yield from _find_terms(name, owners)
-        case LossOp() | None:
-            yield value
+        case CallOp() as op if is_linear(op):
+            for reference in op.operands():
+                yield from _find_terms(reference.name, owners)
         case _:
             yield value
-
-
-def _keeps_apart(call: str, op: CallOp) -> bool:
-    """Return whether a call adds values up, or multiplies one by constants; a number by a value does neither."""
-    if call in ADDITIVE:
-        return True
-    is_first = call != "div" or isinstance(next(operand for _, operand in op.inputs.items()), str)
-    return call in SCALING and is_first and sum(1 for _ in op.operands()) == 1
 
 
 def are_added(terms: Collection[str], sums: Collection[str], whole: Collection[str]) -> bool:
@@ -192,31 +188,35 @@ def find_batch_sums(spec: GraphSpec, types: Types) -> frozenset[str]:
     They are losses with `reduction: sum`, and `call: sum` or a product of matrices over the rows of something.
     """
     rows, whole = find_rows(spec, types), find_whole(spec)
-    found = (name for name, op in spec.ops.items() if _adds_up(name, op, rows))
-    calls = {name: op for name, op in spec.ops.items() if isinstance(op, CallOp) and is_linear(op, whole)}
-    return _spread(found, ((find_linear(op, whole), (name,)) for name, op in calls.items()))
-
-
-def _adds_up(name: str, op: Op, rows: frozenset[str]) -> bool:
-    """Return whether an op itself sums the rows of a batch."""
-    if isinstance(op, CallOp):
+    found = [name for name, op in spec.ops.items() if isinstance(op, LossOp) and op.reduction == "sum"]
+    calls = {name: op for name, op in spec.ops.items() if isinstance(op, CallOp)}
+    for name, op in calls.items():
         is_sum = op.call.is_builtin and op.call.name("torch") in SUMMING
-        return is_sum and name not in rows and any(reference.name in rows for reference in op.operands())
-    return isinstance(op, LossOp) and op.reduction == "sum"
+        if is_sum and name not in rows and any(reference.name in rows for reference in op.operands()):
+            found.append(name)
+    linear = {name: op for name, op in calls.items() if is_linear(op, whole)}
+    return _spread(found, ((find_linear(op, whole), (name,)) for name, op in linear.items()))
 
 
 def find_rows(spec: GraphSpec, types: Types) -> frozenset[str]:
-    """Return the values with one row per sample, judged by shape, else by the ops that compute them."""
-    reducing = {name for name, op in spec.ops.items() if not _keeps_rows(op, types.get(name))}
+    """Return the values with one row per sample, judged by shape, else by the ops that compute them.
+
+    Without a known shape, a call that reduces the first axis keeps no rows: it gives a scalar, or one number for each
+    other position.
+    """
+    reducing: set[str] = set()
+    for name, op in spec.ops.items():
+        if isinstance(op, CallOp) and op.call.is_builtin:
+            shape = types.get(name, UNKNOWN).shape
+            axis = op.args.get("axis")
+            over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)
+            reduces = op.call.name("torch") in REDUCING and over_batch if shape is None else not has_batch(shape)
+        else:
+            reduces = isinstance(op, MetricOp) or (isinstance(op, LossOp) and op.reduction != "none")
+        if reduces:
+            reducing.add(name)
     makers = (_reads_and_makes(name, op) for name, op in spec.ops.items() if name not in reducing)
     return _spread(_find_batches(spec), makers)
-
-
-def _keeps_rows(op: Op, made: TensorType | None) -> bool:
-    """Return whether an op keeps the rows of its operands; ``made``: what is known of its result."""
-    if isinstance(op, CallOp) and op.call.is_builtin and made is not None and made.shape is not None:
-        return has_batch(made.shape)
-    return not _reduces(op)
 
 
 def _reads_and_makes(name: str, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -239,15 +239,6 @@ def _spread(found: Iterable[str], makers: Iterable[tuple[tuple[str, ...], tuple[
     return frozenset(reached)
 
 
-def _reduces(op: Op) -> bool:
-    """Return whether an op appears to reduce the first axis: to a scalar, or to one number per remaining position."""
-    if isinstance(op, CallOp):
-        axis = op.args.get("axis")
-        over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)
-        return op.call.is_builtin and op.call.name("torch") in REDUCING and over_batch
-    return isinstance(op, MetricOp) or (isinstance(op, LossOp) and op.reduction != "none")
-
-
 def find_counted(
     spec: GraphSpec, mode: Mode, observed: Observations | None = None, uneven: frozenset[str] = frozenset()
 ) -> Mapping[str, Counted]:
@@ -256,7 +247,10 @@ def find_counted(
     Micro-batches are of one batch: there a row has as many elements in one as in another.
     """
     own, reaches = find_own(spec, (observed or Observations()).counts, uneven), find_reaches(spec.ops)
-    wanted = dict.fromkeys(term for loss in _find_gathered(spec, mode, reaches) for term in find_addends(spec, loss))
+    # those whose gradients are gathered over several steps of the mode
+    gathering = [name for name in find_gathering(spec) if mode in reaches[name].modes]
+    losses = (loss for name in gathering for loss in find_set_losses(spec, name))
+    wanted = dict.fromkeys(term for loss in losses for term in find_addends(spec, loss))
     wanted |= dict.fromkeys(name for name in own if name not in uneven) if is_parted(spec, mode) else {}
     plain = frozenset(find_plain(spec, mode)) - uneven
     return {name: own[name] for name in wanted if name in own and name not in plain}
@@ -265,7 +259,7 @@ def find_counted(
 def find_own(
     spec: GraphSpec, observed: Mapping[str, bool], uneven: frozenset[str] = frozenset()
 ) -> Mapping[str, Counted]:
-    """Return the losses that bring a count of their own, or may: those of users of which nothing was observed.
+    """Return the losses that have a count of their own, or may have one: user losses that were not observed.
 
     ``observed``: user's loss -> whether it returns (sum, count); ``uneven``: built-in means that rows do not count.
     """
@@ -275,20 +269,19 @@ def find_own(
 
 
 def find_uneven(spec: GraphSpec, elements: Mapping[str, Shape | None]) -> frozenset[str]:
-    """Return the built-in means in windows whose elements are not so many in every row of a batch, or may not be.
+    """Return the built-in means in windows whose number of elements differs between the rows of a batch, or may.
 
-    ``elements``: loss -> the shape of what it is the mean of. Where one row is like another, rows count.
+    ``elements``: loss -> the shape of what it is the mean of. Where it is fixed per row or for the batch, rows count.
     """
     losses = {loss for name in find_gathering(spec) for loss in find_set_losses(spec, name)}
     terms = {term for loss in losses for term in find_addends(spec, loss)}
-    plain = (name for name in elements if name in terms and not _count(name, spec.ops[name], {}))
-    return frozenset(name for name in plain if not _is_by_rows(elements[name]))
-
-
-def _is_by_rows(shape: Shape | None) -> bool:
-    """Return whether a shape surely has a fixed number of elements, for every row of a batch or for all of it."""
-    size = None if shape is None else multiply(shape)
-    return isinstance(size, int) or (size is not None and is_multiple(size, "batch"))
+    uneven: set[str] = set()
+    for name, shape in elements.items():
+        size = None if shape is None else multiply(shape)
+        is_fixed = isinstance(size, int) or (size is not None and is_multiple(size, "batch"))
+        if not is_fixed and name in terms and not _count(name, spec.ops[name], {}):
+            uneven.add(name)
+    return frozenset(uneven)
 
 
 def _count(name: str, op: Op, observed: Mapping[str, bool]) -> Counted:
@@ -308,18 +301,11 @@ def is_parted(spec: GraphSpec, mode: Mode) -> bool:
 
 
 def find_plain(spec: GraphSpec, mode: Mode) -> Iterator[str]:
-    """Yield the terms that cannot be kept as a sum and a count: those that a gradient by a value splits up.
+    """Yield the terms that cannot be kept as a sum and a count: those differentiated with respect to a value.
 
-    In micro-batches it is part of the whole batch's gradient, and so needs the counts of those that come later.
+    In micro-batches such a gradient is part of the whole batch's gradient, and so needs the counts of later parts.
     """
     if is_parted(spec, mode):
         for op in spec.ops.values():
             if isinstance(op, GradientOp) and any(target not in spec.models for target in op.wrt):
                 yield from find_addends(spec, op.gradient, find_whole(spec))
-
-
-def _find_gathered(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> Iterator[str]:
-    """Yield the losses whose gradients are gathered over several steps of a mode with regard to counts."""
-    for name in find_gathering(spec):
-        if mode in reaches[name].modes:
-            yield from find_set_losses(spec, name)

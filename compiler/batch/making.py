@@ -27,7 +27,7 @@ def evaluate(
     constant: bool = False,
     prompt: bool = False,
 ) -> Evaluate:
-    """Return a node that calls a function of the library; ``like``: it is admitted as that node is, and is of its op.
+    """Return a node that calls a function of the library; ``like``: the node whose op and gate it has.
 
     ``constant``: no gradient goes through it.
     """

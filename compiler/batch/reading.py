@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from compiler.batch.calls import BATCH, Called, Kind, has_batch
@@ -51,7 +51,25 @@ class Reading:
             name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()
         }
         for name in sort(before):
-            self._read(nodes[name])
+            match nodes[name]:
+                case Random() as draw:
+                    if BATCH in (shape := draw.shape or ()):
+                        self.kinds[draw.output], self.axes[draw.output] = Kind.ROWS, shape.index(BATCH)
+                    if draw.like is not None and self.kind(draw.like) is Kind.ROWS:
+                        self.kinds[draw.output], self.axes[draw.output] = Kind.ROWS, self.axis(draw.like)
+                case Forward() as call if self.is_batched(call):
+                    self.kinds.update({value: self._find_result(value) for value in call.defines})
+                case Evaluate() as call if self.is_batched(call):
+                    self._read_evaluation(call)
+                case Gradient() as gradient if self.is_batched(gradient):
+                    # the gradient of a value with rows has rows; those of anything else are added up over the parts
+                    for value, output in zip(gradient.values, gradient.value_outputs, strict=True):
+                        has_rows = self.kind(value) is Kind.ROWS
+                        self.kinds[output] = Kind.ROWS if has_rows else Kind.SUM
+                        if has_rows:
+                            self.axes[output] = self.axis(value)
+                case _:
+                    continue
 
     def kind(self, value: str) -> Kind:
         """Return the kind of a value; states, gradient sets and all else that is not batched are whole."""
@@ -71,37 +89,19 @@ class Reading:
         return place_in(self.spec.span("inputs", name, key=True))
 
     def is_batched(self, node: Instruction) -> bool:
-        """Return whether a node runs for every micro-batch: its results depend on the batch, and it writes once."""
+        """Return whether a node runs for every micro-batch: its results depend on the batch, and it writes once.
+
+        A metric, and a division by the count of all parts, need the whole batch.
+        """
         match node:
+            case Evaluate() if node.family == "metric" or node.function.name == "inverse":
+                return False
             case Forward() | Evaluate():
-                return not _is_late(node) and any(self._is_split(each) for each in node.arguments)
+                return any(self._find_operand(each) is not Kind.WHOLE for each in node.arguments)
             case Gradient():
                 return self.kind(node.loss) is not Kind.WHOLE
             case _:
                 return False
-
-    def _read(self, node: Instruction) -> None:
-        """Note the kinds of what a node defines."""
-        match node:
-            case Random():
-                self._read_draw(node)
-            case Forward() if self.is_batched(node):
-                self.kinds.update({value: self._find_result(value) for value in node.defines})
-            case Evaluate() if self.is_batched(node):
-                self._read_evaluation(node)
-            case Gradient() if self.is_batched(node):
-                self._read_gradient(node)
-            case _:
-                return
-
-    def _read_draw(self, instruction: Random) -> None:
-        """Note a draw for the whole batch: its shape names it, or it is like what has rows."""
-        shape = instruction.shape or ()
-        if BATCH in shape:
-            self.kinds[instruction.output], self.axes[instruction.output] = Kind.ROWS, shape.index(BATCH)
-        if instruction.like is not None and self.kind(instruction.like) is Kind.ROWS:
-            self.kinds[instruction.output] = Kind.ROWS
-            self.axes[instruction.output] = self.axis(instruction.like)
 
     def _find_result(self, value: str) -> Kind:
         """Return the kind of a model's or user function's result on rows: rows, unless it is known to have none."""
@@ -109,59 +109,41 @@ class Reading:
         has_rows = value not in self.scalars if shape is None else has_batch(shape)
         return Kind.ROWS if has_rows else Kind.MEAN
 
-    def _read_evaluation(self, instruction: Evaluate) -> None:
-        """Note the kinds of the results of a call or loss."""
-        arguments = instruction.arguments
-        kinds = [self._find_operand(each) for each in arguments]
-        if instruction.family == "loss":
-            found = _find_loss(instruction)
+    def _read_evaluation(self, node: Evaluate) -> None:
+        """Note the kinds of the results of a call or loss, whether it couples samples, and where its rows lie."""
+        kinds, name = [self._find_operand(each) for each in node.arguments], node.function.name
+        found = dict.fromkeys(node.outputs, Kind.RATIO)
+        if node.family == "loss":  # a user's loss is a mean
+            is_sum = node.reduction == "sum" or node.counted
+            reduced = Kind.SUM if is_sum else Kind.MEAN
+            found = dict.fromkeys(node.outputs, Kind.ROWS if node.reduction == "none" else reduced)
+            # one loss takes the mean of its values as the threshold, unless there is one
+            is_coupled = name in COUPLED_LOSSES or (name == "super_loss" and node.options.get("threshold") is None)
             if not {Kind.MEAN, Kind.SUM, Kind.MIXED, Kind.RATIO}.isdisjoint(kinds):
-                self.coupled[instruction.id] = "it is no mean or sum over samples"
-            elif instruction.function.builtin and _is_coupled_loss(instruction):
-                self.coupled[instruction.id] = f"`{instruction.function.name}` compares samples with each other"
-            self.kinds.update(dict.fromkeys(instruction.outputs, found))
-        elif instruction.function.name == "quotient":
-            self.kinds.update(dict.fromkeys(instruction.outputs, Kind.RATIO))
-        elif not instruction.function.builtin:
-            self.kinds.update({value: self._find_result(value) for value in instruction.outputs})
-        else:
-            call = self._describe(instruction, kinds)
+                self.coupled[node.id] = "it is no mean or sum over samples"
+            elif node.function.builtin and is_coupled:
+                self.coupled[node.id] = f"`{name}` compares samples with each other"
+        elif not node.function.builtin:
+            found = {value: self._find_result(value) for value in node.outputs}
+        elif name != "quotient":
+            operands = [each.operand for each in node.arguments if isinstance(each.operand, Ref)]
+            call = Called(
+                name=name,
+                kinds=kinds,
+                types=[self.types.get(each.name, UNKNOWN) for each in operands],
+                axes=[self.axis(each.name) for each in operands],
+                options=node.options,
+                result=self.types.get(node.outputs[0], UNKNOWN),
+            )
             if call.is_coupling():
-                self.coupled[instruction.id] = f"`{call.name}` makes a number of the whole batch, or mixes its samples"
-            self.kinds.update(dict.fromkeys(instruction.outputs, call.find_kind()))
-        self._read_axes(instruction.outputs)
-
-    def _read_axes(self, values: Iterable[str]) -> None:
-        """Note where the rows of results lie: along the first axis that depends on the batch."""
-        for value in values:
+                self.coupled[node.id] = f"`{name}` makes a number of the whole batch, or mixes its samples"
+            found = dict.fromkeys(node.outputs, call.find_kind())
+        self.kinds |= found
+        for value in node.outputs:  # rows lie along the first axis that depends on the batch
             shape = self.types.get(value, UNKNOWN).shape or ()
-            found = [axis for axis, size in enumerate(shape) if has_batch((size,))]
-            if found and self.kind(value) is Kind.ROWS:
-                self.axes[value] = found[0]
-
-    def _describe(self, instruction: Evaluate, kinds: list[Kind]) -> Called:
-        """Return a built-in call with what is known of its operands and results."""
-        operands = [each.operand for each in instruction.arguments if isinstance(each.operand, Ref)]
-        return Called(
-            name=instruction.function.name,
-            kinds=kinds,
-            types=[self.types.get(each.name, UNKNOWN) for each in operands],
-            axes=[self.axis(each.name) for each in operands],
-            options=instruction.options,
-            result=self.types.get(instruction.outputs[0], UNKNOWN),
-        )
-
-    def _read_gradient(self, instruction: Gradient) -> None:
-        """Note the gradients of values: by rows they have rows, by anything else all parts are added up."""
-        for value, output in zip(instruction.values, instruction.value_outputs, strict=True):
-            has_rows = self.kind(value) is Kind.ROWS
-            self.kinds[output] = Kind.ROWS if has_rows else Kind.SUM
-            if has_rows:
-                self.axes[output] = self.axis(value)
-
-    def _is_split(self, argument: Argument) -> bool:
-        """Return whether an argument is a value that depends on the batch."""
-        return self._find_operand(argument) is not Kind.WHOLE
+            axes = [axis for axis, size in enumerate(shape) if has_batch((size,))]
+            if axes and self.kind(value) is Kind.ROWS:
+                self.axes[value] = axes[0]
 
     def _find_operand(self, argument: Argument) -> Kind:
         """Return the kind of an argument; a number is whole."""
@@ -173,23 +155,3 @@ def find_scalars(nodes: Mapping[str, Instruction]) -> Iterator[str]:
     for node in nodes.values():
         if isinstance(node, Gradient) and not node.grad_outputs:
             yield node.loss
-
-
-def _is_late(instruction: Forward | Evaluate) -> bool:
-    """Return whether an instruction needs the whole batch: a metric, or a division by the count of all parts."""
-    if not isinstance(instruction, Evaluate):
-        return False
-    return instruction.family == "metric" or instruction.function.name == "inverse"
-
-
-def _find_loss(instruction: Evaluate) -> Kind:
-    """Return the kind of a loss: its reduction, or that of its sum and count; a user's loss is a mean."""
-    if instruction.reduction == "none":
-        return Kind.ROWS
-    return Kind.SUM if instruction.reduction == "sum" or instruction.counted else Kind.MEAN
-
-
-def _is_coupled_loss(instruction: Evaluate) -> bool:
-    """Return whether a built-in loss couples samples: it compares them, or takes their mean as its threshold."""
-    name = instruction.function.name
-    return name in COUPLED_LOSSES or (name == "super_loss" and instruction.options.get("threshold") is None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from compiler.batch.calls import Kind
@@ -28,54 +28,30 @@ def find_roles(
 ) -> Roles:
     """Return how the nodes of a mode run; ``recorded`` are those on the path of some gradient."""
     batched = [name for name, node in nodes.items() if reading.is_batched(node)]
-    merged = frozenset(_find_merged(nodes, batched, recorded, reading, models))
-    rest = [name for name in batched if name not in merged]
-    gathered = _find_gathered(nodes, rest, recorded)
-    return Roles(split=frozenset(rest) - gathered, merged=merged, gathered=gathered)
-
-
-def _find_merged(
-    nodes: Mapping[str, Instruction],
-    batched: Collection[str],
-    recorded: Collection[str],
-    reading: Reading,
-    models: Mapping[str, ModelFacts],
-) -> Iterator[str]:
-    """Yield the forwards that can run on the whole batch: inputs are whole, no graph is kept, no samples coupled."""
     whole = set(reading.spec.inputs)
     whole |= {value for node in nodes.values() if isinstance(node, Random) for value in node.defines}
-    pending, before = set(batched), -1
-    while len(pending) != before:
-        before = len(pending)
-        for name in [each for each in batched if each in pending]:
+    merged, before = set[str](), -1
+    while len(merged) != before:
+        before = len(merged)
+        for name in batched:
             node = nodes[name]
+            if name in merged or name in recorded or not isinstance(node, Forward) or node.draws or node.writes:
+                continue
             used = (use.value for use in node.uses if reading.kind(use.value) is not Kind.WHOLE)
-            if name not in recorded and _keeps_apart(node, models) and whole.issuperset(used):
-                pending.discard(name)
+            is_coupled = node.train and models[node.model].batch_coupled
+            if not is_coupled and whole.issuperset(used):
+                merged.add(name)
                 whole.update(node.defines)
-                yield name
-
-
-def _keeps_apart(node: Instruction, models: Mapping[str, ModelFacts]) -> bool:
-    """Return whether a forward's result for a sample is the same in every batch, and the forward writes nothing."""
-    if not isinstance(node, Forward) or node.draws or node.writes:
-        return False
-    return not (node.train and models[node.model].batch_coupled)
-
-
-def _find_gathered(
-    nodes: Mapping[str, Instruction], batched: Collection[str], recorded: Collection[str]
-) -> frozenset[str]:
-    """Return the calls and losses outside gradient paths whose results only run-once nodes use, such as metrics."""
+    rest = [name for name in batched if name not in merged]
+    # a call or loss that no gradient needs, and whose results only nodes that run once use, is gathered
     producers = find_producers(nodes.values())
     users: dict[str, set[str]] = {}
     for name, node in nodes.items():
         for use in node.uses:
             users.setdefault(producers.get(use.value, use.value), set()).add(name)
-    pending = set(batched)
-    candidates = [name for name in batched if isinstance(nodes[name], Evaluate) and name not in recorded]
-    before = -1
-    while len(pending) != before:
-        before = len(pending)
-        pending -= {name for name in candidates if pending.isdisjoint(users.get(name, ()))}
-    return frozenset(batched) - pending
+    split, before = set(rest), -1
+    candidates = [name for name in rest if isinstance(nodes[name], Evaluate) and name not in recorded]
+    while len(split) != before:
+        before = len(split)
+        split -= {name for name in candidates if split.isdisjoint(users.get(name, ()))}
+    return Roles(split=frozenset(split), merged=frozenset(merged), gathered=frozenset(rest) - split)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from compiler.batch.expansion import Expansion
@@ -10,7 +10,7 @@ from compiler.batch.reading import Reading
 from compiler.batch.roles import find_roles
 from compiler.ir.instructions import Forward, Instruction
 from compiler.ir.mode_graph import ModeGraph
-from compiler.ir.step_graph import Decision, Edge, Hazard
+from compiler.ir.step_graph import Decision, Hazard
 from compiler.passes.activate import reach
 from compiler.passes.order import find_data_ordering, find_producers
 from compiler.passes.presence import is_made_of
@@ -34,37 +34,32 @@ class Parted:
     def find_firing(
         self, firing: Collection[str], returned: Iterable[str], absent: Iterable[str] = ()
     ) -> frozenset[str]:
-        """Return the nodes that run, given those that would if the step were not split."""
+        """Return the nodes that run, given those that would if the step were not split.
+
+        ``absent`` nodes do not run in this step, and neither does what needs one of their values.
+        """
         nodes = self.scene.nodes
         producers = find_producers(nodes.values())
-        idle = _find_idle(nodes)
+        # copies that nothing uses: a sum of means and sums is added up over the batch by other nodes
+        idle, before = frozenset[str](), -1
+        while len(idle) > before:
+            before = len(idle)
+            used = {use.value for name, node in nodes.items() if name not in idle for use in node.uses}
+            pure = (node for node in nodes.values() if node.part and node.provides and not (node.writes or node.eager))
+            idle = frozenset(node.id for node in pure if used.isdisjoint(node.provides))
         roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]
         whole = {value for name in firing for value in self.results[name]}
         roots += [producers[value] for value in returned if value in whole and value in producers]
-        return reach(roots, nodes, producers, self._find_without(absent, producers))
-
-    def _find_without(self, absent: Iterable[str], producers: Mapping[str, str]) -> frozenset[str]:
-        """Return the nodes without a value, and those that need one of their values, as shares of absent sums do."""
+        # absent nodes, and those that need one of their values, as shares of absent sums do
         found, before = set(absent), -1
         while len(found) > before:
             before = len(found)
-            for name, node in self.scene.nodes.items():
+            for name, node in nodes.items():
                 needed = (producers.get(use.value) for use in node.uses if not use.optional)
                 lacks = not node.eager and any(maker in found for maker in needed)
                 if lacks or is_made_of(node, found, producers):
                     found.add(name)
-        return frozenset(found)
-
-
-def _find_idle(nodes: Mapping[str, Instruction]) -> frozenset[str]:
-    """Return the copies that nothing uses: a sum of means and sums is added up over the batch by other nodes."""
-    idle, before = frozenset[str](), -1
-    while len(idle) > before:
-        before = len(idle)
-        used = {use.value for name, node in nodes.items() if name not in idle for use in node.uses}
-        pure = (node for node in nodes.values() if node.part and node.provides and not (node.writes or node.eager))
-        idle = frozenset(node.id for node in pure if used.isdisjoint(node.provides))
-    return idle
+        return reach(roots, nodes, producers, frozenset(found))
 
 
 def part_scene(
@@ -82,40 +77,34 @@ def part_scene(
         count=scene.spec.micro_batches, nodes=scene.everything, reading=reading, roles=roles, recorded=recorded
     )
     everything = expansion.expand(returned)
-    ordering = (*find_data_ordering(everything), *_spread(scene.ordering, expansion.copies))
+    # declared and implied edges hold between all copies of two nodes: a successor waits for every copy
+    declared = (
+        replace(edge, before=before, after=after)
+        for edge in scene.ordering
+        if edge.hazard is not Hazard.DATA
+        for before in expansion.copies[edge.before]
+        for after in expansion.copies[edge.after]
+    )
     nodes = {name: node for name, node in everything.items() if runs(node)}
     coupled = {name: why for name, why in reading.coupled.items() if name in roles.split}
-    coupled |= dict(_find_coupled_forwards(scene, roles.split))
+    merges: dict[str, Decision] = {}
+    for name, node in scene.everything.items():
+        if isinstance(node, Forward) and node.train and name in roles.split:
+            model = scene.models[node.model]
+            if model.batch_coupled:
+                assumed = " (assumed)" if "batch_coupled" in model.assumed else ""
+                coupled[name] = f"'{node.model}' normalises over the samples that it is given{assumed}"
+        if name in roles.merged:
+            text = (
+                f"{node.label} runs once on the whole batch, and its values are split: it records no graph, and "
+                f"{node.called} couples no samples"
+            )
+            merges[name] = Decision(code="MERGE", subject=node.op, text=text, node=node.id)
+    ordering = (*find_data_ordering(everything), *declared)
     return Parted(
         scene=replace(scene, nodes=nodes, everything=everything, ordering=ordering),
         copies=expansion.copies,
         results={name: node.provides for name, node in scene.everything.items()},
-        merges={name: _describe_merge(node) for name, node in scene.everything.items() if name in roles.merged},
+        merges=merges,
         coupled=coupled,
     )
-
-
-def _spread(edges: Iterable[Edge], copies: Mapping[str, tuple[str, ...]]) -> Iterator[Edge]:
-    """Yield the declared or implied edges between all copies of two nodes: a successor waits for every copy."""
-    for edge in edges:
-        if edge.hazard is not Hazard.DATA:
-            for before in copies[edge.before]:
-                yield from (replace(edge, before=before, after=after) for after in copies[edge.after])
-
-
-def _find_coupled_forwards(scene: ModeGraph, split: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the train-mode forwards of models that couple the samples of a batch."""
-    for name in (name for name in scene.everything if name in split):  # in an order that does not depend on hashes
-        call = scene.everything[name]
-        if isinstance(call, Forward) and call.train and scene.models[call.model].batch_coupled:
-            assumed = " (assumed)" if "batch_coupled" in scene.models[call.model].assumed else ""
-            yield name, f"'{call.model}' normalises over the samples that it is given{assumed}"
-
-
-def _describe_merge(node: Instruction) -> Decision:
-    """Return the decision that a forward runs on the whole batch."""
-    text = (
-        f"{node.label} runs once on the whole batch, and its values are split: it records no graph, and "
-        f"{node.called} couples no samples"
-    )
-    return Decision(code="MERGE", subject=node.op, text=text, node=node.id)

@@ -1,4 +1,4 @@
-"""Lowering of windows: what stands between the gradients of an update and their transforms where it accumulates.
+"""Lowering of windows: the nodes between the gradients of an update and their transforms where it accumulates.
 
 In every step that the update takes part in, each of its gradient sets is added to a window; when the window is full,
 the transforms and the write run once, on what was gathered.
@@ -14,11 +14,10 @@ from compiler.batch.losses import are_added
 from compiler.ir.cell import Cell
 from compiler.ir.instructions import Collect, Drop, Gather, Guard, Instruction, Overflow, Restore, Transform
 from compiler.ir.program import drop_of, window_of
-from compiler.ir.value import Operand, Read, Use, Write
+from compiler.ir.value import Read, Use, Write
 from compiler.lower.context import Lowering
 from compiler.lower.evaluate import lower_call
 from compiler.lower.terms import (
-    Missing,
     Share,
     add_shares,
     close_shares,
@@ -88,23 +87,19 @@ class Windows:
         window = self.name if own else f"{self.name}.{value}"
         models = self.op.update if own else self.context.sets[value]
         gaps = self.op.missing == "skip" if own else value in self.context.gaps and self.op.missing != "error"
-        shares = self._find_shares(value)
-        if not is_counted(shares):
-            self._add_one(window, value, models, gaps)
-            return f"{window}.collected"
-        return self._add_shares(window, value, shares, models)
-
-    def _find_shares(self, value: str) -> tuple[Share, ...]:
-        """Return the shares of a set's loss, where its terms are grouped by what they count."""
-        owners = {made: op for name, op in self.context.spec.ops.items() for made in op.defines(name)}
-        owner = owners.get(value)
-        loss = self.op.loss if value == self.name else owner.gradient if isinstance(owner, GradientOp) else None
-        is_gathered = loss is not None and self.name in self.context.gathering
-        return lower_shares(loss, self.context) if is_gathered and loss is not None else ()
+        owner = self.context.spec.ops.get(self._owner(value))
+        given = owner.gradient if isinstance(owner, GradientOp) else None
+        loss = self.op.loss if own else given
+        if loss is not None and self.name in self.context.gathering:
+            shares = lower_shares(loss, self.context)
+            if is_counted(shares):  # terms that count differently have a window each
+                return self._add_shares(window, value, shares, models)
+        self._add_one(window, value, models, gaps)
+        return f"{window}.collected"
 
     def _add_shares(self, window: str, value: str, shares: tuple[Share, ...], models: tuple[str, ...]) -> str:
         """Add the gradient of every share with a window for each, and the sum of the windows."""
-        taker = self._owner(value) or self.name
+        context, taker = self.context, self._owner(value) or self.name
         owner = self.context.spec.ops[taker]
         is_given = isinstance(owner, GradientOp)
         wanted, seeds = (owner.unconnected, find_seeds(owner)) if is_given else (self.op.missing, ())
@@ -113,64 +108,55 @@ class Windows:
         shares = tuple(sorted(shares, key=lambda share: share.is_lazy))
         names = [f"{window}.{share.term}" if share.term else window for share in shares]
         for share, name in zip(shares, names, strict=True):
-            self.taken += self._take(share, taker, models, f"{name}.sum", missing, seeds)
+            parts: tuple[Share, ...] = ()
+            if context.parted and share.terms and not share.count:
+                # what counts by rows over steps may not do so over micro-batches
+                parts = lower_parts(share.whole, context, share.terms, "rows.")
+            self.taken += (
+                lower_counted(taker, parts, models, f"{name}.sum", missing, context, seeds)
+                if is_counted(parts)
+                else lower_gradient_of(
+                    share, op=taker, models=models, output=f"{name}.sum", missing=missing, context=context, seeds=seeds
+                )
+            )
         sums = {f"{name}.sum": share for share, name in zip(shares, names, strict=True)}
         self.shared[value] = {each: share.is_lazy for each, share in sums.items()}
         added, is_loose = [*sums], shares[0].is_lazy
         closed = ""
         if gaps and (wanted == "error" or (wanted == "zero" and not is_loose)):
             # each of the shares may lack some, all of them together may not
-            self.taken.append(close_shares(sums, taker, wanted, models, self.context))
+            self.taken.append(close_shares(sums, taker, wanted, models, context))
             closed = self.taken[-1].defines[0]
             added[0] = added[0] if is_loose else closed
         for name, each, share in zip(names, added, shares, strict=True):
             self._add_one(name, each, models, gaps, share)
         if is_loose:
-            self._need(names[0], shares[0].whole, closed)
+            # only steps that have the loss add to the first window, which reads ``closed``, if there is one
+            first = window_of(names[0])
+            needed = [Use(value=shares[0].whole, differentiable=False)]
+            needed += [Use(value=closed, differentiable=False, optional=True)] if closed else []
+            self.nodes = [
+                replace(node, uses=(*node.uses, *needed)) if node.id == first else node for node in self.nodes
+            ]
         outputs = [f"{name}.collected" for name in names]
         if len(outputs) == 1:
             return outputs[0]
         total = f"{window}.collected"
-        self.nodes.append(add_shares(total, self.name, outputs, models, self.context, gaps=gaps))
-        if gaps and wanted != "skip":
-            self.nodes.append(self._settle(total, models))
-        return self.nodes[-1].defines[0]
-
-    def _need(self, window: str, loss: str, closed: str) -> None:
-        """Let only steps that have a loss add to a window, and make the window read ``closed``, if there is one."""
-        at = next(at for at, node in enumerate(self.nodes) if node.id == window_of(window))
-        needed = [Use(value=loss, differentiable=False)]
-        needed += [Use(value=closed, differentiable=False, optional=True)] if closed else []
-        self.nodes[at] = replace(self.nodes[at], uses=(*self.nodes[at].uses, *needed))
-
-    def _settle(self, value: str, models: tuple[str, ...]) -> Instruction:
-        """Return what makes plain gradients of a set that has all of them but of what was frozen in every step."""
-        return transform_node(
-            f"{value}.all",
+        self.nodes.append(add_shares(total, self.name, outputs, models, context, gaps=gaps))
+        if not gaps or wanted == "skip":
+            return total
+        # plain gradients of a set that has all of them, except for what was frozen in every step
+        whole = transform_node(
+            f"{total}.all",
             op=self.name,
             function="gathered",
-            inputs=(value,),
+            inputs=(total,),
             models=models,
-            context=self.context,
+            context=context,
             gaps=True,
         )
-
-    def _take(
-        self,
-        share: Share,
-        op: str,
-        models: tuple[str, ...],
-        output: str,
-        missing: Missing,
-        seeds: tuple[Operand, ...],
-    ) -> tuple[Instruction, ...]:
-        """Return the gradient of a share; what counts by rows over steps may not do so over micro-batches."""
-        parts = lower_parts(share.whole, self.context, share.terms, "rows.") if share.terms and not share.count else ()
-        if self.context.parted and is_counted(parts):
-            return lower_counted(op, parts, models, output, missing, self.context, seeds)
-        return lower_gradient_of(
-            share, op=op, models=models, output=output, missing=missing, context=self.context, seeds=seeds
-        )
+        self.nodes.append(whole)
+        return whole.output
 
     def _owner(self, value: str) -> str:
         """Return the op that defines a gradient set."""
@@ -182,11 +168,58 @@ class Windows:
         """Add a window for a gradient set; ``share``: what the set is the gradient of, where that is not all."""
         gather = self._gather(window, value, models, gaps, share or Share(loss=value))
         lazy = (value, share.count) if share and share.is_lazy else ()
-        self.nodes.extend((spare(gather, lazy), self._collect(window, models, gaps)))
+        place, cell, output = self.context.place(self.name), _cell_of(window), f"{window}.collected"
+        reads, writes = (Read(cell=cell, streaming=True),), (Write(cell=cell),)
+        filled = "" if self.guard == "none" else f"{window}{FILLED}"
+        self.filled += [filled] if filled else []
+        collect = Collect(
+            id=output,
+            op=self.name,
+            label=f"collect {window}",
+            place=place,
+            uses=(Use(value=window_of(window), differentiable=False, optional=self.op.at_epoch_end == "flush"),),
+            reads=reads,
+            writes=writes,
+            differentiable=False,
+            window=window,
+            models=models,
+            output=output,
+            filled=filled,
+            gaps=gaps,
+        )
+        self.nodes += (spare(gather, lazy), collect)
         if isinstance(self.op.every, str) and self.guard != "none":
-            self.nodes.append(self._restore(window))
+            # at the end of a step in which the update that paces it is skipped
+            restore = Restore(
+                id=f"{window}.restore",
+                op=self.name,
+                label=f"restore {window}",
+                place=place,
+                uses=_use_if_there(window_of(window), output),
+                token=f"{window}.restore",
+                reads=reads,
+                writes=writes,
+                differentiable=False,
+                gate=window_of(self.name),
+                defer="end",
+                window=window,
+            )
+            self.nodes.append(restore)
         if self.op.at_epoch_end == "drop":
-            self.nodes.append(self._drop(window))
+            # after all else that the step does with the window
+            drop = Drop(
+                id=f"{window}.drop",
+                op=self.name,
+                label=f"drop {window}",
+                place=place,
+                uses=_use_if_there(window_of(window), output, f"{window}.restore"),
+                reads=reads,
+                writes=writes,
+                differentiable=False,
+                gate=drop_of(self.name),
+                window=window,
+            )
+            self.nodes.append(drop)
 
     def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool, share: Share) -> Gather:
         """Return what adds a gradient set of the step to a window."""
@@ -213,61 +246,6 @@ class Windows:
             gaps=gaps,
         )
         return bind(gather, verdict_of(self.name), self.overflow) if self.name in self.context.judged else gather
-
-    def _collect(self, window: str, models: tuple[str, ...], gaps: bool) -> Collect:
-        """Return what takes the gradient set of a full window."""
-        cell, output = _cell_of(window), f"{window}.collected"
-        filled = "" if self.guard == "none" else f"{window}{FILLED}"
-        self.filled += [filled] if filled else []
-        return Collect(
-            id=output,
-            op=self.name,
-            label=f"collect {window}",
-            place=self.context.place(self.name),
-            uses=(Use(value=window_of(window), differentiable=False, optional=self.op.at_epoch_end == "flush"),),
-            reads=(Read(cell=cell, streaming=True),),
-            writes=(Write(cell=cell),),
-            differentiable=False,
-            window=window,
-            models=models,
-            output=output,
-            filled=filled,
-            gaps=gaps,
-        )
-
-    def _restore(self, window: str) -> Restore:
-        """Return what restores a window at the end of a step in which the update that paces it is skipped."""
-        cell, name = _cell_of(window), f"{window}.restore"
-        return Restore(
-            id=name,
-            op=self.name,
-            label=f"restore {window}",
-            place=self.context.place(self.name),
-            uses=_use_if_there(window_of(window), f"{window}.collected"),
-            token=name,
-            reads=(Read(cell=cell, streaming=True),),
-            writes=(Write(cell=cell),),
-            differentiable=False,
-            gate=window_of(self.name),
-            defer="end",
-            window=window,
-        )
-
-    def _drop(self, window: str) -> Drop:
-        """Return what discards a window at the end of an epoch, after all else the step does with it."""
-        cell = _cell_of(window)
-        return Drop(
-            id=f"{window}.drop",
-            op=self.name,
-            label=f"drop {window}",
-            place=self.context.place(self.name),
-            uses=_use_if_there(window_of(window), f"{window}.collected", f"{window}.restore"),
-            reads=(Read(cell=cell, streaming=True),),
-            writes=(Write(cell=cell),),
-            differentiable=False,
-            gate=drop_of(self.name),
-            window=window,
-        )
 
 
 def _cell_of(window: str) -> Cell:

@@ -21,6 +21,14 @@ def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Instruction, ...
     """Return the one node of a weight average; it follows every write of its source."""
     target = op.target(name)
     policy = buffer_policy(op, context.models[op.ema], context.models[target])
+    if isinstance(op.decay, ScheduleSpec):
+        decay = context.number(op.decay, name, "decay")
+    elif isinstance(op.tau, ScheduleSpec):
+        decay = context.number(op.tau, name, "tau")
+    elif op.half_life is not None and op.half_life.unit != "updates":  # it cannot be counted
+        decay = Scheduled(op=name, option="half_life", schedule=UNKNOWN, complement=True)
+    else:
+        decay = find_decay(context.spec, op)
     blend = Blend(
         id=name,
         op=name,
@@ -28,7 +36,7 @@ def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Instruction, ...
         place=context.place(name),
         source=op.ema,
         target=target,
-        decay=_find_decay(name, op, context),
+        decay=decay,
         buffers=policy,
     )
     return (_follow(blend, context, buffers=policy != "ignore"),)
@@ -40,21 +48,11 @@ def lower_copy(name: str, op: CopyOp, context: Lowering) -> tuple[Instruction, .
     return (_follow(copy, context, buffers=True),)
 
 
-def _find_decay(name: str, op: EmaOp, context: Lowering) -> float | Scheduled:
-    """Return the weight of the old average per firing: a number, or what a schedule of decay or tau gives."""
-    for field, written in (("decay", op.decay), ("tau", op.tau)):
-        if isinstance(written, ScheduleSpec):
-            return context.number(written, name, field)
-    if op.half_life is not None and op.half_life.unit != "updates":  # it cannot be counted
-        return Scheduled(op=name, option="half_life", schedule=UNKNOWN, complement=True)
-    return find_decay(context.spec, op)
-
-
 def find_decay(spec: GraphSpec, op: EmaOp) -> float:
     """Return the weight of the old average per firing: ``decay``, ``1 - tau``, or 2^(-k/H) for a half-life H.
 
     ``interval_correction`` compounds over the k writes between two firings: by default for half_life, not for the
-    others, as every predecessor that knows both words does.
+    others, as in every library that has both options.
     """
     interval = find_interval(spec, op) or 1
     if op.half_life is not None:
@@ -98,7 +96,7 @@ def _is_steady(op: Op) -> bool:
 
 
 def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal["copy", "average", "ignore"]:
-    """Return what happens to buffers: the op's word, else the target's, else the source's; none to treat: ignore."""
+    """Return what happens to buffers: what the op says, else the target, else the source; without buffers: ignore."""
     if not source.buffers:
         return "ignore"
     return op.buffers or target.policy or source.policy or "ignore"

@@ -68,7 +68,7 @@ class Lowering:
     """The numbers that change while training: the op and the place below it -> the number."""
 
     def number(self, value: float | ScheduleSpec, *place: str | int) -> float | Scheduled:
-        """Return the number that stands in a field: a schedule as what it gives."""
+        """Return the number of a field; for a schedule, the scheduled number."""
         return self.scheduled[place] if isinstance(value, ScheduleSpec) else value
 
     def operand(self, operand: Written, *place: str | int) -> Operand:
@@ -78,8 +78,8 @@ class Lowering:
     def settings(self, args: Mapping[str, PlainValue | ScheduleSpec], op: str) -> Mapping[str, Setting]:
         """Return the arguments of an op's function with every list made a tuple.
 
-        Of a function of the library, in the order of its options and without those that are their defaults: however a
-        spec writes them, the program is the same.
+        For a library function they are in the order of its options, without defaults, so that all ways to write the
+        same options give the same program.
         """
         found: dict[str, Setting] = {
             key: self.scheduled[op, "args", key] if isinstance(value, ScheduleSpec) else freeze(value)

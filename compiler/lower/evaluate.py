@@ -20,38 +20,35 @@ from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp,
 
 
 def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Evaluate | Transform]:
-    """Return the one node of a call; on gradient sets it is a transform."""
+    """Return the one node of a call; on gradient sets it is a transform, whose factors are the call's numbers."""
+    function = op.call.name(context.backend)
     if name in context.sets:
-        return (_lower_on_sets(name, op, context),)
-    differentiable = op.call.name(context.backend) not in CONSTANT_CALLS
+        operands = tuple(enumerate(op.inputs.positional))
+        inputs = tuple(operand for _, operand in operands if isinstance(operand, str))
+        factors = tuple(
+            context.number(operand, name, "inputs", place)
+            for place, operand in operands
+            if not isinstance(operand, str)
+        )
+        node = transform_node(
+            name,
+            op=name,
+            function=f"{function}_sets",
+            inputs=inputs,
+            models=context.sets[name],
+            options={"factors": factors} if factors else {},
+            context=context,
+            gaps=not context.gaps.isdisjoint(inputs),
+        )
+        return (node,)
+    differentiable = function not in CONSTANT_CALLS
     node = _evaluate(
         name, "call", op.call, op.inputs, context.settings(op.args, name), op.defines(name), context, differentiable
     )
-    if op.call.name(context.backend) != "add":
+    if function != "add":
         return (node,)
     # a sum omits lazy terms in the steps in which they are absent
     return (replace(node, uses=tuple(replace(use, optional=use.value in context.lazy) for use in node.uses)),)
-
-
-def _lower_on_sets(name: str, op: CallOp, context: Lowering) -> Transform:
-    """Return the transform that `add`, `mul` and `lerp` are on gradient sets; numbers become its factors."""
-    operands = op.inputs.positional
-    factors = tuple(
-        context.number(operand, name, "inputs", place)
-        for place, operand in enumerate(operands)
-        if not isinstance(operand, str)
-    )
-    inputs = tuple(operand for operand in operands if isinstance(operand, str))
-    return transform_node(
-        name,
-        op=name,
-        function=f"{op.call.name(context.backend)}_sets",
-        inputs=inputs,
-        models=context.sets[name],
-        options={"factors": factors} if factors else {},
-        context=context,
-        gaps=not context.gaps.isdisjoint(inputs),
-    )
 
 
 def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Evaluate, ...]:
@@ -72,15 +69,9 @@ def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Evaluate, ...]
         return (whole,)
     outputs = sum_of(name), count_of(name)
     counted = replace(whole, outputs=outputs, counted=context.counted[name], gathered=False)
-    return counted, _lower_mean(name, context)
-
-
-def _lower_mean(name: str, context: Lowering) -> Evaluate:
-    """Return the node that divides the sum of a loss by its count."""
-    operands = sum_of(name), count_of(name)
-    node = evaluate(f"{name}.mean", "quotient", operands, (name,), op=name, place=context.place(name))
-    uses = (node.uses[0], replace(node.uses[1], differentiable=False))
-    return replace(node, label=f"mean of {name}", uses=uses, is_opportunistic=True)
+    mean = evaluate(f"{name}.mean", "quotient", outputs, (name,), op=name, place=context.place(name))
+    uses = (mean.uses[0], replace(mean.uses[1], differentiable=False))
+    return counted, replace(mean, label=f"mean of {name}", uses=uses, is_opportunistic=True)
 
 
 def sum_of(loss: str) -> str:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.ir.instructions import Instruction, Transform
 from compiler.lower.context import Lowering
-from compiler.lower.terms import Share, find_seeds, is_counted, lower_counted, lower_parts
+from compiler.lower.terms import find_seeds, is_counted, lower_counted, lower_parts
 from compiler.lower.transform import gradient_node, transform_node
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import GradientOp
 
 
 def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Instruction, ...]:
-    """Return the one node of a gradient: one set over its models, and one value per differentiated value."""
+    """Return the one node of a gradient: one set over its models, and one value per differentiated value.
+
+    In micro-batches the set of a loss with counts of its own is combined from the sets of its shares.
+    """
     models = tuple(target for target in op.wrt if target in context.models)
     values = tuple(target for target in op.wrt if target not in context.models)
     names = op.defines(name)
     if context.parted and not values and is_counted(parts := lower_parts(op.gradient, context)):
-        return _lower_counted(name, op, parts, models, context)
+        *nodes, last = lower_counted(name, parts, models, names[0], op.unconnected, context, find_seeds(op))
+        assert isinstance(last, Transform)
+        if op.unconnected == "error" and find_open((last,)):
+            open_set = replace(last, output=f"{names[0]}.open")
+            nodes.append(open_set)
+            last = transform_node(
+                name, op=name, function="require", inputs=open_set.defines, models=models, context=context, gaps=True
+            )
+        return *nodes, replace(last, id=name, differentiable=not op.stop, output=names[0])
     gradient = gradient_node(
         name,
         op=name,
@@ -35,19 +45,3 @@ def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Instru
         stop=op.stop,
     )
     return (gradient,)
-
-
-def _lower_counted(
-    name: str, op: GradientOp, parts: Sequence[Share], models: tuple[str, ...], context: Lowering
-) -> tuple[Instruction, ...]:
-    """Return the set of a gradient in micro-batches, of a loss with counts of its own."""
-    output, seeds = op.defines(name)[0], find_seeds(op)
-    *nodes, last = lower_counted(name, parts, models, output, op.unconnected, context, seeds)
-    assert isinstance(last, Transform)
-    if op.unconnected == "error" and find_open((last,)):
-        open_set = replace(last, output=f"{output}.open")
-        nodes.append(open_set)
-        last = transform_node(
-            name, op=name, function="require", inputs=open_set.defines, models=models, context=context, gaps=True
-        )
-    return *nodes, replace(last, id=name, differentiable=not op.stop, output=output)

@@ -8,73 +8,56 @@ from dataclasses import replace
 from compiler.facts.optimizers import is_kept
 from compiler.ir.digraph import Causality
 from compiler.ir.instructions import Apply, Commit, Instruction, Judge, Transform
-from compiler.ir.value import Read, Scheduled, Use
+from compiler.ir.value import Read, Use
 from compiler.ir.weight_terms import Penalty, Projection
 from compiler.lower.context import Lowering
 from compiler.lower.transform import transform_node
 from compiler.passes.commits import assume, either
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import UpdateOp
-from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 
 
 def regularize(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
 ) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
-    """Return what adds penalties to the gradient sets of an update, model by model, and the sets that it uses then."""
+    """Return the nodes that add penalties to the gradient sets of an update, model by model, and the resulting sets."""
     kept = (model for model in op.update if is_kept(context.spec, name, model))
-    penalized = [model for model in kept if _find_terms(model, context)]
+    # the regularizers of the spec, then those that the model brings along
+    brought = {
+        model: (*(context.spec.models[model].regularizer or ()), *context.models[model].terms.regularizers)
+        for model in kept
+    }
+    penalized = {model: terms for model, terms in brought.items() if terms}
     nodes: list[Instruction] = []
     found = dict(sets)
-    for model in penalized:
+    for model, terms in penalized.items():
         value = next((each for each, models in found.items() if model in models), None)
         if value is not None:
             target = f"{name}.regularized" if len(penalized) == 1 else f"{name}.regularized.{model}"
-            has_gaps = value in gaps | find_open(nodes)
-            nodes.append(_node(target, name, value, found[value], model, context, has_gaps))
+            node = transform_node(
+                target,
+                op=name,
+                function="regularize",
+                inputs=(value,),
+                models=found[value],
+                penalties=tuple(
+                    Penalty(
+                        model=model,
+                        match=declared.match,
+                        l1=context.number(declared.l1 or 0.0, name, model, "regularizer", index, "l1"),
+                        l2=context.number(declared.l2 or 0.0, name, model, "regularizer", index, "l2"),
+                        function=None if declared.function is None else declared.function.name(context.backend),
+                    )
+                    for index, declared in enumerate(terms)
+                ),
+                context=context,
+                gaps=value in gaps | find_open(nodes),
+            )
+            # it reads the weights of its causal past
+            weights = tuple(Read(cell=cell, constant=True) for cell in context.cells((model,)))
+            nodes.append(replace(node, reads=(*weights, *node.reads)))
             found = {target if each == value else each: models for each, models in found.items()}
     return tuple(nodes), found
-
-
-def _node(
-    target: str, op: str, value: str, models: tuple[str, ...], model: str, context: Lowering, gaps: bool
-) -> Transform:
-    """Return the node that adds the penalties of a model to a set: it reads the weights of its causal past."""
-    penalties = tuple(_penalties(op, model, context))
-    node = transform_node(
-        target,
-        op=op,
-        function="regularize",
-        inputs=(value,),
-        models=models,
-        penalties=penalties,
-        context=context,
-        gaps=gaps,
-    )
-    weights = tuple(Read(cell=cell, constant=True) for cell in context.cells((model,)))
-    return replace(node, reads=(*weights, *node.reads))
-
-
-def _penalties(op: str, model: str, context: Lowering) -> Iterator[Penalty]:
-    """Yield the penalties of a model in one of its updates."""
-    for index, each in enumerate(_find_terms(model, context)):
-        yield _penalty(model, each, context, (op, model, "regularizer", index))
-
-
-def _find_terms(model: str, context: Lowering) -> tuple[RegularizerSpec, ...]:
-    """Return the regularizers of a model: those of the spec, then those that it brings along."""
-    return (*(context.spec.models[model].regularizer or ()), *context.models[model].terms.regularizers)
-
-
-def _penalty(model: str, declared: RegularizerSpec, context: Lowering, place: tuple[str | int, ...]) -> Penalty:
-    """Return one penalty."""
-    return Penalty(
-        model=model,
-        match=declared.match,
-        l1=context.number(declared.l1 or 0.0, *place, "l1"),
-        l2=context.number(declared.l2 or 0.0, *place, "l2"),
-        function=None if declared.function is None else declared.function.name(context.backend),
-    )
 
 
 def penalize_once(
@@ -84,7 +67,7 @@ def penalize_once(
 
     Updates of one model have an order: that of their writes. An update whose predecessors may all be held adds the
     penalties where they are (``find_commit``: the verdicts under which an update is applied); one that is never applied
-    without one of them does not have them. Where such a node goes, its input takes the place of its value.
+    without one of them adds none. Where such a node is left out, its input replaces its value.
     """
     holders = [node for node in nodes.values() if isinstance(node, Transform) and node.penalizes is not None]
     earlier: dict[str | None, Commit] = {}
@@ -100,7 +83,27 @@ def penalize_once(
                 continue
             found[node.id] = _add_unless(node, open_ways)
         earlier[node.penalizes] = commit if before is None else either([before, commit])
-    return {name: _replace_values(node, gone) for name, node in found.items() if name not in gone} if gone else found
+    for name, value in gone.items():
+        del found[name]
+        while value in gone:  # the input of one may be another of them
+            value = gone[value]
+        gone[name] = value
+    for name, node in found.items():
+        if not any(use.value in gone for use in node.uses):
+            continue
+        uses = tuple(replace(use, value=gone.get(use.value, use.value)) for use in node.uses)
+        match node:
+            case Transform():
+                found[name] = replace(node, uses=uses, inputs=tuple(gone.get(each, each) for each in node.inputs))
+            case Judge():
+                gradients = tuple(gone.get(each, each) for each in node.gradients)
+                found[name] = replace(node, uses=uses, gradients=gradients)
+            case Apply():
+                parts = (replace(each, gradients=gone.get(each.gradients, each.gradients)) for each in node.parts)
+                found[name] = replace(node, uses=uses, parts=tuple(parts))
+            case _:
+                found[name] = replace(node, uses=uses)
+    return found
 
 
 def _add_unless(node: Transform, commit: Commit) -> Transform:
@@ -110,56 +113,21 @@ def _add_unless(node: Transform, commit: Commit) -> Transform:
     return replace(node, unless=commit, uses=uses)
 
 
-def _replace_values(node: Instruction, others: Mapping[str, str]) -> Instruction:
-    """Return a node with other gradient sets in the place of some, which may be replaced themselves."""
-
-    def find(value: str) -> str:
-        """Return the replacement of a value."""
-        return find(others[value]) if value in others else value
-
-    if not any(use.value in others for use in node.uses):
-        return node
-    uses = tuple(replace(use, value=find(use.value)) for use in node.uses)
-    match node:
-        case Transform():
-            return replace(node, uses=uses, inputs=tuple(map(find, node.inputs)))
-        case Judge():
-            return replace(node, uses=uses, gradients=tuple(map(find, node.gradients)))
-        case Apply():
-            parts = (replace(part, gradients=find(part.gradients)) for part in node.parts)
-            return replace(node, uses=uses, parts=tuple(parts))
-        case _:
-            return replace(node, uses=uses)
-
-
 def find_projections(name: str, op: UpdateOp, models: Collection[str], context: Lowering) -> Iterator[Projection]:
-    """Yield what the parameters of those models that an update steps are made to satisfy then, in order."""
+    """Yield the constraints that are applied, in order, to the models that an update steps."""
     for model in (each for each in op.update if each in models):
         written = op.constraint or context.spec.models[model].constraint or ()
         for index, each in enumerate((*written, *context.models[model].terms.constraints)):
-            yield _project(model, each, context, (name, model, "constraint", index))
-
-
-def _project(model: str, declared: ConstraintSpec, context: Lowering, place: tuple[str | int, ...]) -> Projection:
-    """Return one constraint as it applies to a model."""
-    low, high = _find_limits(declared, context, place)
-    axis = declared.axis
-    return Projection(
-        model=model,
-        kind=declared.kind,
-        match=declared.match,
-        low=low,
-        high=high,
-        axis=(axis,) if isinstance(axis, int) else axis,
-        function="" if declared.function is None else declared.function.name(context.backend),
-    )
-
-
-def _find_limits(
-    declared: ConstraintSpec, context: Lowering, place: tuple[str | int, ...]
-) -> tuple[float | Scheduled, float | Scheduled]:
-    """Return the numbers of a constraint that has some."""
-    if declared.clip is not None:
-        low, high = (context.number(each, *place, "clip", end) for end, each in enumerate(declared.clip))
-        return low, high
-    return 0.0, context.number(declared.max_norm or 0.0, *place, "max_norm")
+            place = (name, model, "constraint", index)
+            low, high = 0.0, context.number(each.max_norm or 0.0, *place, "max_norm")
+            if each.clip is not None:
+                low, high = (context.number(end, *place, "clip", at) for at, end in enumerate(each.clip))
+            yield Projection(
+                model=model,
+                kind=each.kind,
+                match=each.match,
+                low=low,
+                high=high,
+                axis=(each.axis,) if isinstance(each.axis, int) else each.axis,
+                function="" if each.function is None else each.function.name(context.backend),
+            )

@@ -1,4 +1,4 @@
-"""Shares of a loss: its terms by what they count, each with a loss of its own, whose gradient is combined by that."""
+"""Shares of a loss: its terms, grouped by what counts them; the gradient of each share is combined by its count."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def _keep(
 ) -> Made:
     """Return what remains of a value when only some of its terms are kept, each under a replacement name.
 
-    Constants are left out, which have no gradient; so is, as a term, what does not depend on the batch (``whole``).
+    It is the call on what remains of its arguments, or the value itself where that is all of them. Constants are left
+    out, which have no gradient; so is, as a term, what does not depend on the batch (``whole``).
     """
     op = context.spec.ops.get(value)
     if not (isinstance(op, CallOp) and is_linear(op, whole)):
@@ -107,60 +108,35 @@ def _keep(
     call = lower_call(value, op, context)[0]
     assert isinstance(call, Evaluate)
     terms = find_linear(op, whole)
-    made = [_keep_argument(each, terms, kept, suffix, context, whole) for each in call.arguments]
-    nodes = tuple(each for _, found in made for each in found)
-    if call.function.name in ADDITIVE:
-        return _add_kept(call, [argument for argument, _ in made], suffix, nodes, context)
-    found = [argument or each for (argument, _), each in zip(made, call.arguments, strict=True)]
-    is_kept = any(argument is not None for argument, _ in made)
-    return _call_kept(call, found, suffix, nodes, context) if is_kept else (None, nodes)
-
-
-def _keep_argument(
-    argument: Argument,
-    terms: Collection[str],
-    kept: Mapping[str, str],
-    suffix: str,
-    context: Lowering,
-    whole: Collection[str] | None,
-) -> tuple[Argument | None, tuple[Instruction, ...]]:
-    """Return what is left of an argument, if it is a term, and something of it is."""
-    if not isinstance(argument.operand, Ref) or argument.operand.name not in terms:
-        return None, ()
-    value, nodes = _keep(argument.operand.name, kept, suffix, context, whole)
-    return (None if value is None else replace(argument, operand=Ref(name=value))), nodes
-
-
-def _add_kept(
-    node: Evaluate, found: list[Argument | None], suffix: str, nodes: tuple[Instruction, ...], context: Lowering
-) -> Made:
-    """Return the sum, or difference, of those arguments of which something is left."""
-    kept = [each for each in found if each is not None]
-    if len(kept) != 1:
-        return _call_kept(node, kept, suffix, nodes, context) if kept else (None, nodes)
-    if node.function.name == "sub" and found[0] is None:
-        negative = replace(node, function=FunctionRef(name="neg", builtin=True))
-        return _call_kept(negative, kept, suffix, nodes, context)
-    only = kept[0].operand
-    assert isinstance(only, Ref)
-    return only.name, nodes
-
-
-def _call_kept(
-    node: Evaluate, arguments: list[Argument], suffix: str, nodes: tuple[Instruction, ...], context: Lowering
-) -> Made:
-    """Return the call of what is left; the node itself where that is all of it.
-
-    What is left of an argument may be absent where the argument is not; what may be absent itself only sums can take.
-    """
-    if tuple(arguments) == node.arguments:
-        return node.defines[0], nodes
-    name = f"{node.id}.{suffix}"
+    nodes: tuple[Instruction, ...] = ()
+    found: list[Argument | None] = []  # what remains of each argument; None of what is no term, too
+    for argument in call.arguments:
+        left = None
+        if isinstance(argument.operand, Ref) and argument.operand.name in terms:
+            left, made = _keep(argument.operand.name, kept, suffix, context, whole)
+            nodes += made
+        found.append(None if left is None else replace(argument, operand=Ref(name=left)))
+    arguments = tuple(each for each in found if each is not None)
+    if not arguments:
+        return None, nodes
+    if call.function.name not in ADDITIVE:
+        arguments = tuple(left or each for left, each in zip(found, call.arguments, strict=True))
+    elif len(arguments) == 1 and call.function.name == "sub" and found[0] is None:
+        call = replace(call, function=FunctionRef(name="neg", builtin=True))
+    elif len(arguments) == 1:
+        only = arguments[0].operand
+        assert isinstance(only, Ref)
+        return only.name, nodes
+    if arguments == call.arguments:
+        return call.defines[0], nodes
+    name = f"{call.id}.{suffix}"
+    # what remains of an argument may be absent where the argument is not; what may be absent itself only sums can take
     lazy = {value for each in nodes if all(use.optional for use in each.uses) for value in each.defines} | context.lazy
-    lazy -= set[str]() if node.function.name == "add" else {use.value for use in node.uses}
-    uses = tuple(replace(use, optional=use.value in lazy) for use in uses_of(tuple(arguments)))
-    made = replace(node, id=name, label=f"call {name}", uses=uses, arguments=tuple(arguments), outputs=(name,))
-    return name, (*nodes, made)
+    if call.function.name != "add":
+        lazy -= {use.value for use in call.uses}
+    uses = tuple(replace(use, optional=use.value in lazy) for use in uses_of(arguments))
+    rest = replace(call, id=name, label=f"call {name}", uses=uses, arguments=arguments, outputs=(name,))
+    return name, (*nodes, rest)
 
 
 def lower_gradient_of(
@@ -203,9 +179,9 @@ def find_seeds(op: GradientOp) -> tuple[Operand, ...]:
 
 
 def find_missing(shares: Collection[Share], wanted: Missing) -> Missing:
-    """Return what an absent gradient of a share means: one that all shares lack is handled later.
+    """Return what an absent gradient of one share means: of several it is skipped, and handled once they are added.
 
-    That is so too where zeros are wanted of shares that are absent as a whole from some steps.
+    A gradient filled with zeros needs no such step, unless whole shares are absent from some steps.
     """
     is_whole = len(shares) == 1 or (wanted == "zero" and not any(share.is_lazy for share in shares))
     return wanted if is_whole else "skip"
@@ -285,9 +261,9 @@ def add_shares(
 def close_shares(
     values: Mapping[str, Share], op: str, wanted: Missing, models: tuple[str, ...], context: Lowering
 ) -> Transform:
-    """Return what refuses that a parameter has no gradient of any share in a step, or puts zeros there.
+    """Return the node that requires a gradient of some share for every parameter, or fills in zeros.
 
-    It gives the first set that is there; ``values`` are the sets of all shares.
+    Its result is the first set that is present; ``values`` are the sets of all shares.
     """
     first = next(iter(values))
     inputs = tuple(values) if wanted == "error" else (first,)

@@ -53,6 +53,7 @@ def transform_node(
     """
     function = FunctionRef(name=function, builtin=True) if isinstance(function, str) else function
     options = options or {}
+    is_shuffled = function.name == "pcgrad" and len(inputs) > 2 and options.get("order") != "listed"
     made = Transform(
         id=node,
         op=op,
@@ -65,18 +66,13 @@ def transform_node(
         models=models,
         options=options,
         weights=function.builtin and function.name in ON_WEIGHTS,
-        draws=function.builtin and _draws(function.name, inputs, options),
+        draws=function.builtin and (function.name == "noise" or is_shuffled),
         penalties=penalties,
         gaps=gaps,
     )
     counted = (number.optimizer for number in find_scheduled(made) if number.optimizer is not None)
     cells = (*(context.cells(models) if made.weights else ()), *dict.fromkeys(map(optimizer_cell, counted)))
     return replace(made, reads=tuple(Read(cell=cell, constant=True) for cell in cells))
-
-
-def _draws(name: str, inputs: tuple[str, ...], options: Mapping[str, Setting]) -> bool:
-    """Return whether a built-in transform draws: noise, or an order where there is more than one."""
-    return name == "noise" or (name == "pcgrad" and len(inputs) > 2 and options.get("order") != "listed")
 
 
 def gradient_node(

@@ -61,14 +61,14 @@ def is_scaled(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> bool
 
 
 def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
-    """Return what gradients that are not finite stop: as the update says, its group where losses are scaled."""
+    """Return what non-finite gradients stop: what the update says, else its group where losses are scaled."""
     return op.on_overflow or ("group" if spec.loss_scale is not None else "")
 
 
 def judge(
     name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, Mapping[str, bool]] | None = None
 ) -> tuple[Instruction, ...]:
-    """Return the node that checks the gradients that a window takes in as they were taken, if there is a verdict.
+    """Return the node that checks the raw gradients that a window takes in, if the update has a verdict.
 
     ``shared``: set -> those that its windows take in its place, of terms that count differently, and whether these are
     absent from some steps.
@@ -173,7 +173,7 @@ def verdict_of(subject: str) -> str:
 
 
 def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> Guard:
-    """Return what gradients that are not committed cost the window of an update.
+    """Return what happens to the window of an update when the gradients of a step are not committed.
 
     One that takes all gradients, finite or not, loses those of steps in which the update that paces it is skipped.
     """
@@ -181,19 +181,14 @@ def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> 
         return "none"
     if name in context.judged and overflow != "apply":
         return op.accumulate.on_nonfinite
-    return "drop" if _is_paced_by(op, context) else "none"
-
-
-def _is_paced_by(op: UpdateOp, context: Lowering) -> bool:
-    """Return whether the update that paces an update has a verdict, or one further up that chain has."""
-    while isinstance(op.every, str):
+    while isinstance(op.every, str):  # the update that paces it may have a verdict, or one further up that chain
         if op.every in context.judged:
-            return True
+            return "drop"
         paced = context.spec.ops[op.every]
         if not isinstance(paced, UpdateOp):
-            return False
+            break
         op = paced
-    return False
+    return "none"
 
 
 def find_verdicts(nodes: Iterable[Instruction]) -> tuple[str, ...]:
@@ -206,7 +201,7 @@ def find_verdicts(nodes: Iterable[Instruction]) -> tuple[str, ...]:
 
 
 def find_filled(nodes: Iterable[Instruction]) -> tuple[str, ...]:
-    """Return the value that says whether the windows of an update hold something, where that is found out."""
+    """Return the value that says whether the windows of an update hold something, where that is computed."""
     filled = [each.filled for each in nodes if isinstance(each, Collect)]
     return tuple(filter(None, filled[:1]))
 

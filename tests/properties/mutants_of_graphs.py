@@ -161,7 +161,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="one-part",
         says="Of a joint update one optimizer steps.",
-        place="lower.update:_parts",
+        place="lower.update:_lower_apply",
         change=to.change(to.first_part),
         killer="numbers",
         case=7,

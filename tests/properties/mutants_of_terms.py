@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from compiler import NO_TERMS
-from compiler.batch import losses
 from compiler.ir.digraph import Causality, close
 from compiler.ir.instructions import Gather, Instruction
 from compiler.ir.program import Gate
@@ -50,11 +49,6 @@ def forget_order(nodes: Mapping[str, Instruction], causality: Causality, find_co
 def count_no_updates(spec: object, pace: object, place: object, schedule: object, cells: object, path: object) -> tuple:
     """Let a schedule belong to no optimizer."""
     return spec, pace, place, schedule, (), path
-
-
-def reduce_by_axis(original: object) -> object:
-    """Let rows lie along the first axis of every value."""
-    return lambda op, made: not losses._reduces(op)
 
 
 def keep_by_axis(original: Callable[..., object]) -> object:
@@ -239,8 +233,8 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="rows-lie-first",
         says="The rows of a batch lie along the first axis, whatever moved them.",
-        place="batch.losses:_keeps_rows",
-        change=reduce_by_axis,
+        place="batch.losses:find_rows",
+        change=to.change_arguments(forget_shapes),
         killer="numbers",
         case="moved-rows",
     ),

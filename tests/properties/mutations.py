@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from compiler.ir.instructions import Apply
 from compiler.ir.step_graph import Edge, GradientPath, Hazard, StepGraph
 from compiler.passes.activate import Outputs
 from compiler.passes.order import close_ordering
@@ -202,9 +203,9 @@ def apply_unclipped(name: str, op: Any, sets: dict, context: object, gaps: objec
     return name, op, kept if op.clip is not None and op.loss is not None else sets, context, gaps
 
 
-def first_part(found: tuple, *arguments: object) -> tuple:
+def first_part(found: Apply, *arguments: object) -> Apply:
     """Step one optimizer of a joint update."""
-    return found[:1]
+    return replace(found, parts=found.parts[:1])
 
 
 def swap_policies(found: str, *arguments: object) -> str:
