@@ -79,28 +79,36 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
     flags = graph.flags
     recorded = node.id in flags.recorded
     shown = (each.text for each in graph.decisions if each.node == node.id and each.code in SHOWN_DECISIONS)
-    base = replace(node, notes=(*notes, *shown), commits=graph.commits.get(node.id, ()))
-    match base:
+    notes, commits = (*notes, *shown), graph.commits.get(node.id, ())
+    match node:
         case Forward():
-            snapshot = graph.snapshots.get(node.id, "none") if base.snapshot == "none" else base.snapshot
-            arguments = _detach(node, base.arguments, graph)
-            frozen = node.id in flags.frozen
-            # inner results from which gradients of its others are taken
-            begun = tuple(
-                each for each in node.inner if any((each, node.id) in path.uses for path in graph.paths.values())
+            return replace(
+                node,
+                notes=notes,
+                arguments=_detach(node, node.arguments, graph),
+                graph=recorded,
+                frozen=node.id in flags.frozen,
+                snapshot=graph.snapshots.get(node.id, "none") if node.snapshot == "none" else node.snapshot,
+                # inner results from which gradients of its others are taken
+                begun=tuple(
+                    each for each in node.inner if any((each, node.id) in path.uses for path in graph.paths.values())
+                ),
+                checkpoint=node.checkpoint and recorded,
             )
-            base = replace(base, arguments=arguments, graph=recorded, frozen=frozen, snapshot=snapshot, begun=begun)
-            return replace(base, checkpoint=base.checkpoint and recorded)
         case Evaluate():
-            return replace(base, arguments=_detach(node, base.arguments, graph), graph=recorded)
+            return replace(node, notes=notes, arguments=_detach(node, node.arguments, graph), graph=recorded)
         case Gradient():
-            created = node.id in flags.created
-            retained, recomputed = node.id in flags.retained, find_recomputed(node, graph)
-            return replace(base, retain_graph=retained, create_graph=created, recomputed=recomputed)
+            return replace(
+                node,
+                notes=notes,
+                retain_graph=node.id in flags.retained,
+                create_graph=node.id in flags.created,
+                recomputed=find_recomputed(node, graph),
+            )
         case Restore():
-            return replace(base, commits=(), unless=base.commits)
+            return replace(node, notes=notes, unless=commits)
         case _:
-            return base
+            return replace(node, notes=notes, commits=commits) if notes or commits else node
 
 
 def find_recomputed(node: Instruction, graph: StepGraph) -> tuple[Recomputed, ...]:

@@ -26,9 +26,10 @@ def assign_versions(graph: StepGraph) -> StepGraph:
         reads: list[Read] = []
         for read in node.reads:
             past, places = writers.get(read.cell, ()), positions.get(read.cell, {})
-            reads.append(replace(read, version=_read_version(node, read, past, places, graph.causality)))
+            version = _read_version(node, read, past, places, graph.causality)
+            reads.append(replace(read, version=version) if version else read)
         writes = (replace(write, version=positions[write.cell][name] + 1) for write in node.writes)
-        nodes[name] = replace(node, reads=tuple(reads), writes=tuple(writes))
+        nodes[name] = replace(node, reads=tuple(reads), writes=tuple(writes)) if node.reads or node.writes else node
     return replace(graph, writers=writers, nodes=nodes)
 
 

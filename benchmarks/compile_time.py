@@ -1,0 +1,89 @@
+"""Compile time of two trees of this project, interleaved: ``python -m benchmarks.compile_time BEFORE [AFTER]``.
+
+Each tree is a process of its own, which compiles and emits a spec when it is asked to. In each round each process does
+every spec once, in random order; a ratio is taken within a round, of the processor's time.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+SPECS = ("fgsm/fgsm", "gan-digits/gan-digits", "td3/td3", "sac/sac")
+PAIRS = 16
+ROUNDS = 15
+
+WORKER = """
+import gc, sys, time
+sys.path.insert(0, sys.argv[1])
+from compiler import compile_step
+from graphspec import load
+from runtime import emit
+for line in sys.stdin:
+    text = eval(line)
+    gc.collect(); gc.disable()
+    begin = time.process_time()
+    emit(compile_step(load(text)))
+    print(time.process_time() - begin, flush=True)
+    gc.enable()
+"""
+
+
+def make_wide(pairs: int) -> str:
+    """Return a spec of many pairs of models that judge each other."""
+    lines = ["graphspec: 1", "name: wide", "inputs: {x: {shape: [batch, 4]}}", "models:"]
+    for each in range(pairs):
+        lines += [f"  {name}{each}: {{layers: [{{linear: 4}}], optimizer: adam}}" for name in ("g", "d")]
+    lines.append("ops:")
+    for each in range(pairs):
+        lines += [
+            f"  fake{each}: {{forward: g{each}, inputs: x}}",
+            f"  on{each}: {{forward: d{each}, inputs: fake{each}, after: []}}",
+            f"  gl{each}: {{loss: mse, inputs: [on{each}, 1.0]}}",
+            f"  dl{each}: {{loss: mse, inputs: [on{each}, 0.0]}}",
+            f"  step_d{each}: {{update: d{each}, loss: dl{each}}}",
+            f"  step_g{each}: {{update: g{each}, loss: gl{each}}}",
+            f"  slow{each}: {{ema: g{each}, decay: 0.9, every: 2}}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def main(before: str, after: str) -> None:
+    """Print a table: milliseconds before and after, and the ratio (median, 10 % and 90 %)."""
+    texts = {name.split("/")[1]: (HERE / "examples" / f"{name}.yaml").read_text(encoding="utf-8") for name in SPECS}
+    texts[f"{PAIRS} pairs"] = make_wide(PAIRS)
+    command = [sys.executable, "-c", WORKER]
+    workers = [
+        subprocess.Popen([*command, tree], cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for tree in (before, after)
+    ]
+
+    def take(worker: subprocess.Popen[str], text: str) -> float:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        print(repr(text), file=worker.stdin, flush=True)
+        return float(worker.stdout.readline())
+
+    shuffled, found = random.Random(0), {name: ([], []) for name in texts}
+    for number in range(ROUNDS + 1):
+        for name, text in texts.items():
+            for at in shuffled.sample((0, 1), 2):
+                seconds = take(workers[at], text)
+                if number:  # the first round imports what is imported late
+                    found[name][at].append(seconds)
+    print(f"{'spec':12s} {'before ms':>10s} {'after ms':>10s} {'ratio':>6s}  p10 - p90")
+    for name, (old, new) in found.items():
+        ratios = sorted(second / first for first, second in zip(old, new, strict=True))
+        middle, low, high = statistics.median(ratios), ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
+        first, second = 1e3 * statistics.median(old), 1e3 * statistics.median(new)
+        print(f"{name:12s} {first:10.1f} {second:10.1f} {middle:6.2f}  {low:.2f} - {high:.2f}")
+    for worker in workers:
+        worker.terminate()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else str(HERE))
