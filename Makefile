@@ -56,15 +56,17 @@ clean:  ## remove the environments
 
 # $(call install,FOLDER,EXTRA EXTRA ...) makes the environment afresh whenever a pin changes, so that nothing old stays in it.
 # The machine's own pip fills it: `venv` alone would need ensurepip, which Debian packages apart from Python.
+# An activated environment of this folder is about to be removed, so the interpreter that made it goes on in its place.
 # Hatchling comes first, by its pinned version, because pip's build isolation would fetch an unpinned one.
+base = $(shell $(PYTHON) -c 'import os, sys; print(sys._base_executable if os.path.basename(sys.prefix) in ("$(DEMO)", "$(DEV)") else sys.executable)')
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stepgraph needs Python 3.11 or newer, for example: make PYTHON=python3.11")'
 	@echo "stepgraph: making $(1) with the versions of constraints.txt; this takes minutes the first time"
-	@rm -rf $(1) && $(PYTHON) -m venv --without-pip $(1)
-	@$(PYTHON) -m pip --python $(1)/bin/python install $(PIP_FLAGS) -c constraints.txt hatchling
+	@rm -rf $(1) && $(base) -m venv --without-pip $(1)
+	@$(base) -m pip --python $(1)/bin/python install $(PIP_FLAGS) -c constraints.txt hatchling
 	@for extra in $(2); do \
 	  echo "stepgraph: installing stepgraph[$$extra]"; \
-	  $(PYTHON) -m pip --python $(1)/bin/python install $(PIP_FLAGS) -c constraints.txt --no-build-isolation --editable ".[$$extra]" || exit 1; \
+	  $(base) -m pip --python $(1)/bin/python install $(PIP_FLAGS) -c constraints.txt --no-build-isolation --editable ".[$$extra]" || exit 1; \
 	done
 	@touch $(1)/installed
 endef
@@ -74,7 +76,7 @@ $(DEMO)/installed: $(PINS)
 
 # The demo's environment with what the examples need besides.
 $(DEMO)/examples: $(DEMO)/installed
-	@$(PYTHON) -m pip --python $(DEMO)/bin/python install $(PIP_FLAGS) -c constraints.txt --no-build-isolation --editable ".[examples]"
+	@$(base) -m pip --python $(DEMO)/bin/python install $(PIP_FLAGS) -c constraints.txt --no-build-isolation --editable ".[examples]"
 	@touch $@
 
 $(DEV)/installed: $(PINS)
