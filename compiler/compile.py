@@ -11,7 +11,7 @@ from compiler.checks.effects import check_backend, check_dead, check_durations, 
 from compiler.declare import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.facts.models import Observations, describe_models
 from compiler.facts.parameters import check_patterns, find_known_names
-from compiler.ir.diagnose import Findings
+from compiler.ir.diagnose import DiagnosticSink
 from compiler.ir.hazard_table import TABLES
 from compiler.ir.program import Program
 from compiler.ir.verify import verify
@@ -63,7 +63,7 @@ def compile_step(
         hook = verify
     known = complete_pace(spec, pace)
     timed = apply_pace(spec, known)
-    sink = Findings(spec=timed.spec)
+    sink = DiagnosticSink(spec=timed.spec)
     context = Context(
         spec=timed.spec, table=TABLES[backend], policy=POLICIES[order], pace=known, observed=observed, sink=sink
     )

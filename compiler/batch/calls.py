@@ -1,4 +1,4 @@
-"""The kind of a built-in call's result, from the kinds of its operands; and which calls couple the samples."""
+"""The placement of a built-in call's result, from those of its operands; and which calls couple the samples."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from compiler.types.dimension import TensorType
 from graphspec.declare.options import BATCH
 
 
-class Kind(Enum):
+class Placement(Enum):
     """How the value of a batch is computed from those of its micro-batches."""
 
-    WHOLE = "whole"
+    REPLICATED = "whole"
     """It does not depend on the batch."""
-    ROWS = "rows"
+    SHARDED = "rows"
     """Its parts are joined along the axis of the batch."""
-    MEAN = "mean"
+    PARTIAL_MEAN = "mean"
     """The mean of its parts, weighted by rows."""
-    SUM = "sum"
+    PARTIAL_SUM = "sum"
     """The sum of its parts."""
     RATIO = "ratio"
     """Computed from its whole operands: a sum divided by its count, and what is linear in such means."""
@@ -29,14 +29,14 @@ class Kind(Enum):
     """A sum of terms, some of which are means, some sums."""
 
 
-def combine(kinds: Collection[Kind]) -> Kind:
-    """Return the kind of a sum of values without rows; a value that does not depend on the batch counts as a mean."""
-    found = set(kinds)
-    if Kind.RATIO in found:
-        return Kind.RATIO
-    if found <= {Kind.WHOLE, Kind.MEAN}:
-        return Kind.MEAN if Kind.MEAN in found else Kind.WHOLE
-    return Kind.SUM if found == {Kind.SUM} else Kind.MIXED
+def combine(placements: Collection[Placement]) -> Placement:
+    """Return the placement of a sum of values without rows; one that does not depend on the batch counts as a mean."""
+    found = set(placements)
+    if Placement.RATIO in found:
+        return Placement.RATIO
+    if found <= {Placement.REPLICATED, Placement.PARTIAL_MEAN}:
+        return Placement.PARTIAL_MEAN if Placement.PARTIAL_MEAN in found else Placement.REPLICATED
+    return Placement.PARTIAL_SUM if found == {Placement.PARTIAL_SUM} else Placement.MIXED
 
 
 LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
@@ -52,36 +52,36 @@ DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "softmax": -1, "normalize": -1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """A built-in call: its operands' kinds, types and axes of the batch, and what is known of its result."""
+    """A built-in call: its operands' placements, types and axes of the batch, and what is known of its result."""
 
     name: str
-    kinds: Sequence[Kind]
+    placements: Sequence[Placement]
     types: Sequence[TensorType]
     axes: Sequence[int]
     options: Mapping[str, Setting]
     result: TensorType
 
-    def find_kind(self) -> Kind:
-        """Return the kind of the results: of rows, by whether they are reduced; of numbers for the batch, by linearity.
+    def place(self) -> Placement:
+        """Return the placement of the results: by what is reduced of rows, by linearity of numbers for the batch.
 
         Linear calls keep the terms of a sum separate; any other makes a new number for each micro-batch.
         """
-        batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
-        if Kind.ROWS in batched:
-            reduced = Kind.SUM if self.name in ("sum", "matmul") else Kind.MEAN
-            return Kind.ROWS if self._keeps_rows() else reduced
+        batched = [each for each in self.placements if each is not Placement.REPLICATED]
+        if Placement.SHARDED in batched:
+            reduced = Placement.PARTIAL_SUM if self.name in ("sum", "matmul") else Placement.PARTIAL_MEAN
+            return Placement.SHARDED if self._keeps_rows() else reduced
         if not batched:
-            return Kind.WHOLE
-        if not is_linear_call(self.name, self.kinds):
-            return Kind.MEAN
-        return combine(self.kinds) if self.name in ("add", "sub") else batched[0]
+            return Placement.REPLICATED
+        if not is_linear_call(self.name, self.placements):
+            return Placement.PARTIAL_MEAN
+        return combine(self.placements) if self.name in ("add", "sub") else batched[0]
 
     def is_coupling(self) -> bool:
         """Return whether the results of the parts differ from the parts of the whole batch's result."""
-        batched = [kind for kind in self.kinds if kind is not Kind.WHOLE]
-        if Kind.ROWS not in batched:
-            return bool(batched) and not is_linear_call(self.name, self.kinds)
-        if any(kind is not Kind.ROWS for kind in batched):
+        batched = [each for each in self.placements if each is not Placement.REPLICATED]
+        if Placement.SHARDED not in batched:
+            return bool(batched) and not is_linear_call(self.name, self.placements)
+        if any(each is not Placement.SHARDED for each in batched):
             return True
         if self.name == "reshape":  # the first axis must stay the batch axis, as far as shapes show
             shape = self.options.get("shape")
@@ -94,8 +94,8 @@ class Called:
             # it sums over samples, or pairs them with each other
             summed = (
                 known.shape is not None and axis - len(known.shape) == (place if len(known.shape) > 1 else -1)
-                for known, kind, axis, place in zip(self.types, self.kinds, self.axes, (-1, -2), strict=False)
-                if kind is Kind.ROWS
+                for known, kind, axis, place in zip(self.types, self.placements, self.axes, (-1, -2), strict=False)
+                if kind is Placement.SHARDED
             )
             return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
         if self.name in COUPLING and not self._keeps_rows():
@@ -103,7 +103,9 @@ class Called:
         if self.name not in ALONG:
             return False
         rank = next((len(each.shape) for each in self.types if each.shape is not None), None)
-        along = next((axis for axis, kind in zip(self.axes, self.kinds, strict=False) if kind is Kind.ROWS), 0)
+        along = next(
+            (axis for axis, each in zip(self.axes, self.placements, strict=False) if each is Placement.SHARDED), 0
+        )
         return any(
             axis == along or (rank is not None and axis + rank + (self.name == "stack") == along)
             for axis in _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
@@ -117,17 +119,17 @@ class Called:
         return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
 
 
-def is_linear_call(name: str, kinds: Sequence[Kind]) -> bool:
-    """Return whether a built-in call of a sum is the sum of the calls of its terms, given its operands' kinds."""
+def is_linear_call(name: str, placements: Sequence[Placement]) -> bool:
+    """Return whether a built-in call of a sum is the sum of the calls of its terms, given its operands' placements."""
     match name:
         case "add" | "sub":
             return True
         case "mul":
-            return sum(kind is not Kind.WHOLE for kind in kinds) == 1
+            return sum(each is not Placement.REPLICATED for each in placements) == 1
         case "div":
-            return all(kind is Kind.WHOLE for kind in kinds[1:])
+            return all(each is Placement.REPLICATED for each in placements[1:])
         case _:
-            return name in LINEAR and all(kind is Kind.WHOLE for kind in kinds[1:])
+            return name in LINEAR and all(each is Placement.REPLICATED for each in placements[1:])
 
 
 def has_batch(shape: Shape) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.batch.calls import Kind
+from compiler.batch.calls import Placement
 from compiler.batch.making import add_sets, evaluate, rename
-from compiler.batch.reading import Reading
+from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import Roles
 from compiler.ir.instructions import Evaluate, Gradient, Instruction, Random
 from compiler.ir.value import Ref, Use
@@ -30,7 +30,7 @@ class Expansion:
 
     count: int
     nodes: Mapping[str, Instruction]
-    reading: Reading
+    analysis: PlacementAnalysis
     roles: Roles
     recorded: Collection[str]
     made: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
@@ -61,7 +61,7 @@ class Expansion:
             if name not in self.roles.split:
                 self.copies[name] = (name,)
                 if isinstance(node, Random) and node.like is not None and self._is_parted(node.like):
-                    first, whole = part_of(node.like, 1), self.reading.kind(node.like) is Kind.ROWS
+                    first, whole = part_of(node.like, 1), self.analysis.of(node.like) is Placement.SHARDED
                     uses = (Use(value=first, differentiable=False),)
                     self._add(replace(node, like=first, gathered=whole, uses=uses))
                 else:
@@ -100,7 +100,7 @@ class Expansion:
         node = self.nodes[self.owners[value]]
         if isinstance(node, Gradient) and node.output == value:
             return
-        if self.reading.kind(value) is Kind.RATIO:
+        if self.analysis.of(value) is Placement.RATIO:
             for use in node.uses:
                 self._whole(use.value)
             uses = tuple(replace(use, differentiable=False) for use in node.uses)
@@ -113,13 +113,13 @@ class Expansion:
             if node.id in self.recorded and not is_apart:  # detached, so that the graph of the part can be freed
                 detached = f"{name}.kept"
                 made = evaluate(
-                    detached, "stop", (share,), (detached,), like=node, part=part, constant=True, prompt=True
+                    detached, "stop", (share,), (detached,), like=node, part=part, constant=True, free_early=True
                 )
                 self._add(made, value)
                 share = detached
             kept.append(share)
-        is_rows = self.reading.kind(value) is Kind.ROWS
-        function, options = ("concat", {"axis": self.reading.axis(value)}) if is_rows else ("add", {})
+        is_rows = self.analysis.of(value) is Placement.SHARDED
+        function, options = ("concat", {"axis": self.analysis.axis(value)}) if is_rows else ("add", {})
         self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True), value)
 
     # ------------------------------------------------------------ nodes that run for every micro-batch
@@ -147,14 +147,14 @@ class Expansion:
 
         A value that is computed for the whole batch is split.
         """
-        if self.reading.kind(value) is Kind.WHOLE:
+        if self.analysis.of(value) is Placement.REPLICATED:
             return value
         if self._is_parted(value):
             return part_of(value, part)
         node = self.nodes[self.owners[value]] if value in self.owners else None
         outputs = tuple(part_of(value, part) for part in self._parts())
-        options = {"count": self.count, "axis": self.reading.axis(value)}
-        place = "" if node is not None else self.reading.place(value)
+        options = {"count": self.count, "axis": self.analysis.axis(value)}
+        place = "" if node is not None else self.analysis.place(value)
         made = evaluate(
             f"{value}#parts",
             "parts",
@@ -173,14 +173,14 @@ class Expansion:
 
     def _share(self, value: str, part: int) -> str:
         """Return a micro-batch's share of a value of the whole batch: shares sum to it; of rows they are parts."""
-        match self.reading.kind(value):
-            case Kind.ROWS | Kind.SUM:
+        match self.analysis.of(value):
+            case Placement.SHARDED | Placement.PARTIAL_SUM:
                 return part_of(value, part)
-            case Kind.MEAN | Kind.RATIO:
+            case Placement.PARTIAL_MEAN | Placement.RATIO:
                 return self._weigh(part_of(value, part), value, part)
-            case Kind.WHOLE:
+            case Placement.REPLICATED:
                 return self._weigh(value, value, part)
-            case Kind.MIXED:
+            case Placement.MIXED:
                 return self._share_terms(value, part)
 
     def _weigh(self, operand: str, value: str, part: int) -> str:
@@ -189,7 +189,7 @@ class Expansion:
         share = f"{part_of(value, part)}.share"
         like = self.nodes.get(self.owners.get(value, ""))
         operands = (operand, part_of(SHARE, part))
-        self._add(evaluate(share, "weigh", operands, (share,), like=like, op=value, part=part, prompt=True), value)
+        self._add(evaluate(share, "weigh", operands, (share,), like=like, op=value, part=part, free_early=True), value)
         return share
 
     def _share_terms(self, value: str, part: int) -> str:
@@ -203,7 +203,7 @@ class Expansion:
         for index, argument in enumerate(arguments):
             operand = argument.operand
             if isinstance(operand, Ref):
-                is_term = is_sum or self.reading.kind(operand.name) is not Kind.WHOLE
+                is_term = is_sum or self.analysis.of(operand.name) is not Placement.REPLICATED
                 named[operand.name] = self._share(operand.name, part) if is_term else operand.name
                 arguments[index] = replace(argument, operand=Ref(name=named[operand.name]))
             elif is_sum:
@@ -211,7 +211,7 @@ class Expansion:
                 self._add_shares()
                 weighed = f"{part_of(value, part)}.number{index}"
                 fraction = (part_of(SHARE, part),)
-                made = evaluate(weighed, "weigh", fraction, (weighed,), like=call, part=part, prompt=True)
+                made = evaluate(weighed, "weigh", fraction, (weighed,), like=call, part=part, free_early=True)
                 number = replace(made.arguments[0], operand=operand)
                 self._add(replace(made, arguments=(*made.arguments, number)), value)
                 arguments[index] = replace(argument, operand=Ref(name=weighed))
@@ -223,7 +223,7 @@ class Expansion:
             label=f"{call.label}#{part} as a share",
             part=part,
             uses=tuple(replace(old.get(name, Use(value=name)), value=new) for name, new in named.items()),
-            prompt=True,
+            free_early=True,
             arguments=tuple(arguments),
             outputs=(share,),
         )
@@ -232,10 +232,10 @@ class Expansion:
 
     def _add_shares(self) -> None:
         """Add the node that computes the share of the rows in every micro-batch."""
-        entry = self.reading.sized_input
+        entry = self.analysis.sized_input
         outputs = tuple(part_of(SHARE, part) for part in self._parts())
-        options = {"count": self.count, "axis": self.reading.axis(entry)}
-        place = self.reading.place(entry)
+        options = {"count": self.count, "axis": self.analysis.axis(entry)}
+        place = self.analysis.place(entry)
         self._add(
             evaluate("batch#shares", "shares", (entry,), outputs, op=entry, place=place, options=options, constant=True)
         )

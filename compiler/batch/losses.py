@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from compiler.batch.calls import BATCH, Kind, has_batch, is_linear_call
+from compiler.batch.calls import BATCH, Placement, has_batch, is_linear_call
 from compiler.facts.models import Observations
 from compiler.ir.instructions import Counted
 from compiler.ir.program import Mode
@@ -130,8 +130,11 @@ def is_linear(op: CallOp, whole: Whole = None) -> bool:
     if whole is None:
         is_first = call != "div" or isinstance(next(operand for _, operand in op.inputs.items()), str)
         return call in ADDITIVE or (call in SCALING and is_first and sum(1 for _ in op.operands()) == 1)
-    kinds = [Kind.WHOLE if not isinstance(each, str) or each in whole else Kind.MEAN for _, each in op.inputs.items()]
-    return op.outputs is None and Kind.MEAN in kinds and is_linear_call(call, kinds)
+    placements = [
+        Placement.REPLICATED if not isinstance(each, str) or each in whole else Placement.PARTIAL_MEAN
+        for _, each in op.inputs.items()
+    ]
+    return op.outputs is None and Placement.PARTIAL_MEAN in placements and is_linear_call(call, placements)
 
 
 def find_linear(op: CallOp, whole: Whole = None) -> tuple[str, ...]:

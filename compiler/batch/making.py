@@ -25,7 +25,7 @@ def evaluate(
     part: int = 0,
     options: Mapping[str, Setting] | None = None,
     constant: bool = False,
-    prompt: bool = False,
+    free_early: bool = False,
 ) -> Evaluate:
     """Return a node that calls a function of the library; ``like``: the node whose op and gate it has.
 
@@ -41,7 +41,7 @@ def evaluate(
         uses=tuple(Use(value=value, differentiable=not constant) for value in operands),
         differentiable=not constant,
         gate="" if like is None else like.gate,
-        prompt=prompt,
+        free_early=free_early,
         family="part" if function in PARTING else "call",
         function=FunctionRef(name=function, builtin=True),
         arguments=tuple(Argument(operand=Ref(name=each)) for each in operands),

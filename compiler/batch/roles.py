@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from compiler.batch.calls import Kind
-from compiler.batch.reading import Reading
+from compiler.batch.calls import Placement
+from compiler.batch.placement import PlacementAnalysis
 from compiler.facts.models import ModelFacts
 from compiler.ir.instructions import Evaluate, Forward, Instruction, Random
 from compiler.passes.order import find_producers
@@ -24,11 +24,14 @@ class Roles:
 
 
 def find_roles(
-    nodes: Mapping[str, Instruction], recorded: Collection[str], reading: Reading, models: Mapping[str, ModelFacts]
+    nodes: Mapping[str, Instruction],
+    recorded: Collection[str],
+    analysis: PlacementAnalysis,
+    models: Mapping[str, ModelFacts],
 ) -> Roles:
     """Return how the nodes of a mode run; ``recorded`` are those on the path of some gradient."""
-    batched = [name for name, node in nodes.items() if reading.is_batched(node)]
-    whole = set(reading.spec.inputs)
+    batched = [name for name, node in nodes.items() if analysis.is_batched(node)]
+    whole = set(analysis.spec.inputs)
     whole |= {value for node in nodes.values() if isinstance(node, Random) for value in node.defines}
     merged, before = set[str](), -1
     while len(merged) != before:
@@ -37,7 +40,7 @@ def find_roles(
             node = nodes[name]
             if name in merged or name in recorded or not isinstance(node, Forward) or node.draws or node.writes:
                 continue
-            used = (use.value for use in node.uses if reading.kind(use.value) is not Kind.WHOLE)
+            used = (use.value for use in node.uses if analysis.of(use.value) is not Placement.REPLICATED)
             is_coupled = node.train and models[node.model].batch_coupled
             if not is_coupled and whole.issuperset(used):
                 merged.add(name)

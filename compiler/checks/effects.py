@@ -25,78 +25,78 @@ from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic, Span
 
 
-def check_no_effect(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-NO-EFFECT for an `after` without which every op would read the same versions."""
-    producers, consumers = scene.producers, dict[str, tuple[str, ...]]()
-    for node in scene.nodes.values():
+    producers, consumers = graph.producers, dict[str, tuple[str, ...]]()
+    for node in graph.nodes.values():
         for use in node.uses:
             producer = producers.get(use.value)
             if producer is not None:
                 consumers[producer] = (*consumers.get(producer, ()), node.id)
-    for name, node in scene.nodes.items():
-        for index, other in enumerate(scene.spec.ops[name].after or () if node.id == node.op else ()):
-            if other not in scene.nodes or not scene.nodes[other].writes:
+    for name, node in graph.nodes.items():
+        for index, other in enumerate(graph.spec.ops[name].after or () if node.id == node.op else ()):
+            if other not in graph.nodes or not graph.nodes[other].writes:
                 continue
-            if not _reads_downstream(scene, name, other, consumers) and not _changes_versions(scene, name, other):
+            if not _reads_downstream(graph, name, other, consumers) and not _changes_versions(graph, name, other):
                 yield Diagnostic(
                     code="W-NO-EFFECT",
                     severity="warning",
                     message=f"`after: {other}` on '{name}' changes nothing: every op reads the same without it",
-                    span=scene.spec.span("ops", name, "after", index) or span_of(scene.spec, name),
+                    span=graph.spec.span("ops", name, "after", index) or span_of(graph.spec, name),
                     label="no effect",
                     help=f"put it on the forward that should see the result of '{other}', or remove it",
                 )
 
 
-def _reads_downstream(scene: ModeGraph, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
+def _reads_downstream(graph: ModeGraph, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether an op, or something computed from it, reads what another writes: the common, cheap case."""
     reached, pending = {name}, [name]
     while pending:
         found = [each for each in dict.fromkeys(consumers.get(pending.pop(), ())) if each not in reached]
         reached.update(found)
         pending.extend(found)
-    written = {write.cell for write in scene.nodes[other].writes}
-    return any(read.cell in written for each in reached for read in scene.nodes[each].reads)
+    written = {write.cell for write in graph.nodes[other].writes}
+    return any(read.cell in written for each in reached for read in graph.nodes[each].reads)
 
 
-def _changes_versions(scene: ModeGraph, name: str, other: str) -> bool:
+def _changes_versions(graph: ModeGraph, name: str, other: str) -> bool:
     """Return whether dropping one `after` changes which writers of a cell lie in the past of a node that touches it."""
-    kept = [edge for edge in scene.ordering if (edge.before, edge.after, edge.hazard) != (other, name, Hazard.DECLARED)]
-    without = close_ordering(scene.everything, kept)
-    writers = find_writers(scene.nodes.values())
-    for node in scene.nodes.values():
+    kept = [edge for edge in graph.ordering if (edge.before, edge.after, edge.hazard) != (other, name, Hazard.DECLARED)]
+    without = close_ordering(graph.everything, kept)
+    writers = find_writers(graph.nodes.values())
+    for node in graph.nodes.values():
         for cell in {read.cell for read in node.reads} | {write.cell for write in node.writes}:
             known = writers.get(cell, ())
-            if scene.causality.past(node.id, known) != without.past(node.id, known):
+            if graph.causality.past(node.id, known) != without.past(node.id, known):
                 return True
     return False
 
 
-def check_interval(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_interval(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-INTERVAL for an average whose half-life cannot be compounded, because its interval is not constant."""
-    for name, op in scene.spec.ops.items():
-        if isinstance(op, EmaOp) and op.correction == "compound" and find_interval(scene.spec, op) is None:
+    for name, op in graph.spec.ops.items():
+        if isinstance(op, EmaOp) and op.correction == "compound" and find_interval(graph.spec, op) is None:
             yield Diagnostic(
                 code="E-INTERVAL",
                 message=f"how often '{op.ema}' is written between two firings of '{name}' is not a constant number",
-                span=span_of(scene.spec, name, "every"),
+                span=span_of(graph.spec, name, "every"),
                 label="so the decay per firing has no one value",
                 help="write `decay:` or `tau:`, which hold per firing, `interval_correction: none`, or a number, as "
                 "in `every: 2`, which counts the updates that took place",
             )
 
 
-def check_clip_scope(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_clip_scope(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-CLIP for a clip over given gradients that also cover models the update does not step."""
-    for name, op in scene.spec.ops.items():
+    for name, op in graph.spec.ops.items():
         if isinstance(op, UpdateOp) and op.clip is not None and op.gradients is not None:
-            covered = {model for value in op.gradients for model in scene.sets.get(value, ())}
+            covered = {model for value in op.gradients for model in graph.sets.get(value, ())}
             others = sorted(covered.difference(op.update))
             if others:
                 yield Diagnostic(
                     code="E-CLIP",
                     message=f"the clip of '{name}' would count gradients of {', '.join(others)} too",
-                    span=span_of(scene.spec, name, "clip"),
+                    span=span_of(graph.spec, name, "clip"),
                     label="over the gradients of its own models only",
                     help=f"take gradients for {', '.join(op.update)} alone, or clip the whole set with "
                     "`transform: clip_norm` before the updates",

@@ -20,42 +20,42 @@ REGRESSIONS = frozenset({"mse", "l1", "huber"})
 """Losses whose second operand is a target."""
 
 
-def check_terms(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_terms(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for an additive term of a loss that reaches no target of any gradient of that loss."""
-    paths = scene.paths
+    paths = graph.paths
     users: dict[str, list[str]] = {}
-    for node, derivative in scene.gradients():
+    for node, derivative in graph.gradients():
         users.setdefault(derivative.loss, []).append(node.id)
     for loss, names in users.items():
         reached = frozenset[str]().union(*(paths[name].nodes for name in names))
-        gradients = [scene.nodes[name] for name in names]
+        gradients = [graph.nodes[name] for name in names]
         if not reached or any(isinstance(node, Gradient) and node.grad_outputs for node in gradients):
             continue  # the targets are checked instead; what has `grad_outputs` is no sum of terms
         derivatives = [node.derivative for node in gradients if node.derivative is not None]
         targets = sorted({target for each in derivatives for target in (*each.models, *each.values)})
         *others, last = (f"'{target}'" for target in targets)
         either = f"{', '.join(others)} or {last}" if others else last
-        op, written = gradients[0].op, _written(scene, loss)
-        for term in find_terms(scene, loss, frozenset(targets)):
-            if scene.producers.get(term) in reached:
+        op, written = gradients[0].op, _written(graph, loss)
+        for term in find_terms(graph, loss, frozenset(targets)):
+            if graph.producers.get(term) in reached:
                 continue
-            part = _written(scene, term)
+            part = _written(graph, term)
             what = f"'{written}'" if part == written else f"the term '{part}' of '{written}'"
             yield Diagnostic(
                 code="E-NO-GRADIENT",
                 message=f"{what} does not depend on {either}, so no gradient of it reaches them",
-                span=span_of(scene.spec, op, "loss"),
+                span=span_of(graph.spec, op, "loss"),
                 label=f"used by '{op}'",
                 help="check the inputs of the loss, and `stop` on the way from the model to it",
             )
 
 
-def check_targets(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_targets(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for a target that a gradient's loss does not depend on, unless `unconnected` allows it."""
-    paths = scene.paths
+    paths = graph.paths
     # The gradients of terms that count differently are checked together: the gradient of the loss is their sum.
     groups: dict[tuple[str, ...], list[tuple[Instruction, Derivative]]] = {}
-    for node, derivative in scene.gradients():
+    for node, derivative in graph.gradients():
         is_share = isinstance(node, Gradient) and bool(node.term)
         key = (node.op, *derivative.models) if is_share else (node.id,)
         groups.setdefault(key, []).append((node, derivative))
@@ -64,14 +64,14 @@ def check_targets(scene: ModeGraph) -> Iterator[Diagnostic]:
         if _takes_gaps(node):
             continue
         together = [paths[each.id] for each, _ in group]
-        cells = {read.cell for path in together for name in path.nodes for read in scene.nodes[name].reads}
+        cells = {read.cell for path in together for name in path.nodes for read in graph.nodes[name].reads}
         values = {value for path in together for value, _ in path.uses}
         for model in derivative.models:
-            if not cells.intersection(scene.models[model].cells):
-                yield _unreached(scene, node, derivative, f"model '{model}'")
+            if not cells.intersection(graph.models[model].cells):
+                yield _unreached(graph, node, derivative, f"model '{model}'")
         for value in derivative.values:
             if value not in values:
-                yield _unreached(scene, node, derivative, f"value '{value}'")
+                yield _unreached(graph, node, derivative, f"value '{value}'")
 
 
 def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
@@ -102,27 +102,27 @@ def _takes_gaps(node: Instruction) -> bool:
     return isinstance(node, Gradient) and node.unconnected != "error"
 
 
-def _unreached(scene: ModeGraph, node: Instruction, derivative: Derivative, target: str) -> Diagnostic:
+def _unreached(graph: ModeGraph, node: Instruction, derivative: Derivative, target: str) -> Diagnostic:
     """Return the diagnostic of a target that no term reaches."""
-    field = "update" if isinstance(scene.spec.ops[node.op], UpdateOp) else "wrt"
-    loss = _written(scene, derivative.loss)
+    field = "update" if isinstance(graph.spec.ops[node.op], UpdateOp) else "wrt"
+    loss = _written(graph, derivative.loss)
     return Diagnostic(
         code="E-NO-GRADIENT",
         message=f"'{node.op}' wants the gradient of '{loss}' for {target}, on which it does not depend",
-        span=span_of(scene.spec, node.op, field),
+        span=span_of(graph.spec, node.op, field),
         label=f"'{loss}' does not reach it",
         help=f"use a loss that is computed from {target}, or look for a `stop` on the way from it to '{loss}'",
     )
 
 
-def _written(scene: ModeGraph, value: str) -> str:
+def _written(graph: ModeGraph, value: str) -> str:
     """Return the name of a value in the spec: of what lowering makes of a loss, such as its sum, the loss."""
-    producer = scene.producers.get(value)
-    op = "" if producer is None else scene.nodes[producer].op
-    return value if producer is None or value in scene.spec.ops[op].defines(op) else op
+    producer = graph.producers.get(value)
+    op = "" if producer is None else graph.nodes[producer].op
+    return value if producer is None or value in graph.spec.ops[op].defines(op) else op
 
 
-def find_terms(scene: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
+def find_terms(graph: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
     """Return the terms that a loss sums; `add`, `sub`, and constant factors keep terms separate.
 
     A term that is a target itself is left out: the loss depends on it regardless of how it is computed.
@@ -133,8 +133,8 @@ def find_terms(scene: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[st
         value = pending.pop(0)
         if value in targets:
             continue
-        producer = scene.producers.get(value)
-        node = None if producer is None else scene.nodes[producer]
+        producer = graph.producers.get(value)
+        node = None if producer is None else graph.nodes[producer]
         parts: list[str] = []
         if isinstance(node, Evaluate) and node.function.builtin and node.family == "call":
             values = [each.operand.name for each in node.arguments if isinstance(each.operand, Ref)]
@@ -146,15 +146,15 @@ def find_terms(scene: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[st
     return tuple(terms)
 
 
-def check_bootstrap(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_bootstrap(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-TARGET where a model is called twice in one regression loss, once for the target, without `stop`."""
-    paths, producers = scene.paths, scene.producers
-    for node, derivative in scene.gradients():
-        for name in sorted(paths[node.id].nodes & scene.nodes.keys()):
-            instruction = scene.nodes[name]
+    paths, producers = graph.paths, graph.producers
+    for node, derivative in graph.gradients():
+        for name in sorted(paths[node.id].nodes & graph.nodes.keys()):
+            instruction = graph.nodes[name]
             if not (isinstance(instruction, Evaluate) and instruction.function.name in REGRESSIONS):
                 continue
-            sides = [_find_called(scene, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
+            sides = [_find_called(graph, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
             twice = {model for model in sides[0] if model in sides[1] and sides[1][model] - sides[0][model]}
             for model in sorted(twice)[:1]:
                 yield Diagnostic(
@@ -162,17 +162,17 @@ def check_bootstrap(scene: ModeGraph) -> Iterator[Diagnostic]:
                     severity="warning",
                     message=f"'{name}' compares '{model}' with a target that '{model}' computes too, and both get "
                     "gradients",
-                    span=span_of(scene.spec, instruction.op, "inputs"),
+                    span=span_of(graph.spec, instruction.op, "inputs"),
                     label="the second input is a target",
                     help="write `stop: true` on the forward of the target if it is a constant for this gradient",
                 )
 
 
 def _find_called(
-    scene: ModeGraph, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
+    graph: ModeGraph, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
 ) -> Mapping[str, frozenset[str]]:
     """Return, by target model, the forwards that one operand of a loss is computed from."""
-    instruction = scene.nodes[loss]
+    instruction = graph.nodes[loss]
     assert isinstance(instruction, Evaluate)
     operand = instruction.arguments[index].operand if index < len(instruction.arguments) else None
     pending = [operand.name] if isinstance(operand, Ref) else []
@@ -182,7 +182,7 @@ def _find_called(
         producer = producers.get(value)
         if producer is None or producer not in path.nodes:
             continue
-        node = scene.nodes[producer]
+        node = graph.nodes[producer]
         if node.called in derivative.models:
             called[node.called] = called.get(node.called, frozenset()) | {producer}
         pending.extend(use.value for use in node.uses if use.differentiable)

@@ -25,9 +25,9 @@ from graphspec.declare.ops import RandomOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
-def check_batch(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_batch(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-MICRO where there is nothing to split, and for what cannot be split: an order of the whole batch."""
-    spec = scene.spec
+    spec = graph.spec
     if all(declared.shape is not None and BATCH not in declared.shape for declared in spec.inputs.values()):
         yield Diagnostic(
             code="E-MICRO",
@@ -37,7 +37,7 @@ def check_batch(scene: ModeGraph) -> Iterator[Diagnostic]:
             help="declare it, as in `x: {shape: [batch, 4]}`, or remove `micro_batches`",
         )
     for name, op in spec.ops.items():
-        if not (isinstance(op, RandomOp) and op.random == "permutation" and name in scene.nodes):
+        if not (isinstance(op, RandomOp) and op.random == "permutation" and name in graph.nodes):
             continue
         if op.like is not None or BATCH in (op.shape or ()):  # what it is like may have the batch's length
             yield Diagnostic(
@@ -49,25 +49,25 @@ def check_batch(scene: ModeGraph) -> Iterator[Diagnostic]:
             )
 
 
-def check_coupled(scene: ModeGraph, coupled: Mapping[str, str]) -> Iterator[Diagnostic]:
+def check_coupled(graph: ModeGraph, coupled: Mapping[str, str]) -> Iterator[Diagnostic]:
     """Yield W-COUPLED for every op whose micro-batches do not combine to its result on the whole batch."""
     for name, why in coupled.items():
-        op = scene.everything[name].op
-        if name in scene.nodes:
+        op = graph.everything[name].op
+        if name in graph.nodes:
             yield Diagnostic(
                 code="W-COUPLED",
                 severity="warning",
                 message=f"'{op}' sees one micro-batch at a time: {why}",
-                span=span_of(scene.spec, op),
+                span=span_of(graph.spec, op),
                 label="couples the samples of a batch",
                 help="remove `micro_batches`, or accept that the numbers depend on it",
             )
 
 
-def check_counts(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_counts(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-COUNTS for an update that gathers sums and means, which are combined over steps in different ways."""
-    spec = scene.spec
-    sums, rows, whole = find_batch_sums(spec, scene.types), find_rows(spec, scene.types), find_whole(spec)
+    spec = graph.spec
+    sums, rows, whole = find_batch_sums(spec, graph.types), find_rows(spec, graph.types), find_whole(spec)
     for update in find_gathering(spec):
         losses = find_set_losses(spec, update)
         terms = [term for loss in losses for term in find_addends(spec, loss, whole, rows)]
@@ -83,10 +83,10 @@ def check_counts(scene: ModeGraph) -> Iterator[Diagnostic]:
             )
 
 
-def check_summed(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-COUNTS for a term made of a sum over the batch by an op that is not linear in it."""
-    spec = scene.spec
-    sums, rows = find_batch_sums(spec, scene.types), find_rows(spec, scene.types)
+    spec = graph.spec
+    sums, rows = find_batch_sums(spec, graph.types), find_rows(spec, graph.types)
     gathering = find_gathering(spec)
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     split = updates if spec.micro_batches > 1 else gathering

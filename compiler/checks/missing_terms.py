@@ -13,10 +13,10 @@ from graphspec.declare.ops import CallOp, LossOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
-def check_lazy(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-LAZY for a lazy term of an update that runs neither in every step nor only in the steps of the term."""
-    for update, op, term in _find_terms(scene.spec):
-        loss = scene.spec.ops.get(term)
+    for update, op, term in _find_terms(graph.spec):
+        loss = graph.spec.ops.get(term)
         paces = isinstance(op.every, str) or (op.every or 1) > 1
         if isinstance(loss, LossOp) and paces and loss.lazy == "scale" and loss.every not in (None, 1, op.every):
             steps = f"the steps of '{op.every}'" if isinstance(op.every, str) else f"every {op.every} steps"
@@ -25,22 +25,22 @@ def check_lazy(scene: ModeGraph) -> Iterator[Diagnostic]:
                 severity="warning",
                 message=f"'{term}' counts {loss.every} times, as a term of every {loss.every} steps, but '{update}' "
                 f"runs in {steps} only",
-                span=span_of(scene.spec, term, "every"),
+                span=span_of(graph.spec, term, "every"),
                 label="multiplied by the steps between, not by the updates between",
                 help=f"write `lazy: none` on '{term}', and as `weight` how often it is to count",
             )
 
 
-def check_datasets(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_datasets(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-DATASET for an update that does not run on a data set on which some of its terms run."""
-    datasets = find_datasets(scene.spec)
-    places = find_places(scene.spec.ops, datasets)
+    datasets = find_datasets(graph.spec)
+    places = find_places(graph.spec.ops, datasets)
     found: dict[str, list[str]] = {}
     added: set[tuple[str, str]] = set()
-    for update, op, term in _find_terms(scene.spec) if datasets else ():
+    for update, op, term in _find_terms(graph.spec) if datasets else ():
         if op.dataset is None:
             added.add((update, term))
-            found.setdefault(update, []).extend(each for each in _find_parts(scene.spec, term) if each in places)
+            found.setdefault(update, []).extend(each for each in _find_parts(graph.spec, term) if each in places)
     for update, terms in found.items():
         missed = [name for name in datasets if name not in places[update]]
         for name in [name for name in missed if any(name in places[term] for term in terms)][:1]:
@@ -52,7 +52,7 @@ def check_datasets(scene: ModeGraph) -> Iterator[Diagnostic]:
                 severity="warning",
                 message=f"'{update}' rests on batches of '{name}', where its term '{absent}' is absent, "
                 f"though '{there}' is not",
-                span=span_of(scene.spec, update),
+                span=span_of(graph.spec, update),
                 label=f"never runs on batches of '{name}'",
                 help=f"write `dataset` on '{update}' if this is meant, else {other}",
             )

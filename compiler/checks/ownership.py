@@ -14,27 +14,27 @@ from graphspec.declare.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
-def check_overlap(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_overlap(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-OVERLAP for every parameter storage that two optimizers step and none is declared to step for all."""
     covered: set[str] = set()
-    for cell, pairs in find_steppers(scene.spec).items():
+    for cell, pairs in find_steppers(graph.spec).items():
         holders: dict[str, str] = {}  # the optimizers that step the cell, each with one update, `shared: sum` first
         for optimizer, name in pairs:
             known = holders.setdefault(optimizer, name)
-            if is_sharing(scene.spec, name) and not is_sharing(scene.spec, known):
+            if is_sharing(graph.spec, name) and not is_sharing(graph.spec, known):
                 holders[optimizer] = name
-        sharing = [name for name in dict.fromkeys(holders.values()) if is_sharing(scene.spec, name)]
+        sharing = [name for name in dict.fromkeys(holders.values()) if is_sharing(graph.spec, name)]
         if len(holders) == 1:
             continue
         covered.update(sharing)
         if len(sharing) == 1:
-            yield from _check_owner(scene, cell, sharing[0])
+            yield from _check_owner(graph, cell, sharing[0])
         elif sharing:
             both = " and ".join(f"'{name}'" for name in sharing)
             yield Diagnostic(
                 code="E-OVERLAP",
                 message=f"{both} say `shared: sum`, and all of them step {cell}",
-                span=span_of(scene.spec, sharing[-1], "shared"),
+                span=span_of(graph.spec, sharing[-1], "shared"),
                 label="one update steps it for all",
                 help="keep it on one of them: the one whose optimizer steps what is shared",
             )
@@ -53,20 +53,20 @@ def check_overlap(scene: ModeGraph) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 code="E-OVERLAP",
                 message=f"{cell} is stepped by two optimizers: {one}, {other}",
-                span=span_of(scene.spec, op, "update"),
+                span=span_of(graph.spec, op, "update"),
                 label=label,
                 help=help,
             )
-    for name in find_held(scene.spec):
-        if is_sharing(scene.spec, name) and name not in covered:
+    for name in find_held(graph.spec):
+        if is_sharing(graph.spec, name) and name not in covered:
             message = f"'{name}' says `shared: sum`, but no other optimizer steps what it steps"
-            span = span_of(scene.spec, name, "shared")
+            span = span_of(graph.spec, name, "shared")
             yield Diagnostic(code="E-OVERLAP", message=message, span=span, label="nothing is shared", help="remove it")
 
 
-def _check_owner(scene: ModeGraph, cell: Cell, owner: str) -> Iterator[Diagnostic]:
+def _check_owner(graph: ModeGraph, cell: Cell, owner: str) -> Iterator[Diagnostic]:
     """Yield E-OVERLAP for an update that cannot leave a storage to another."""
-    spec = scene.spec
+    spec = graph.spec
     pairs = find_steppers(spec)[cell]
     stepper = next(optimizer for optimizer, name in pairs if name == owner)
     for optimizer, name in pairs:
@@ -92,36 +92,36 @@ def _check_owner(scene: ModeGraph, cell: Cell, owner: str) -> Iterator[Diagnosti
         )
 
 
-def check_average_targets(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_average_targets(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-EMA-TARGET for an ema or copy into a model that an update writes, or into its own source."""
-    updates = {model: name for name, op in scene.spec.ops.items() if isinstance(op, UpdateOp) for model in op.update}
-    for name, op in scene.spec.ops.items():
+    updates = {model: name for name, op in graph.spec.ops.items() if isinstance(op, UpdateOp) for model in op.update}
+    for name, op in graph.spec.ops.items():
         if not isinstance(op, EmaOp | CopyOp):
             continue
         target = op.target(name) if isinstance(op, EmaOp) else op.into
         source = op.ema if isinstance(op, EmaOp) else op.copy_
         help = "declare the target as a model of its own, with `like:`"
-        if set(scene.models[target].cells) & set(scene.models[source].cells):
+        if set(graph.models[target].cells) & set(graph.models[source].cells):
             message = f"'{name}' writes into its own source: '{target}' shares parameters with '{source}'"
         elif target in updates:
             message = f"'{target}' is written by the {op.kind} '{name}' and stepped by the update '{updates[target]}'"
         else:
             continue
-        span = span_of(scene.spec, name, "into")
+        span = span_of(graph.spec, name, "into")
         yield Diagnostic(code="E-EMA-TARGET", message=message, span=span, label="the target", help=help)
 
 
-def check_buffer_policy(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_buffer_policy(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-BUFFERS where an average does not say what happens to buffers, or says what cannot be.
 
     It is a warning as long as a class is only assumed to have buffers: `build` inspects the class and decides.
     """
-    for name, op in scene.spec.ops.items():
+    for name, op in graph.spec.ops.items():
         if not isinstance(op, EmaOp):
             continue
-        source, target = scene.models[op.ema], scene.models[op.target(name)]
+        source, target = graph.models[op.ema], graph.models[op.target(name)]
         policy = op.buffers or target.policy or source.policy
-        forwards = [node for node in scene.nodes.values() if isinstance(node, Forward) and node.model == target.name]
+        forwards = [node for node in graph.nodes.values() if isinstance(node, Forward) and node.model == target.name]
         trained = next((node.op for node in forwards if node.train), None)
         if source.buffers and policy is None:
             message = f"'{name}' averages '{op.ema}'"
@@ -132,7 +132,7 @@ def check_buffer_policy(scene: ModeGraph) -> Iterator[Diagnostic]:
                     severity="warning",
                     message=f"{message} but does not say what happens to buffers, which the model is assumed to have: "
                     "its class declares no `traits`",
-                    span=span_of(scene.spec, name, "ema"),
+                    span=span_of(graph.spec, name, "ema"),
                     label="an error when the step is built, if it has buffers",
                     help=f"{help}, or `traits: {{buffers: false}}` on the model",
                 )
@@ -140,7 +140,7 @@ def check_buffer_policy(scene: ModeGraph) -> Iterator[Diagnostic]:
                 yield Diagnostic(
                     code="E-BUFFERS",
                     message=f"{message}, which has buffers, but does not say what happens to them",
-                    span=span_of(scene.spec, name, "ema"),
+                    span=span_of(graph.spec, name, "ema"),
                     label="this model has buffers",
                     help=help,
                 )
@@ -148,7 +148,7 @@ def check_buffer_policy(scene: ModeGraph) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 code="E-BUFFERS",
                 message=f"'{name}' stands in for '{op.ema}' in evaluation, but its buffers stay as they began",
-                span=span_of(scene.spec, name, "use"),
+                span=span_of(graph.spec, name, "use"),
                 label="evaluates with the average's own buffers",
                 help="write `buffers: copy` or `buffers: average`",
             )
@@ -156,53 +156,53 @@ def check_buffer_policy(scene: ModeGraph) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 code="E-BUFFERS",
                 message=f"'{name}' writes the buffers of '{target.name}', and so does '{trained}', in train mode",
-                span=span_of(scene.spec, name, "buffers"),
+                span=span_of(graph.spec, name, "buffers"),
                 label=f"policy {policy}",
                 help=f"write `buffers: ignore` on '{name}', or take `train: true` from '{trained}'",
             )
 
 
-def check_frozen_train(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_frozen_train(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-FROZEN-TRAIN for a model that no update writes and that has buffers, run in train mode."""
     ignored = {
-        op.target(name) for name, op in scene.spec.ops.items() if isinstance(op, EmaOp) and op.buffers == "ignore"
+        op.target(name) for name, op in graph.spec.ops.items() if isinstance(op, EmaOp) and op.buffers == "ignore"
     }
-    for name, op in scene.spec.ops.items():
-        if not isinstance(op, ForwardOp) or not op.train or name not in scene.nodes:
+    for name, op in graph.spec.ops.items():
+        if not isinstance(op, ForwardOp) or not op.train or name not in graph.nodes:
             continue
-        model = scene.models[op.forward]
+        model = graph.models[op.forward]
         if not model.updated and model.buffers and model.policy != "ignore" and model.name not in ignored:
             yield Diagnostic(
                 code="W-FROZEN-TRAIN",
                 severity="warning",
                 message=f"'{op.forward}' is never updated, but '{name}' runs it in train mode: its buffers move",
-                span=span_of(scene.spec, name, "train"),
+                span=span_of(graph.spec, name, "train"),
                 label="its statistics will drift",
                 help="remove `train: true`, or declare `buffers: ignore` on the model if that is meant",
             )
 
 
-def check_swaps(scene: ModeGraph) -> Iterator[Diagnostic]:
+def check_swaps(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-SWAP where two averages stand in for one model, or a model is written while one stands in for it."""
     owners: dict[str, str] = {}
-    for swap in find_all_swaps(scene.spec):
+    for swap in find_all_swaps(graph.spec):
         first = owners.setdefault(swap.model, swap.op)
         if first != swap.op:
             yield Diagnostic(
                 code="E-SWAP",
                 message=f"'{first}' and '{swap.op}' both stand in for '{swap.model}' in evaluation",
-                span=span_of(scene.spec, swap.op, "use"),
+                span=span_of(graph.spec, swap.op, "use"),
                 label="only one average can",
                 help=f"remove `use` from one of them, and call its average by name: `forward: {swap.target}`",
             )
-        for name, op in scene.spec.ops.items():
+        for name, op in graph.spec.ops.items():
             if not (isinstance(op, UpdateOp) and swap.model in op.update):
                 continue
             if any(op.runs_in(mode) for mode in MODES if mode != "train"):
                 yield Diagnostic(
                     code="E-SWAP",
                     message=f"'{name}' updates '{swap.model}' in a mode in which '{swap.op}' stands in for it",
-                    span=span_of(scene.spec, name, "mode"),
+                    span=span_of(graph.spec, name, "mode"),
                     label="the forwards of that mode are those of the average",
                     help=f"update it in train mode only, or remove `use` from '{swap.op}'",
                 )

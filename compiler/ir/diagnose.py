@@ -78,7 +78,7 @@ def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Instruction], st
 
 
 @dataclass(slots=True, kw_only=True)
-class Findings:
+class DiagnosticSink:
     """Every problem of a spec that was found so far."""
 
     spec: GraphSpec

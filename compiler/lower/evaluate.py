@@ -71,7 +71,7 @@ def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Evaluate, ...]
     counted = replace(whole, outputs=outputs, counted=context.counted[name], gathered=False)
     mean = evaluate(f"{name}.mean", "quotient", outputs, (name,), op=name, place=context.place(name))
     uses = (mean.uses[0], replace(mean.uses[1], differentiable=False))
-    return counted, replace(mean, label=f"mean of {name}", uses=uses, is_opportunistic=True)
+    return counted, replace(mean, label=f"mean of {name}", uses=uses, return_if_available=True)
 
 
 def sum_of(loss: str) -> str:

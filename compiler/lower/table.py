@@ -36,10 +36,10 @@ OpLowering: TypeAlias = Callable[[str, OpBase, Lowering], tuple[Instruction, ...
 
 def lower_op(name: str, op: Op, context: Lowering) -> tuple[Instruction, ...]:
     """Return the instructions of an op, the one that carries the op's name last."""
-    paced = op.every if isinstance(op.every, str) else ""
+    gated_by = op.every if isinstance(op.every, str) else ""
     nodes = LOWERINGS[type(op)](name, op, context)
-    if paced:
-        nodes = tuple(replace(node, paced=paced) if node.eager else node for node in nodes)
+    if gated_by:
+        nodes = tuple(replace(node, gated_by=gated_by) if node.is_write else node for node in nodes)
     return tuple(read_states(node, context.spec.state) for node in nodes)
 
 

@@ -33,8 +33,7 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Instructio
     chain, sets = _lower_gradients(name, op, context)
     gaps = find_open(chain) | context.gaps
     givers, verdicts = find_givers(context.spec, name), find_verdicts(chain)
-    others = dict[str, None]()
-    """The verdicts over what others add."""
+    others = dict[str, None]()  # the verdicts over what others add
     if givers:
         ((value, models),) = sets.items()
         given: dict[str, tuple[str, ...]] = {}

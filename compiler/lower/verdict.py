@@ -184,10 +184,10 @@ def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> 
     while isinstance(op.every, str):  # the update that paces it may have a verdict, or one further up that chain
         if op.every in context.judged:
             return "drop"
-        paced = context.spec.ops[op.every]
-        if not isinstance(paced, UpdateOp):
+        gated_by = context.spec.ops[op.every]
+        if not isinstance(gated_by, UpdateOp):
             break
-        op = paced
+        op = gated_by
     return "none"
 
 
@@ -221,7 +221,7 @@ def bind_update(
     if not own:
         return write
     bound = overflow if op.window == 1 else "own"
-    return replace(write, verdict=own[0], overflow=bound, others=(*own[1:], *others))
+    return replace(write, verdict=own[0], overflow=bound, extra_checks=(*own[1:], *others))
 
 
 Bound = TypeVar("Bound", bound=InstructionBase)

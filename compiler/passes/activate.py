@@ -107,13 +107,13 @@ def find_firing(
     roots = [producers[value] for value in outputs.demanded if producers[value] not in absent]
     for name in admitted:
         node = nodes[name]
-        if node.eager or (node.writes and not consumed.intersection(node.provides)):
+        if node.is_write or (node.writes and not consumed.intersection(node.provides)):
             roots.append(name)
     firing = reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
     found = set(firing)
     for node in (nodes[producers[value]] for value in outputs.values if value in producers):
         makers = (producers[use.value] for use in node.uses if use.value in producers)
-        if node.is_opportunistic and firing.issuperset(makers):
+        if node.return_if_available and firing.issuperset(makers):
             found.add(node.id)
     return frozenset(found)
 
@@ -178,11 +178,11 @@ def _gate(
     if isinstance(op.every, str):
         groups.append((op.every,))
     if node.follows:
-        writers = (other for other in nodes.values() if other.eager and other.id != node.id)
+        writers = (other for other in nodes.values() if other.is_write and other.id != node.id)
         groups.append(tuple(other.op for other in writers if any(write.cell in node.follows for write in other.writes)))
     follows = tuple(groups)
     every = op.every if isinstance(op.every, int) else 1
-    is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.eager)
+    is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.is_write)
     # whether it has fired matters elsewhere: from then on an average stands in for its model
     is_watched = isinstance(op, EmaOp) and op.use.eval == "swap"
     if every == 1 and start is None and until is None and is_free and not is_watched:
@@ -205,9 +205,9 @@ def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
     while before < len(held):
         before = len(held)
         followers: list[Instruction] = []
-        for node in (node for node in nodes.values() if node.eager):
+        for node in (node for node in nodes.values() if node.is_write):
             sources = (nodes[name] for cell in node.follows for name in writers.get(cell, ()) if name != node.id)
-            if node.paced in held or any(source.eager and source.op in held for source in sources):
+            if node.gated_by in held or any(source.is_write and source.op in held for source in sources):
                 followers.append(node)
         held |= {name for node in followers for name in (node.op, node.admission)}
     return frozenset(held)

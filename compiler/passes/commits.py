@@ -23,7 +23,7 @@ ALWAYS: Commit = ()
 def find_commits(graph: StepGraph) -> StepGraph:
     """Return the graph with the condition of every write that does not always take place."""
     finder = _Finder(graph=graph, own=find_own(graph))
-    found = {name: finder.find(name) for name, node in graph.nodes.items() if node.eager}
+    found = {name: finder.find(name) for name, node in graph.nodes.items() if node.is_write}
     return replace(graph, commits={name: commit for name, commit in found.items() if commit})
 
 
@@ -48,7 +48,7 @@ def _with_others(node: Instruction, found: Mapping[str, tuple[str, ...]], graph:
     """Return the verdicts of a write with those under which others give what it shares with them, where these fire."""
     there = {value for each in graph.nodes.values() for value in each.provides}
     givers = {each.verdict: found[name] for name, each in graph.nodes.items() if name in found}
-    shared = (verdict for each in node.others if each in there for verdict in (each, *givers.get(each, ())))
+    shared = (verdict for each in node.extra_checks if each in there for verdict in (each, *givers.get(each, ())))
     return tuple(dict.fromkeys((*found[node.id], *shared)))
 
 
@@ -69,7 +69,7 @@ def find_groups(graph: StepGraph) -> Iterable[tuple[Instruction, ...]]:
 
 def takes_part(node: Instruction) -> bool:
     """Return whether a node is what an update does with its gradients: it is applied, or its window gathers."""
-    return is_update(node) or (node.eager and node.admission == window_of(node.op))
+    return is_update(node) or (node.is_write and node.admission == window_of(node.op))
 
 
 def find_gradients(graph: StepGraph, write: Instruction) -> tuple[str, ...]:
@@ -100,15 +100,15 @@ class _Finder:
         """Return the condition of a write: its own, and those of the writes it follows."""
         if name not in self.known:
             node = self.graph.nodes[name]
-            paced = self.find(node.paced) if node.paced in self.graph.nodes else ALWAYS
+            gated_by = self.find(node.gated_by) if node.gated_by in self.graph.nodes else ALWAYS
             sources = [self.find(writer) for writer in self._find_sources(node)]
-            self.known[name] = both(self.own.get(name, ALWAYS), both(paced, either(sources)))
+            self.known[name] = both(self.own.get(name, ALWAYS), both(gated_by, either(sources)))
         return self.known[name]
 
     def _find_sources(self, node: Instruction) -> tuple[str, ...]:
         """Return the writers of what an average or copy reads, except the statistics of forwards."""
         writers = (writer for cell in sorted(node.follows, key=str) for writer in self.graph.writers.get(cell, ()))
-        return tuple(dict.fromkeys(each for each in writers if each != node.id and self.graph.nodes[each].eager))
+        return tuple(dict.fromkeys(each for each in writers if each != node.id and self.graph.nodes[each].is_write))
 
 
 def both(one: Commit, other: Commit) -> Commit:

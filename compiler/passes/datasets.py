@@ -1,4 +1,4 @@
-"""Turns: what a mode does on a batch of each data set, and the gates of its ops."""
+"""DatasetActivity: what a mode does on a batch of each data set, and the gates of its ops."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             )
 
 
-def check_numbers(scene: ModeGraph, graph: StepGraph, dataset: str) -> Iterator[Diagnostic]:
+def check_numbers(whole: ModeGraph, graph: StepGraph, dataset: str) -> Iterator[Diagnostic]:
     """Yield E-ABSENT for what ends a window and uses a value that is not there on batches of the step's data set.
 
     The end of an epoch may be a step on a data set that the update does not run on: gradients are not taken there, and
     what they are multiplied with may not be made.
     """
-    spec, closing = scene.spec, find_closing(scene.spec)
+    spec, closing = whole.spec, find_closing(whole.spec)
     made = {value for node in graph.nodes.values() for value in node.provides} | set(find_inputs(spec, dataset))
-    known = {*scene.producers, *spec.inputs}
+    known = {*whole.producers, *spec.inputs}
     for node in (node for node in graph.nodes.values() if node.admission in closing):
         for value in dict.fromkeys(use.value for use in node.uses if use.value in known and use.value not in made):
             yield Diagnostic(
@@ -107,7 +107,7 @@ def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class DatasetActivity:
     """The data sets of a mode: what a step on a batch of each returns, and the ops that fire in all of its steps."""
 
     gates: tuple[Gate, ...]
@@ -132,8 +132,8 @@ class Turns:
         nodes: Mapping[str, Instruction],
         others: tuple[Gate, ...] = (),
         epoch: int | None = None,
-    ) -> Turns:
-        """Return the turns of a mode; ``others`` are gates of what is no op, ``epoch`` is its length in steps."""
+    ) -> DatasetActivity:
+        """Return the activity of a mode; ``others`` are gates of what is no op, ``epoch`` is its length in steps."""
         datasets, possible = find_datasets(spec), find_possible(spec, mode)
         places = find_all_places(spec)
         closing = find_closing(spec)
@@ -165,11 +165,11 @@ class Turns:
         """Return the ops that fire in all steps on batches of some data set."""
         return frozenset[str]().union(*self.always.values())
 
-    def look(self, scene: ModeGraph, dataset: str) -> ModeGraph:
-        """Return the part of a scene that can run on a batch of a data set."""
+    def look(self, whole: ModeGraph, dataset: str) -> ModeGraph:
+        """Return the part of a graph that can run on a batch of a data set."""
         if not self.are_named:
-            return scene
-        return replace(scene, nodes=_look(scene.nodes, dataset, self.places, self.closing))
+            return whole
+        return replace(whole, nodes=_look(whole.nodes, dataset, self.places, self.closing))
 
 
 def _look(

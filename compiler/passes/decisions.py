@@ -75,7 +75,7 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
             for edge in late
         )
         yield Decision(code="DEFER", subject=node.op, text=text, because=because, node=name)
-    elif any(not graph.nodes[other].eager for other in between):
+    elif any(not graph.nodes[other].is_write for other in between):
         why = "it says `defer: end`" if node.defer == "end" else "the order policy puts every write at the end"
         text = f"{node.label} is deferred: {why}"
         yield Decision(code="DEFER", subject=node.op, text=text, node=name)

@@ -10,7 +10,7 @@ from compiler.batch.losses import find_batch_sums, find_counted, find_gathering,
 from compiler.declare import declare_models
 from compiler.facts.models import ModelFacts, Observations
 from compiler.facts.parameters import find_known_names
-from compiler.ir.diagnose import Findings
+from compiler.ir.diagnose import DiagnosticSink
 from compiler.ir.hazard_table import HazardTable
 from compiler.ir.instructions import Resting
 from compiler.ir.mode_graph import ModeGraph
@@ -47,7 +47,7 @@ class Context:
     pace: Pace
     observed: Observations | None
     """What a backend saw of users' classes; None before it looked."""
-    sink: Findings
+    sink: DiagnosticSink
     """Collects every problem."""
 
     @property

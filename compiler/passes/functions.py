@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compiler.batch.losses import find_sums
-from compiler.batch.scene import part_scene
+from compiler.batch.split import split_graph
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
@@ -14,7 +14,7 @@ from compiler.ir.program import Gate, Mode, ModeProgram
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.activate import Outputs, find_absent_problems, find_firing
 from compiler.passes.assemble import assemble
-from compiler.passes.datasets import Turns, check_numbers
+from compiler.passes.datasets import DatasetActivity, check_numbers
 from compiler.passes.document import Context, Document, lower_mode
 from compiler.passes.eval_averages import check_number, find_swaps, find_uses, map_models
 from compiler.passes.freeze import find_resting, find_thaw_gates
@@ -57,9 +57,9 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     spec, pace = context.spec, context.pace
     whole, swaps = lower_mode(document, mode, context), find_swaps(spec, mode)
     phases, thaws = find_phase_gates(spec, mode, whole.nodes, pace), find_thaw_gates(spec, mode, whole.nodes, pace)
-    turns = Turns.of(spec, mode, whole.nodes, (*phases, *thaws), pace.epoch)
-    patterns = _find_patterns(turns, context)
-    kept = keep_firing(turns.gates, (fired for _, fired in patterns), turns.anywhere)
+    activity = DatasetActivity.of(spec, mode, whole.nodes, (*phases, *thaws), pace.epoch)
+    patterns = _find_patterns(activity, context)
+    kept = keep_firing(activity.gates, (fired for _, fired in patterns), activity.anywhere)
     gates = (*kept, *(Gate(op=swap.op, clock="averaged") for swap in swaps))
     problems = tuple(check_number(spec, mode, patterns, swaps))
     context.sink.report(problems)
@@ -67,7 +67,7 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     live: set[str] = set()
     for used in () if problems else find_uses(swaps):
         known: dict[tuple[object, ...], ModeGraph] = {} if used else {((), ()): whole}
-        for variant, graph in _find_variants(document, mode, turns, patterns, map_models(used), known, context):
+        for variant, graph in _find_variants(document, mode, activity, patterns, map_models(used), known, context):
             live.update(node.op for node in graph.nodes.values())
             compiled = run_passes(graph, (*ANALYSES, *CHECKS), context, hook)
             if compiled is not None:
@@ -81,56 +81,56 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     named = {f"{mode}_step{number}": graph for number, graph in zip(numbers, graphs, strict=True)}
     functions = tuple(assemble(graph, name) for name, graph in named.items())
     return CompiledMode(
-        program=ModeProgram(mode=mode, gates=gates, functions=functions, undecided=turns.undecided),
+        program=ModeProgram(mode=mode, gates=gates, functions=functions, undecided=activity.undecided),
         graphs=named,
         live=frozenset(live) | find_sums(spec, live),
     )
 
 
-def _find_patterns(turns: Turns, context: Context) -> tuple[tuple[str, frozenset[str]], ...]:
+def _find_patterns(activity: DatasetActivity, context: Context) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return every pattern of gates with a data set that it is met on.
 
     Just that of all gates open where they never repeat in a reasonable time.
     """
     try:
-        if turns.are_named:
-            return enumerate_datasets(turns.gates, turns.always, turns.undecided)
-        patterns = enumerate_patterns(turns.gates, turns.always[UNNAMED], turns.undecided)
+        if activity.are_named:
+            return enumerate_datasets(activity.gates, activity.always, activity.undecided)
+        patterns = enumerate_patterns(activity.gates, activity.always[UNNAMED], activity.undecided)
         return tuple((UNNAMED, fired) for fired in patterns)
     except ValueError as error:
-        span = span_of(context.spec, turns.gates[0].op, "every")
+        span = span_of(context.spec, activity.gates[0].op, "every")
         help = "choose intervals with a small common multiple"
         context.sink.report([Diagnostic(code="E-CLOCKS", message=str(error), span=span, help=help)])
-        return tuple((dataset, frozenset(gate.op for gate in turns.gates)) for dataset in turns.outputs)
+        return tuple((dataset, frozenset(gate.op for gate in activity.gates)) for dataset in activity.outputs)
 
 
 def _find_variants(
     document: Document,
     mode: Mode,
-    turns: Turns,
+    activity: DatasetActivity,
     patterns: tuple[tuple[str, frozenset[str]], ...],
     averages: Mapping[str, str],
     known: dict[tuple[object, ...], ModeGraph],
     context: Context,
 ) -> tuple[tuple[Variant, StepGraph], ...]:
     """Return every set of nodes that fire together, each once, as a graph before any pass."""
-    spec, by_op = context.spec, {gate.op: gate for gate in turns.gates}
+    spec, by_op = context.spec, {gate.op: gate for gate in activity.gates}
     found: dict[tuple[object, ...], tuple[Variant, StepGraph]] = {}
     for dataset, fired in patterns:
         phases, resting = map_cells(spec, fired), find_resting(spec, fired)
         place = tuple(phases.items()), resting
         if place not in known:
             known[place] = lower_mode(document, mode, context, averages, phases, resting)
-        whole, outputs = turns.look(known[place], dataset), turns.outputs[dataset]
+        whole, outputs = activity.look(known[place], dataset), activity.outputs[dataset]
         firing = find_firing(whole.nodes, outputs, by_op, fired)
         context.sink.report(find_absent_problems(spec, whole.nodes, by_op, fired, firing))
-        graph = select_graph(whole, mode, firing, fired, turns.gates, outputs)
-        if turns.are_named:
+        graph = select_graph(whole, mode, firing, fired, activity.gates, outputs)
+        if activity.are_named:
             context.sink.report(check_numbers(known[place], graph, dataset))
         key = graph.gated, tuple(graph.nodes), graph.outputs
-        variant = Variant(whole=whole, gates=turns.gates, fired=fired, outputs=outputs)
+        variant = Variant(whole=whole, gates=activity.gates, fired=fired, outputs=outputs)
         variant, first = found.get(key, (variant, graph))
-        datasets = (*first.datasets, dataset) if turns.are_named else ()
+        datasets = (*first.datasets, dataset) if activity.are_named else ()
         found[key] = variant, replace(graph, datasets=datasets)
     return tuple(found.values())
 
@@ -147,11 +147,11 @@ def _split(
     if problems:
         return graph
     reaches = find_reaches(context.spec.ops)
-    parted = part_scene(whole, document.structure.types, outputs.values, lambda node: runs_in("train", node, reaches))
+    parted = split_graph(whole, document.structure.types, outputs.values, lambda node: runs_in("train", node, reaches))
     context.sink.report(check_coupled(whole, parted.coupled))
     resting = {gate.op for gate in variant.gates} - variant.fired
-    absent = find_absent(parted.scene.nodes, resting) | find_idle_writes(parted.scene.nodes, resting)
+    absent = find_absent(parted.graph.nodes, resting) | find_idle_writes(parted.graph.nodes, resting)
     copies = parted.find_firing(graph.nodes, outputs.values, absent)
-    split = select_graph(parted.scene, graph.mode, copies, variant.fired, variant.gates, outputs)
+    split = select_graph(parted.graph, graph.mode, copies, variant.fired, variant.gates, outputs)
     merges = tuple(decision for name, decision in parted.merges.items() if name in graph.nodes)
     return run_passes(replace(split, decisions=merges, datasets=graph.datasets), ANALYSES, context, hook)

@@ -77,9 +77,9 @@ def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
     The statistics such a forward writes belong to the version that the other writer ends, under any buffers policy.
     """
     for cell, names in graph.writers.items():
-        statistics = [name for name in names if not graph.nodes[name].eager] if cell.kind == "buffers" else []
+        statistics = [name for name in names if not graph.nodes[name].is_write] if cell.kind == "buffers" else []
         for name in names:
-            for forward in statistics if graph.nodes[name].eager else ():
+            for forward in statistics if graph.nodes[name].is_write else ():
                 why = f"{graph.nodes[name].label} writes {cell} after all train-mode forwards of the step"
                 yield Edge(before=forward, after=name, hazard=Hazard.WAW, why=why)
 
@@ -109,7 +109,7 @@ def _find_backward_hazards(graph: StepGraph, table: HazardTable) -> Iterator[Edg
         for node in (node for name, node in graph.nodes.items() if name in path.nodes):
             for read in node.reads:
                 later = graph.writers.get(read.cell, ())[read.version :]
-                writer = next((each for each in later if not read.streaming or graph.nodes[each].eager), None)
+                writer = next((each for each in later if not read.streaming or graph.nodes[each].is_write), None)
                 if writer is not None and (read.again or (read.saved and table.keeps_cells)):
                     through.setdefault((writer, read.at, read.again, read.saved), []).append(node)
         for (writer, at, again, _), forwards in through.items():

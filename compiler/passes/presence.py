@@ -29,7 +29,7 @@ def is_sum(op: Op) -> bool:
 
 def find_absent(nodes: Mapping[str, Instruction], resting: Collection[str]) -> frozenset[str]:
     """Return the nodes without a value in a step: those of ops that rest, and what is made of nothing but these."""
-    absent = {name for name, node in nodes.items() if node.admission in resting and not node.eager}
+    absent = {name for name, node in nodes.items() if node.admission in resting and not node.is_write}
     producers = {value: node.id for node in nodes.values() for value in node.provides}
     before = -1
     while len(absent) > before:
@@ -42,13 +42,13 @@ def is_made_of(node: Instruction, absent: Collection[str], producers: Mapping[st
     """Return whether all that a node is made of may be absent, and is; a gradient is made of its loss."""
     loss = None if node.derivative is None else node.derivative.loss
     uses = [use for use in node.uses if loss is None or use.value == loss]
-    is_loose = bool(uses) and all(use.optional for use in uses) and not node.eager
+    is_loose = bool(uses) and all(use.optional for use in uses) and not node.is_write
     return is_loose and all(producers.get(use.value) in absent for use in uses)
 
 
 def find_idle_writes(nodes: Mapping[str, Instruction], resting: Collection[str]) -> frozenset[str]:
     """Return the writes of ops that do not run in a step; users of their values drop those uses."""
-    return frozenset(name for name, node in nodes.items() if node.admission in resting and node.eager)
+    return frozenset(name for name, node in nodes.items() if node.admission in resting and node.is_write)
 
 
 def drop_absent(node: Instruction, present: Collection[str]) -> Instruction:

@@ -109,7 +109,7 @@ class _Scheduler:
         self._before = _predecessors(graph)
         self._closure = close(self._before)
         self._done: dict[str, None] = {}
-        self._writes = [name for name, node in graph.nodes.items() if node.eager]
+        self._writes = [name for name, node in graph.nodes.items() if node.is_write]
         self._transforms = {name for chain in find_chains(graph).values() for name in chain.transforms}
         self._waiting = {name: len(before) for name, before in self._before.items()}
         self._after: dict[str, list[str]] = {name: [] for name in graph.nodes}
@@ -185,7 +185,7 @@ class _Scheduler:
 
     def _is_immediate(self, node: Instruction) -> bool:
         """Return whether a node is put into the sequence as soon as nothing holds it back: writes, and their chains."""
-        if node.prompt:
+        if node.free_early:
             return True
         is_free = node.defer == "never" or (self._eager and node.defer == "auto")
-        return is_free and (node.eager or node.id in self._transforms)
+        return is_free and (node.is_write or node.id in self._transforms)

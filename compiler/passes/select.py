@@ -23,7 +23,7 @@ def runs_in(mode: Mode, node: Instruction, reaches: Mapping[str, Reach]) -> bool
 
 
 def select_graph(
-    scene: ModeGraph,
+    whole: ModeGraph,
     mode: Mode,
     firing: frozenset[str],
     fired: frozenset[str],
@@ -31,24 +31,24 @@ def select_graph(
     outputs: Outputs,
 ) -> StepGraph:
     """Return the graph of the nodes that fire; what stands between them stays in the closure."""
-    present = {value for name in firing for value in scene.nodes[name].provides}
-    nodes = {name: drop_absent(node, present) for name, node in scene.nodes.items() if name in firing}
+    present = {value for name in firing for value in whole.nodes[name].provides}
+    nodes = {name: drop_absent(node, present) for name, node in whole.nodes.items() if name in firing}
     graph = StepGraph(
         mode=mode,
-        active=tuple(name for name, node in nodes.items() if node.eager and name == node.op),
+        active=tuple(name for name, node in nodes.items() if node.is_write and name == node.op),
         gated=tuple(gate.op for gate in gates if gate.op in fired),
         outputs=outputs.values,
         nodes=nodes,
-        states=frozenset(scene.spec.state),
-        scaled=scene.spec.loss_scale is not None,
-        judged=any(node.verdict for node in scene.nodes.values()),
-        causality=scene.causality,
+        states=frozenset(whole.spec.state),
+        scaled=whole.spec.loss_scale is not None,
+        judged=any(node.verdict for node in whole.nodes.values()),
+        causality=whole.causality,
     )
     find_commit = commit_finder(graph)
-    nodes = penalize_once(nodes, scene.causality, find_commit)
+    nodes = penalize_once(nodes, whole.causality, find_commit)
     nodes = {name: node for name, node in nodes.items() if not _is_idle(node, find_commit)}
     penalties = {name: node for name, node in nodes.items() if node.penalizes is not None}
-    ordering = dict.fromkeys((*restrict_ordering(scene.ordering, nodes), *find_data_ordering(nodes, penalties)))
+    ordering = dict.fromkeys((*restrict_ordering(whole.ordering, nodes), *find_data_ordering(nodes, penalties)))
     return replace(graph, nodes=nodes, ordering=tuple(ordering))
 
 

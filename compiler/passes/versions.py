@@ -73,7 +73,7 @@ def order_writers(names: tuple[str, ...], graph: StepGraph, statistics: tuple[st
 def find_unordered(graph: StepGraph) -> Iterator[tuple[Cell, str, str]]:
     """Yield (cell, writer, writer) for writers of one cell of which neither happens before the other."""
     for cell, names in graph.writers.items():
-        writing = [name for name in names if graph.nodes[name].eager]
+        writing = [name for name in names if graph.nodes[name].is_write]
         for first, second in pairwise(writing):
             if not graph.causality.precedes(first, second):
                 yield cell, first, second

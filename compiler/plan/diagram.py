@@ -37,7 +37,7 @@ def draw_mermaid(plan: CompiledStep, mode: str) -> str:
         ids = _name_nodes(name, graph)
         for node in graph.sequence:
             text = _text(graph, node).translate(_MERMAID)
-            box = f'(["{text}"])' if graph.nodes[node].eager else f'["{text}"]'  # writes are rounded
+            box = f'(["{text}"])' if graph.nodes[node].is_write else f'["{text}"]'  # writes are rounded
             lines.append(f"    {ids[node]}{box}")
         for arrow in find_arrows(graph):
             line, label = "-.->" if arrow.dashed else "-->", f"|{arrow.label}|" if arrow.label else ""
@@ -53,7 +53,7 @@ def draw_dot(plan: CompiledStep, mode: str) -> str:
         lines += [f"  subgraph {_quote('cluster_' + name)} {{", f"    label={_quote(name)};"]
         ids = _name_nodes(name, graph)
         for node in graph.sequence:
-            style = ", style=bold" if graph.nodes[node].eager else ""
+            style = ", style=bold" if graph.nodes[node].is_write else ""
             lines.append(f"    {ids[node]} [label={_quote(_text(graph, node))}{style}];")
         for arrow in find_arrows(graph):
             style = ", style=dashed" if arrow.dashed else ""

@@ -45,7 +45,7 @@ def _explain_node(graph: StepGraph, node: Instruction) -> Iterator[str]:
         why = explain_version(graph, read.at)
         if why:
             yield f"reads {read}{why}"
-    if not node.eager:
+    if not node.is_write:
         return
     # What must come before a write, and what must wait for it.
     edges = [edge for edge in graph.edges if edge.hazard is not Hazard.DATA and node.id in (edge.before, edge.after)]

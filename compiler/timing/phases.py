@@ -18,7 +18,7 @@ def find_phase_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instructio
 
     Those that cannot be counted are left out; :func:`check_phases` reports them.
     """
-    applied = {node.op for node in nodes.values() if node.eager}
+    applied = {node.op for node in nodes.values() if node.is_write}
     gates: list[Gate] = []
     for cell in find_optimizers(spec) if pace.epoch is not None and mode == "train" else ():
         if pace.epoch is not None and cell.epoch > 1 and not applied.isdisjoint(cell.updates):

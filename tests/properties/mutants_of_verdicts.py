@@ -43,7 +43,7 @@ def hold_where_one_is(conditions: list[Commit]) -> Commit:
 
 def forget_pace(found: tuple[Instruction, ...], *arguments: object) -> tuple[Instruction, ...]:
     """Let nothing go by the steps of an update that is held."""
-    return tuple(replace(node, paced="") for node in found)
+    return tuple(replace(node, gated_by="") for node in found)
 
 
 def leave_scale(found: Iterator[Settle], *arguments: object) -> Iterator[Settle]:

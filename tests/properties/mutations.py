@@ -76,7 +76,7 @@ def without_every(found: Iterator[Edge], *arguments: object) -> Iterator[Edge]:
 
 def without_forwards(found: Iterator[Edge], spec: object, node: Any, nodes: object) -> Iterator[Edge]:
     """Read `after` at writes alone."""
-    yield from found if node.eager else ()
+    yield from found if node.is_write else ()
 
 
 def without_data(nodes: object, edges: tuple[Edge, ...]) -> tuple:
@@ -233,4 +233,4 @@ def lose_last(found: tuple, *arguments: object) -> tuple:
 def drop_unused(found: frozenset[str], nodes: dict, demanded: Outputs, *arguments: object) -> frozenset[str]:
     """Leave out forwards that nobody uses, although they move statistics."""
     used = {use.value for name in found for use in nodes[name].uses} | set(demanded.demanded)
-    return frozenset(name for name in found if nodes[name].eager or used.intersection(nodes[name].defines))
+    return frozenset(name for name in found if nodes[name].is_write or used.intersection(nodes[name].defines))

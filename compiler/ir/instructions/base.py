@@ -73,18 +73,18 @@ class InstructionBase(ABC):
 
     gate: str = ""
     """The gate that admits it, where that is another than its op's."""
-    paced: str = ""
+    gated_by: str = ""
     """The update in whose steps it takes place: it is committed only where that is."""
     defer: Literal["auto", "end", "never"] = "auto"
     """The requested place of a write: as early as legal, at the end of the step, or right after its gradient."""
-    prompt: bool = False
+    free_early: bool = False
     """It runs as soon as its operands are defined, so that these can be freed."""
-    is_opportunistic: bool = False
+    return_if_available: bool = False
     """Where its value may be returned, it runs if all its operands are defined."""
 
     verdict: str = ""
     """A write of gradients: the value that says whether they are finite."""
-    others: tuple[str, ...] = ()
+    extra_checks: tuple[str, ...] = ()
     """Verdicts over gradients of other updates that it writes too, where these fire."""
     overflow: Overflow = ""
     """What non-finite gradients skip; empty: not specified."""
@@ -132,7 +132,7 @@ class InstructionBase(ABC):
         return None
 
     @property
-    def eager(self) -> bool:
+    def is_write(self) -> bool:
         """Return whether it is a write that stands at its earliest legal place, rather than on demand."""
         return False
 
@@ -205,7 +205,7 @@ class Effect(InstructionBase):
     """An instruction that defines no value: it writes, returns or forgets."""
 
     @property
-    def eager(self) -> bool:
+    def is_write(self) -> bool:
         """Return True: what only writes need not wait until its result is wanted."""
         return True
 

@@ -1,11 +1,11 @@
-"""Reading of a mode's nodes: the kind of every value under micro-batches, and which nodes run for each of them."""
+"""How every value of a mode is placed over micro-batches, and which nodes run for each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compiler.batch.calls import BATCH, Called, Kind, has_batch
+from compiler.batch.calls import BATCH, Called, Placement, has_batch
 from compiler.batch.losses import find_terms
 from compiler.ir.diagnose import place_in
 from compiler.ir.digraph import sort
@@ -19,13 +19,13 @@ COUPLED_LOSSES = frozenset({"nt_xent"})
 
 
 @dataclass(kw_only=True)
-class Reading:
+class PlacementAnalysis:
     """What is found out about the values and nodes of a mode, in data order."""
 
     spec: GraphSpec
     types: Mapping[str, TensorType]
     """Shapes and types of values, as far as they are known."""
-    kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
+    placements: dict[str, Placement] = field(default_factory=dict[str, Placement])
     axes: dict[str, int] = field(default_factory=dict[str, int])
     """The axis of the batch of values with rows, where it is not the leading one."""
     coupled: dict[str, str] = field(default_factory=dict[str, str])
@@ -37,7 +37,7 @@ class Reading:
         """Start from the inputs: one that does not declare its shape has rows."""
         for name, declared in self.spec.inputs.items():
             is_batched = declared.shape is None or BATCH in declared.shape
-            self.kinds[name] = Kind.ROWS if is_batched else Kind.WHOLE
+            self.placements[name] = Placement.SHARDED if is_batched else Placement.REPLICATED
             if declared.shape is not None and BATCH in declared.shape:
                 self.axes[name] = declared.shape.index(BATCH)
 
@@ -54,26 +54,26 @@ class Reading:
             match nodes[name]:
                 case Random() as draw:
                     if BATCH in (shape := draw.shape or ()):
-                        self.kinds[draw.output], self.axes[draw.output] = Kind.ROWS, shape.index(BATCH)
-                    if draw.like is not None and self.kind(draw.like) is Kind.ROWS:
-                        self.kinds[draw.output], self.axes[draw.output] = Kind.ROWS, self.axis(draw.like)
+                        self.placements[draw.output], self.axes[draw.output] = Placement.SHARDED, shape.index(BATCH)
+                    if draw.like is not None and self.of(draw.like) is Placement.SHARDED:
+                        self.placements[draw.output], self.axes[draw.output] = Placement.SHARDED, self.axis(draw.like)
                 case Forward() as call if self.is_batched(call):
-                    self.kinds.update({value: self._find_result(value) for value in call.defines})
+                    self.placements.update({value: self._find_result(value) for value in call.defines})
                 case Evaluate() as call if self.is_batched(call):
                     self._read_evaluation(call)
                 case Gradient() as gradient if self.is_batched(gradient):
                     # the gradient of a value with rows has rows; those of anything else are added up over the parts
                     for value, output in zip(gradient.values, gradient.value_outputs, strict=True):
-                        has_rows = self.kind(value) is Kind.ROWS
-                        self.kinds[output] = Kind.ROWS if has_rows else Kind.SUM
+                        has_rows = self.of(value) is Placement.SHARDED
+                        self.placements[output] = Placement.SHARDED if has_rows else Placement.PARTIAL_SUM
                         if has_rows:
                             self.axes[output] = self.axis(value)
                 case _:
                     continue
 
-    def kind(self, value: str) -> Kind:
-        """Return the kind of a value; states, gradient sets and all else that is not batched are whole."""
-        return self.kinds.get(value, Kind.WHOLE)
+    def of(self, value: str) -> Placement:
+        """Return the placement of a value; states, gradient sets and all else that is not batched are whole."""
+        return self.placements.get(value, Placement.REPLICATED)
 
     def axis(self, value: str) -> int:
         """Return the axis of the batch of a value with rows."""
@@ -82,7 +82,7 @@ class Reading:
     @property
     def sized_input(self) -> str:
         """Return the input whose rows are counted: the first that has some."""
-        return next(name for name in self.spec.inputs if self.kind(name) is Kind.ROWS)
+        return next(name for name in self.spec.inputs if self.of(name) is Placement.SHARDED)
 
     def place(self, name: str) -> str:
         """Return where an input is declared."""
@@ -97,29 +97,31 @@ class Reading:
             case Evaluate() if node.family == "metric" or node.function.name == "inverse":
                 return False
             case Forward() | Evaluate():
-                return any(self._find_operand(each) is not Kind.WHOLE for each in node.arguments)
+                return any(self._find_operand(each) is not Placement.REPLICATED for each in node.arguments)
             case Gradient():
-                return self.kind(node.loss) is not Kind.WHOLE
+                return self.of(node.loss) is not Placement.REPLICATED
             case _:
                 return False
 
-    def _find_result(self, value: str) -> Kind:
-        """Return the kind of a model's or user function's result on rows: rows, unless it is known to have none."""
+    def _find_result(self, value: str) -> Placement:
+        """Return the placement of a model's or user function's result on rows: sharded, unless it has none."""
         shape = self.types.get(value, UNKNOWN).shape
         has_rows = value not in self.scalars if shape is None else has_batch(shape)
-        return Kind.ROWS if has_rows else Kind.MEAN
+        return Placement.SHARDED if has_rows else Placement.PARTIAL_MEAN
 
     def _read_evaluation(self, node: Evaluate) -> None:
-        """Note the kinds of the results of a call or loss, whether it couples samples, and where its rows lie."""
-        kinds, name = [self._find_operand(each) for each in node.arguments], node.function.name
-        found = dict.fromkeys(node.outputs, Kind.RATIO)
+        """Note the placements of the results of a call or loss, whether it couples samples, and where its rows lie."""
+        placements, name = [self._find_operand(each) for each in node.arguments], node.function.name
+        found = dict.fromkeys(node.outputs, Placement.RATIO)
         if node.family == "loss":  # a user's loss is a mean
             is_sum = node.reduction == "sum" or node.counted
-            reduced = Kind.SUM if is_sum else Kind.MEAN
-            found = dict.fromkeys(node.outputs, Kind.ROWS if node.reduction == "none" else reduced)
+            reduced = Placement.PARTIAL_SUM if is_sum else Placement.PARTIAL_MEAN
+            found = dict.fromkeys(node.outputs, Placement.SHARDED if node.reduction == "none" else reduced)
             # one loss takes the mean of its values as the threshold, unless there is one
             is_coupled = name in COUPLED_LOSSES or (name == "super_loss" and node.options.get("threshold") is None)
-            if not {Kind.MEAN, Kind.SUM, Kind.MIXED, Kind.RATIO}.isdisjoint(kinds):
+            if not {Placement.PARTIAL_MEAN, Placement.PARTIAL_SUM, Placement.MIXED, Placement.RATIO}.isdisjoint(
+                placements
+            ):
                 self.coupled[node.id] = "it is no mean or sum over samples"
             elif node.function.builtin and is_coupled:
                 self.coupled[node.id] = f"`{name}` compares samples with each other"
@@ -129,7 +131,7 @@ class Reading:
             operands = [each.operand for each in node.arguments if isinstance(each.operand, Ref)]
             call = Called(
                 name=name,
-                kinds=kinds,
+                placements=placements,
                 types=[self.types.get(each.name, UNKNOWN) for each in operands],
                 axes=[self.axis(each.name) for each in operands],
                 options=node.options,
@@ -137,17 +139,17 @@ class Reading:
             )
             if call.is_coupling():
                 self.coupled[node.id] = f"`{name}` makes a number of the whole batch, or mixes its samples"
-            found = dict.fromkeys(node.outputs, call.find_kind())
-        self.kinds |= found
+            found = dict.fromkeys(node.outputs, call.place())
+        self.placements |= found
         for value in node.outputs:  # rows lie along the first axis that depends on the batch
             shape = self.types.get(value, UNKNOWN).shape or ()
             axes = [axis for axis, size in enumerate(shape) if has_batch((size,))]
-            if axes and self.kind(value) is Kind.ROWS:
+            if axes and self.of(value) is Placement.SHARDED:
                 self.axes[value] = axes[0]
 
-    def _find_operand(self, argument: Argument) -> Kind:
-        """Return the kind of an argument; a number is whole."""
-        return self.kind(argument.operand.name) if isinstance(argument.operand, Ref) else Kind.WHOLE
+    def _find_operand(self, argument: Argument) -> Placement:
+        """Return the placement of an argument; a number is replicated."""
+        return self.of(argument.operand.name) if isinstance(argument.operand, Ref) else Placement.REPLICATED
 
 
 def find_scalars(nodes: Mapping[str, Instruction]) -> Iterator[str]:

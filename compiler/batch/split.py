@@ -1,4 +1,4 @@
-"""The scene of a mode under micro-batches, and which of its nodes run."""
+"""The graph of a mode under micro-batches, and which of its nodes run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from compiler.batch.expansion import Expansion
-from compiler.batch.reading import Reading
+from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import find_roles
 from compiler.ir.instructions import Forward, Instruction
 from compiler.ir.mode_graph import ModeGraph
@@ -18,14 +18,14 @@ from compiler.types.dimension import TensorType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parted:
-    """A scene with one copy of each batched node per micro-batch, and what to report about it."""
+class SplitGraph:
+    """A graph with one copy of each batched node per micro-batch, and what to report about it."""
 
-    scene: ModeGraph
+    graph: ModeGraph
     copies: Mapping[str, tuple[str, ...]]
-    """Node of the original scene -> what it became."""
+    """Node of the unsplit graph -> what it became."""
     results: Mapping[str, tuple[str, ...]]
-    """Node of the original scene -> what it provides there."""
+    """Node of the unsplit graph -> what it provides there."""
     merges: Mapping[str, Decision]
     """Decisions, by node that runs once although the step is split."""
     coupled: Mapping[str, str]
@@ -38,14 +38,16 @@ class Parted:
 
         ``absent`` nodes do not run in this step, and neither does what needs one of their values.
         """
-        nodes = self.scene.nodes
+        nodes = self.graph.nodes
         producers = find_producers(nodes.values())
         # copies that nothing uses: a sum of means and sums is added up over the batch by other nodes
         idle, before = frozenset[str](), -1
         while len(idle) > before:
             before = len(idle)
             used = {use.value for name, node in nodes.items() if name not in idle for use in node.uses}
-            pure = (node for node in nodes.values() if node.part and node.provides and not (node.writes or node.eager))
+            pure = (
+                node for node in nodes.values() if node.part and node.provides and not (node.writes or node.is_write)
+            )
             idle = frozenset(node.id for node in pure if used.isdisjoint(node.provides))
         roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]
         whole = {value for name in firing for value in self.results[name]}
@@ -56,41 +58,41 @@ class Parted:
             before = len(found)
             for name, node in nodes.items():
                 needed = (producers.get(use.value) for use in node.uses if not use.optional)
-                lacks = not node.eager and any(maker in found for maker in needed)
+                lacks = not node.is_write and any(maker in found for maker in needed)
                 if lacks or is_made_of(node, found, producers):
                     found.add(name)
         return reach(roots, nodes, producers, frozenset(found))
 
 
-def part_scene(
-    scene: ModeGraph, types: Mapping[str, TensorType], returned: Iterable[str], runs: Callable[[Instruction], bool]
-) -> Parted:
-    """Return a scene as its spec's micro-batches make it.
+def split_graph(
+    whole: ModeGraph, types: Mapping[str, TensorType], returned: Iterable[str], runs: Callable[[Instruction], bool]
+) -> SplitGraph:
+    """Return a graph as its spec's micro-batches make it.
 
     ``returned`` are the values that a step may return; ``runs`` says whether a node runs in the mode.
     """
-    reading = Reading(spec=scene.spec, types=types)
-    reading.read(scene.everything)
-    recorded = frozenset[str]().union(*(path.nodes for path in scene.paths.values()))
-    roles = find_roles(scene.everything, recorded, reading, scene.models)
+    analysis = PlacementAnalysis(spec=whole.spec, types=types)
+    analysis.read(whole.everything)
+    recorded = frozenset[str]().union(*(path.nodes for path in whole.paths.values()))
+    roles = find_roles(whole.everything, recorded, analysis, whole.models)
     expansion = Expansion(
-        count=scene.spec.micro_batches, nodes=scene.everything, reading=reading, roles=roles, recorded=recorded
+        count=whole.spec.micro_batches, nodes=whole.everything, analysis=analysis, roles=roles, recorded=recorded
     )
     everything = expansion.expand(returned)
     # declared and implied edges hold between all copies of two nodes: a successor waits for every copy
     declared = (
         replace(edge, before=before, after=after)
-        for edge in scene.ordering
+        for edge in whole.ordering
         if edge.hazard is not Hazard.DATA
         for before in expansion.copies[edge.before]
         for after in expansion.copies[edge.after]
     )
     nodes = {name: node for name, node in everything.items() if runs(node)}
-    coupled = {name: why for name, why in reading.coupled.items() if name in roles.split}
+    coupled = {name: why for name, why in analysis.coupled.items() if name in roles.split}
     merges: dict[str, Decision] = {}
-    for name, node in scene.everything.items():
+    for name, node in whole.everything.items():
         if isinstance(node, Forward) and node.train and name in roles.split:
-            model = scene.models[node.model]
+            model = whole.models[node.model]
             if model.batch_coupled:
                 assumed = " (assumed)" if "batch_coupled" in model.assumed else ""
                 coupled[name] = f"'{node.model}' normalises over the samples that it is given{assumed}"
@@ -101,10 +103,10 @@ def part_scene(
             )
             merges[name] = Decision(code="MERGE", subject=node.op, text=text, node=node.id)
     ordering = (*find_data_ordering(everything), *declared)
-    return Parted(
-        scene=replace(scene, nodes=nodes, everything=everything, ordering=ordering),
+    return SplitGraph(
+        graph=replace(whole, nodes=nodes, everything=everything, ordering=ordering),
         copies=expansion.copies,
-        results={name: node.provides for name, node in scene.everything.items()},
+        results={name: node.provides for name, node in whole.everything.items()},
         merges=merges,
         coupled=coupled,
     )
