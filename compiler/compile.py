@@ -42,7 +42,7 @@ def compile_step(
 ) -> Plan:
     """Compile a spec for a backend, ``torch`` or ``tensorflow``; nothing that the spec names is imported.
 
-    - ``order``: the policy that chooses between valid schedules, ``fewest``, ``listed`` or ``latest``.
+    - ``order``: the policy that chooses between valid schedules, ``fewest``, ``listed``, ``latest`` or ``memory``.
     - ``pace``: the lengths of an epoch, a batch and a run, which convert durations to steps, where the spec has none.
     - ``pending``: leave out parts that need an unknown length, and list them in ``plan.pending``. Such a plan can be
       inspected, but not built. By default they are errors.

@@ -194,9 +194,10 @@ class Step:
         return self._built.engine.sizes()
 
     def tensors(self) -> dict[str, object]:
-        """Return the tensors that training changes, by name, not copied.
+        """Return the tensors that training changes: weights, buffers, slots of optimizers and declared states, by name.
 
-        Names are ``models.<model>.<name>``, ``optimizers.<optimizer>.<slot>.<name>`` and ``state.<name>``.
+        Names are ``models.<model>.<name>``, ``optimizers.<optimizer>.<slot>.<name>`` and ``state.<name>``. On PyTorch
+        the tensors share the memory of the step; :meth:`state` returns copies.
 
         >>> tuple(step.tensors()["models.generator.0.weight"].shape)
         (128, 16)

@@ -94,13 +94,7 @@ MOST_MICRO_BATCHES = 64
 
 
 class GraphSpec(Declaration):
-    """A graph spec: one training step, declared, and optionally how to run it. Make it with :func:`load`.
-
-    >>> from graphspec import load
-    >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml")
-    >>> list(spec.models), spec.ops["step_g"].kind, spec.run.steps
-    (['generator', 'discriminator'], 'update', 2000)
-    """
+    """A graph spec: one training step, declared, and optionally how to run it."""
 
     graphspec: Literal[1]
     """The version of the language."""
@@ -171,6 +165,10 @@ class GraphSpec(Declaration):
     def span(self, *path: str | int, key: bool = False) -> Span | None:
         """Return the place of a part of the spec, or of its key; None for specs built in Python.
 
+        >>> from graphspec import load
+        >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml")
+        >>> list(spec.models), spec.ops["step_g"].kind, spec.run.steps
+        (['generator', 'discriminator'], 'update', 2000)
         >>> spec.span("ops", "step_g", key=True).line
         27
         """
