@@ -72,8 +72,8 @@ class Options(Mapping[str, Value]):
         Raises SpecError: GS270 an unknown name, an invalid value, or a number that cannot change after the build.
 
         >>> options["weight_decay"] = 0.1
-        >>> options.by_hand
-        mappingproxy({'weight_decay': 0.1})
+        >>> dict(options.by_hand)
+        {'weight_decay': 0.1}
         """
         place = self._find(name)
         reason, help = self._why_fixed(name)

@@ -148,7 +148,7 @@ class Optimizer:
 
     @property
     def slots(self) -> Slots:
-        """Return copies of its slots, by parameter and slot, each of the shape of its parameter.
+        """Return copies of its slots, by parameter and slot: of the shape of the parameter, or counts.
 
         A parameter is called ``0.weight``, or ``model.0.weight`` where several models are stepped. Only
         :meth:`Step.restore` and :meth:`Step.load` write slots.
