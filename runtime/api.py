@@ -43,7 +43,8 @@ def build(
     - ``jit_compile``: let XLA compile the step, on TensorFlow only (GS268). Numbers differ in the last bits.
     - ``weights``: whether to read the files under `weights:`; not needed for a step that is restored right away.
     - ``profile``: show the parts of the step in the profilers of PyTorch and TensorFlow by the names of their ops.
-    - ``norms``: measure the gradients of updates for :attr:`StepReport.updates`. Only reading a norm waits for the device.
+    - ``norms``: measure the gradients of updates for :attr:`StepReport.updates`.
+      Only reading a norm waits for the device.
 
     Raises SpecError with every problem found, and GS217 where the framework is not installed.
 
