@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, final
 
 from compiler import Plan
-from compiler.ir.instructions import Settle
+from compiler.ir.instructions import ResolveOverflow
 from graphspec.analysis.datasets import find_declared
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
@@ -146,7 +146,9 @@ class Step:
             return StepReport(step=0, mode="train", fired=())
         engine, (mode, dataset) = self._built.engine, self._last
         functions = self._modes[mode].functions  # some settle the verdicts under which writes take place
-        has_verdicts = any(isinstance(each, Settle) for function in functions for each in function.instructions)
+        has_verdicts = any(
+            isinstance(each, ResolveOverflow) for function in functions for each in function.instructions
+        )
         reporter = Reporter(
             plan=self.plan,
             optimizers=self._optimizers,

@@ -19,9 +19,9 @@ SHARE = "batch#share"
 """The value that says which part of the rows a micro-batch has, by its number."""
 
 
-def part_of(name: str, part: int) -> str:
+def name_in(name: str, micro_batch: int) -> str:
     """Return the name of a value or node in a micro-batch: ``fake#2``."""
-    return f"{name}#{part}"
+    return f"{name}#{micro_batch}"
 
 
 @dataclass(kw_only=True)
@@ -48,20 +48,22 @@ class Expansion:
         self.owners = {value: name for name, node in self.nodes.items() for value in node.provides}
         split = [node for name, node in self.nodes.items() if name in self.roles.split]
         for node in split:
-            self.copies[node.id] = tuple(self._copy(node, part) for part in self._parts())
+            self.copies[node.id] = tuple(self._copy(node, micro_batch) for micro_batch in self._micro_batches())
             if isinstance(node, Gradient) and node.output is not None:
                 # each sum right after its micro-batch, so that only two sets are alive
-                total = part_of(node.output, 1)
-                for part in self._parts()[1:]:
-                    name = node.output if part == self.count else f"{node.output}#to{part}"
-                    self._add(add_sets(name, (total, part_of(node.output, part)), node, part), node.output)
+                total = name_in(node.output, 1)
+                for micro_batch in self._micro_batches()[1:]:
+                    name = node.output if micro_batch == self.count else f"{node.output}#to{micro_batch}"
+                    self._add(
+                        add_sets(name, (total, name_in(node.output, micro_batch)), node, micro_batch), node.output
+                    )
                     total = name
         self.shared = {node.derivative.loss for node in self.made.values() if node.derivative is not None}
         for name, node in self.nodes.items():
             if name not in self.roles.split:
                 self.copies[name] = (name,)
-                if isinstance(node, Random) and node.like is not None and self._is_parted(node.like):
-                    first, whole = part_of(node.like, 1), self.analysis.of(node.like) is Placement.SHARDED
+                if isinstance(node, Random) and node.like is not None and self._is_split(node.like):
+                    first, whole = name_in(node.like, 1), self.analysis.of(node.like) is Placement.SHARDED
                     uses = (Use(value=first, differentiable=False),)
                     self._add(replace(node, like=first, gathered=whole, uses=uses))
                 else:
@@ -71,10 +73,10 @@ class Expansion:
         for value in returned:
             self._whole(value)
         order = {name: index for index, name in enumerate(self.nodes)}
-        ranked = sorted(self.made.values(), key=lambda node: (node.part, order.get(self.sources[node.id], -1)))
+        ranked = sorted(self.made.values(), key=lambda node: (node.micro_batch, order.get(self.sources[node.id], -1)))
         return {node.id: node for node in ranked}
 
-    def _parts(self) -> range:
+    def _micro_batches(self) -> range:
         """Return the numbers of the micro-batches."""
         return range(1, self.count + 1)
 
@@ -85,7 +87,7 @@ class Expansion:
 
     # ------------------------------------------------------------ nodes that run once
 
-    def _is_parted(self, value: str) -> bool:
+    def _is_split(self, value: str) -> bool:
         """Return whether only the parts of a value exist."""
         return self.owners.get(value) in self.roles.split
 
@@ -95,7 +97,7 @@ class Expansion:
         So does a gradient set, which is summed as its parts are computed. A ratio is computed again, from operands of
         the whole batch.
         """
-        if not self._is_parted(value):
+        if not self._is_split(value):
             return
         node = self.nodes[self.owners[value]]
         if isinstance(node, Gradient) and node.output == value:
@@ -107,13 +109,20 @@ class Expansion:
             self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False), node.id)
             return
         kept: list[str] = []
-        for part in self._parts():
-            share, name = self._share(value, part), part_of(value, part)
+        for micro_batch in self._micro_batches():
+            share, name = self._share(value, micro_batch), name_in(value, micro_batch)
             is_apart = share != name and share not in self.shared
             if node.id in self.recorded and not is_apart:  # detached, so that the graph of the part can be freed
                 detached = f"{name}.kept"
                 made = evaluate(
-                    detached, "stop", (share,), (detached,), like=node, part=part, constant=True, free_early=True
+                    detached,
+                    "stop",
+                    (share,),
+                    (detached,),
+                    like=node,
+                    micro_batch=micro_batch,
+                    constant=True,
+                    free_early=True,
                 )
                 self._add(made, value)
                 share = detached
@@ -124,40 +133,40 @@ class Expansion:
 
     # ------------------------------------------------------------ nodes that run for every micro-batch
 
-    def _copy(self, node: Instruction, part: int) -> str:
+    def _copy(self, node: Instruction, micro_batch: int) -> str:
         """Add the copy of a node for a micro-batch, and return its id."""
         copied = replace(
-            rename(node, lambda value: self._use(value, part), lambda value: part_of(value, part)),
-            id=part_of(node.id, part),
-            label=part_of(node.label, part),
-            uses=tuple(replace(use, value=self._use(use.value, part)) for use in node.uses),
-            inner=tuple(part_of(value, part) for value in node.inner),
-            part=part,
+            rename(node, lambda value: self._use(value, micro_batch), lambda value: name_in(value, micro_batch)),
+            id=name_in(node.id, micro_batch),
+            label=name_in(node.label, micro_batch),
+            uses=tuple(replace(use, value=self._use(use.value, micro_batch)) for use in node.uses),
+            inner=tuple(name_in(value, micro_batch) for value in node.inner),
+            micro_batch=micro_batch,
         )
         if isinstance(node, Gradient) and isinstance(copied, Gradient):
-            loss = self._share(node.loss, part)
+            loss = self._share(node.loss, micro_batch)
             copied = replace(copied, loss=loss, uses=(Use(value=loss), *copied.uses[1:]))
         if isinstance(copied, Evaluate) and copied.family == "loss":
             copied = replace(copied, gathered=not copied.counted)
         self._add(copied, node.id)
         return copied.id
 
-    def _use(self, value: str, part: int) -> str:
+    def _use(self, value: str, micro_batch: int) -> str:
         """Return what a micro-batch uses of a value: its own part, or all of a whole value.
 
         A value that is computed for the whole batch is split.
         """
         if self.analysis.of(value) is Placement.REPLICATED:
             return value
-        if self._is_parted(value):
-            return part_of(value, part)
+        if self._is_split(value):
+            return name_in(value, micro_batch)
         node = self.nodes[self.owners[value]] if value in self.owners else None
-        outputs = tuple(part_of(value, part) for part in self._parts())
+        outputs = tuple(name_in(value, micro_batch) for micro_batch in self._micro_batches())
         options = {"count": self.count, "axis": self.analysis.axis(value)}
         place = "" if node is not None else self.analysis.place(value)
         made = evaluate(
             f"{value}#parts",
-            "parts",
+            "micro_batches",
             (value,),
             outputs,
             like=node,
@@ -167,36 +176,39 @@ class Expansion:
             constant=True,
         )
         self._add(made, value)
-        return part_of(value, part)
+        return name_in(value, micro_batch)
 
     # ------------------------------------------------------------ shares
 
-    def _share(self, value: str, part: int) -> str:
+    def _share(self, value: str, micro_batch: int) -> str:
         """Return a micro-batch's share of a value of the whole batch: shares sum to it; of rows they are parts."""
         match self.analysis.of(value):
             case Placement.SHARDED | Placement.PARTIAL_SUM:
-                return part_of(value, part)
+                return name_in(value, micro_batch)
             case Placement.PARTIAL_MEAN | Placement.RATIO:
-                return self._weigh(part_of(value, part), value, part)
+                return self._weigh(name_in(value, micro_batch), value, micro_batch)
             case Placement.REPLICATED:
-                return self._weigh(value, value, part)
+                return self._weigh(value, value, micro_batch)
             case Placement.MIXED:
-                return self._share_terms(value, part)
+                return self._share_terms(value, micro_batch)
 
-    def _weigh(self, operand: str, value: str, part: int) -> str:
+    def _weigh(self, operand: str, value: str, micro_batch: int) -> str:
         """Return a value times a micro-batch's fraction of the rows."""
         self._add_shares()
-        share = f"{part_of(value, part)}.share"
+        share = f"{name_in(value, micro_batch)}.share"
         like = self.nodes.get(self.owners.get(value, ""))
-        operands = (operand, part_of(SHARE, part))
-        self._add(evaluate(share, "weigh", operands, (share,), like=like, op=value, part=part, free_early=True), value)
+        operands = (operand, name_in(SHARE, micro_batch))
+        self._add(
+            evaluate(share, "weigh", operands, (share,), like=like, op=value, micro_batch=micro_batch, free_early=True),
+            value,
+        )
         return share
 
-    def _share_terms(self, value: str, part: int) -> str:
+    def _share_terms(self, value: str, micro_batch: int) -> str:
         """Return the share of a sum of means and sums: the same call on the shares of its terms."""
         call = self.nodes[self.owners[value]]
         assert isinstance(call, Evaluate)
-        share = f"{part_of(value, part)}.share"
+        share = f"{name_in(value, micro_batch)}.share"
         is_sum = call.function.name in ("add", "sub")
         named: dict[str, str] = {}
         arguments = list(call.arguments)
@@ -204,14 +216,16 @@ class Expansion:
             operand = argument.operand
             if isinstance(operand, Ref):
                 is_term = is_sum or self.analysis.of(operand.name) is not Placement.REPLICATED
-                named[operand.name] = self._share(operand.name, part) if is_term else operand.name
+                named[operand.name] = self._share(operand.name, micro_batch) if is_term else operand.name
                 arguments[index] = replace(argument, operand=Ref(name=named[operand.name]))
             elif is_sum:
                 # a number that is added is multiplied with the micro-batch's fraction of the rows
                 self._add_shares()
-                weighed = f"{part_of(value, part)}.number{index}"
-                fraction = (part_of(SHARE, part),)
-                made = evaluate(weighed, "weigh", fraction, (weighed,), like=call, part=part, free_early=True)
+                weighed = f"{name_in(value, micro_batch)}.number{index}"
+                fraction = (name_in(SHARE, micro_batch),)
+                made = evaluate(
+                    weighed, "weigh", fraction, (weighed,), like=call, micro_batch=micro_batch, free_early=True
+                )
                 number = replace(made.arguments[0], operand=operand)
                 self._add(replace(made, arguments=(*made.arguments, number)), value)
                 arguments[index] = replace(argument, operand=Ref(name=weighed))
@@ -220,8 +234,8 @@ class Expansion:
         made = replace(
             call,
             id=share,
-            label=f"{call.label}#{part} as a share",
-            part=part,
+            label=f"{call.label}#{micro_batch} as a share",
+            micro_batch=micro_batch,
             uses=tuple(replace(old.get(name, Use(value=name)), value=new) for name, new in named.items()),
             free_early=True,
             arguments=tuple(arguments),
@@ -233,9 +247,11 @@ class Expansion:
     def _add_shares(self) -> None:
         """Add the node that computes the share of the rows in every micro-batch."""
         entry = self.analysis.sized_input
-        outputs = tuple(part_of(SHARE, part) for part in self._parts())
+        outputs = tuple(name_in(SHARE, micro_batch) for micro_batch in self._micro_batches())
         options = {"count": self.count, "axis": self.analysis.axis(entry)}
         place = self.analysis.place(entry)
         self._add(
-            evaluate("batch#shares", "shares", (entry,), outputs, op=entry, place=place, options=options, constant=True)
+            evaluate(
+                "batch#shares", "row_shares", (entry,), outputs, op=entry, place=place, options=options, constant=True
+            )
         )

@@ -27,7 +27,7 @@ SUMMING = frozenset({"sum", "matmul"})
 """Calls that sum along an axis."""
 
 
-def find_gathering(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
+def find_accumulating(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     """Return, by update whose window combines gradients by counts, the terms of all losses that it gathers from."""
     owners = {value: op for name, op in spec.ops.items() for value in op.defines(name)}
     found: dict[str, tuple[str, ...]] = {}
@@ -251,10 +251,10 @@ def find_counted(
     """
     own, reaches = find_own(spec, (observed or Observations()).counts, uneven), find_reaches(spec.ops)
     # those whose gradients are gathered over several steps of the mode
-    gathering = [name for name in find_gathering(spec) if mode in reaches[name].modes]
-    losses = (loss for name in gathering for loss in find_set_losses(spec, name))
+    accumulating = [name for name in find_accumulating(spec) if mode in reaches[name].modes]
+    losses = (loss for name in accumulating for loss in find_set_losses(spec, name))
     wanted = dict.fromkeys(term for loss in losses for term in find_addends(spec, loss))
-    wanted |= dict.fromkeys(name for name in own if name not in uneven) if is_parted(spec, mode) else {}
+    wanted |= dict.fromkeys(name for name in own if name not in uneven) if is_split(spec, mode) else {}
     plain = frozenset(find_plain(spec, mode)) - uneven
     return {name: own[name] for name in wanted if name in own and name not in plain}
 
@@ -276,7 +276,7 @@ def find_uneven(spec: GraphSpec, elements: Mapping[str, Shape | None]) -> frozen
 
     ``elements``: loss -> the shape of what it is the mean of. Where it is fixed per row or for the batch, rows count.
     """
-    losses = {loss for name in find_gathering(spec) for loss in find_set_losses(spec, name)}
+    losses = {loss for name in find_accumulating(spec) for loss in find_set_losses(spec, name)}
     terms = {term for loss in losses for term in find_addends(spec, loss)}
     uneven: set[str] = set()
     for name, shape in elements.items():
@@ -298,7 +298,7 @@ def _count(name: str, op: Op, observed: Mapping[str, bool]) -> Counted:
     return "returned" if observed[name] else ""
 
 
-def is_parted(spec: GraphSpec, mode: Mode) -> bool:
+def is_split(spec: GraphSpec, mode: Mode) -> bool:
     """Return whether the steps of a mode are split into micro-batches."""
     return mode == "train" and spec.micro_batches > 1
 
@@ -308,7 +308,7 @@ def find_plain(spec: GraphSpec, mode: Mode) -> Iterator[str]:
 
     In micro-batches such a gradient is part of the whole batch's gradient, and so needs the counts of later parts.
     """
-    if is_parted(spec, mode):
+    if is_split(spec, mode):
         for op in spec.ops.values():
             if isinstance(op, GradientOp) and any(target not in spec.models for target in op.wrt):
                 yield from find_addends(spec, op.gradient, find_whole(spec))

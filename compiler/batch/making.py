@@ -8,7 +8,7 @@ from dataclasses import replace
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Setting, Use
 
-PARTING = frozenset({"parts", "shares", "weigh", "quotient", "inverse"})
+SPLITTING = frozenset({"micro_batches", "row_shares", "weigh", "quotient", "inverse"})
 """Functions that split a value into micro-batches, compute their shares of the rows, and multiply by these; and those
 that divide by the count of a loss."""
 
@@ -22,7 +22,7 @@ def evaluate(
     like: Instruction | None = None,
     op: str = "",
     place: str = "",
-    part: int = 0,
+    micro_batch: int = 0,
     options: Mapping[str, Setting] | None = None,
     constant: bool = False,
     free_early: bool = False,
@@ -37,12 +37,12 @@ def evaluate(
         op=op,
         label=f"call {name}",
         place=place,
-        part=part,
+        micro_batch=micro_batch,
         uses=tuple(Use(value=value, differentiable=not constant) for value in operands),
         differentiable=not constant,
         gate="" if like is None else like.gate,
         free_early=free_early,
-        family="part" if function in PARTING else "call",
+        family="internal" if function in SPLITTING else "call",
         function=FunctionRef(name=function, builtin=True),
         arguments=tuple(Argument(operand=Ref(name=each)) for each in operands),
         options=options or {},
@@ -50,21 +50,21 @@ def evaluate(
     )
 
 
-def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, part: int) -> Transform:
+def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, micro_batch: int) -> Transform:
     """Return a node that adds two sets of a gradient; an absent entry adds nothing."""
     return Transform(
         id=f"{name}.sum",
         op=gradient.op,
         label=f"sum {name}",
         place=gradient.place,
-        part=part,
+        micro_batch=micro_batch,
         uses=tuple(Use(value=value) for value in inputs),
         gate=gradient.gate,
         function=FunctionRef(name="add_sets", builtin=True),
         inputs=inputs,
         output=name,
         models=gradient.models,
-        gaps=gradient.unconnected == "skip" or bool(gradient.resting),
+        may_miss=gradient.unconnected == "skip" or bool(gradient.frozen),
     )
 
 

@@ -46,7 +46,9 @@ class SplitGraph:
             before = len(idle)
             used = {use.value for name, node in nodes.items() if name not in idle for use in node.uses}
             pure = (
-                node for node in nodes.values() if node.part and node.provides and not (node.writes or node.is_write)
+                node
+                for node in nodes.values()
+                if node.micro_batch and node.provides and not (node.writes or node.is_write)
             )
             idle = frozenset(node.id for node in pure if used.isdisjoint(node.provides))
         roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]

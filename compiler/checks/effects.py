@@ -10,10 +10,10 @@ from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Decision, Hazard, StepGraph
 from compiler.lower.average import find_interval
-from compiler.lower.verdict import find_judged
+from compiler.lower.verdict import find_checked
 from compiler.passes.commits import find_gradients, find_groups, takes_part
 from compiler.passes.datasets import check_windows
-from compiler.passes.freeze import check_thaws
+from compiler.passes.freeze import check_freezes
 from compiler.passes.order import close_ordering, find_writers
 from compiler.timing.curves import check_scheduled, check_schedules
 from compiler.timing.phases import check_phases
@@ -187,7 +187,7 @@ def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
 def check_pace(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every duration in a unit of unknown length."""
     yield from (*check_schedules(spec, pace), *check_scheduled(spec, pace), *check_phases(spec, pace))
-    yield from (*check_thaws(spec, pace), *check_windows(spec, pace), *check_resets(spec, pace))
+    yield from (*check_freezes(spec, pace), *check_windows(spec, pace), *check_resets(spec, pace))
 
 
 def check_durations(
@@ -235,7 +235,10 @@ def check_terms(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
             is_early = group.until is not None and group.lr_scale is None and group.weight_decay is None
             windows = [op for op in spec.ops.values() if isinstance(op, UpdateOp) and model in op.update]
             if is_early and any(op.window > 1 for op in windows):
-                message = f"an optimizer of Keras steps '{model}': it cannot leave out what thaws within a window"
+                message = (
+                    f"an optimizer of Keras steps '{model}': it cannot leave out parameters whose freeze ends within "
+                    "a window"
+                )
                 yield Diagnostic(
                     code="E-BACKEND",
                     message=message,
@@ -256,8 +259,8 @@ def find_idle(spec: GraphSpec) -> Iterator[str]:
         written = [f"`{field}`" for field in FIELDS if field in model.model_fields_set]
         if written and name not in updated:
             yield f"no update steps model '{name}', which makes {' and '.join(written)} of no effect"
-    judged = find_judged(spec)
-    updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp) and name not in judged)
+    checked = find_checked(spec)
+    updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp) and name not in checked)
     for name, op in updates:
         if op.accumulate is not None and op.accumulate.on_nonfinite != "drop":  # the default says nothing
             yield f"nothing looks at the gradients of '{name}' (`on_overflow`): `on_nonfinite` is of no effect"

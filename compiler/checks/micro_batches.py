@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from compiler.batch.calls import BATCH
 from compiler.batch.losses import (
     are_added,
+    find_accumulating,
     find_addends,
     find_batch_sums,
-    find_gathering,
     find_own,
     find_plain,
     find_rows,
@@ -68,7 +68,7 @@ def check_counts(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-COUNTS for an update that gathers sums and means, which are combined over steps in different ways."""
     spec = graph.spec
     sums, rows, whole = find_batch_sums(spec, graph.types), find_rows(spec, graph.types), find_whole(spec)
-    for update in find_gathering(spec):
+    for update in find_accumulating(spec):
         losses = find_set_losses(spec, update)
         terms = [term for loss in losses for term in find_addends(spec, loss, whole, rows)]
         totals = [term for term in terms if term in sums]
@@ -87,9 +87,9 @@ def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-COUNTS for a term made of a sum over the batch by an op that is not linear in it."""
     spec = graph.spec
     sums, rows = find_batch_sums(spec, graph.types), find_rows(spec, graph.types)
-    gathering = find_gathering(spec)
+    accumulating = find_accumulating(spec)
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
-    split = updates if spec.micro_batches > 1 else gathering
+    split = updates if spec.micro_batches > 1 else accumulating
     terms = {name: find_terms(spec, loss) for name in split for loss in find_set_losses(spec, name)}
     for name, term in {term: name for name, found in terms.items() for term in found if term not in sums}.items():
         summed = next((each for each in _find_origins(spec, name, rows) if each in sums), None)
@@ -98,7 +98,7 @@ def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
                 code="W-COUNTS",
                 severity="warning",
                 message=f"'{name}' is made of '{summed}', a sum over the batch, and counts by its rows where '{term}' "
-                f"puts {'steps' if term in gathering else 'micro-batches'} together",
+                f"puts {'steps' if term in accumulating else 'micro-batches'} together",
                 span=span_of(spec, name),
                 label="not what one large batch would give",
                 help="make it of a mean, or take the sum last",

@@ -185,24 +185,24 @@ def check_frozen_train(graph: ModeGraph) -> Iterator[Diagnostic]:
 def check_swaps(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-SWAP where two averages stand in for one model, or a model is written while one stands in for it."""
     owners: dict[str, str] = {}
-    for swap in find_all_swaps(graph.spec):
-        first = owners.setdefault(swap.model, swap.op)
-        if first != swap.op:
+    for average in find_all_swaps(graph.spec):
+        first = owners.setdefault(average.model, average.op)
+        if first != average.op:
             yield Diagnostic(
                 code="E-SWAP",
-                message=f"'{first}' and '{swap.op}' both stand in for '{swap.model}' in evaluation",
-                span=span_of(graph.spec, swap.op, "use"),
+                message=f"'{first}' and '{average.op}' both stand in for '{average.model}' in evaluation",
+                span=span_of(graph.spec, average.op, "use"),
                 label="only one average can",
-                help=f"remove `use` from one of them, and call its average by name: `forward: {swap.target}`",
+                help=f"remove `use` from one of them, and call its average by name: `forward: {average.target}`",
             )
         for name, op in graph.spec.ops.items():
-            if not (isinstance(op, UpdateOp) and swap.model in op.update):
+            if not (isinstance(op, UpdateOp) and average.model in op.update):
                 continue
             if any(op.runs_in(mode) for mode in MODES if mode != "train"):
                 yield Diagnostic(
                     code="E-SWAP",
-                    message=f"'{name}' updates '{swap.model}' in a mode in which '{swap.op}' stands in for it",
+                    message=f"'{name}' updates '{average.model}' in a mode in which '{average.op}' stands in for it",
                     span=span_of(graph.spec, name, "mode"),
                     label="the forwards of that mode are those of the average",
-                    help=f"update it in train mode only, or remove `use` from '{swap.op}'",
+                    help=f"update it in train mode only, or remove `use` from '{average.op}'",
                 )

@@ -109,7 +109,7 @@ class StepGraph:
     """The verdicts under which a write takes place, of those that do not always."""
     scaled: bool = False
     """Losses are scaled, by a factor that the verdicts of the step move."""
-    judged: bool = False
+    checked: bool = False
     """Some write of the mode takes place only under verdicts, in this set of ops or in another."""
     hazards: tuple[Edge, ...] = ()
     snapshots: Mapping[str, Literal["buffers", "all"]] = field(default_factory=dict[str, Literal["buffers", "all"]])

@@ -12,7 +12,16 @@ from typing import Literal
 
 from compiler.batch.losses import are_added
 from compiler.ir.cell import Cell
-from compiler.ir.instructions import Collect, Drop, Gather, Guard, Instruction, Overflow, Restore, Transform
+from compiler.ir.instructions import (
+    Accumulate,
+    Guard,
+    Instruction,
+    Overflow,
+    ResetAccumulator,
+    RestoreAccumulator,
+    TakeAccumulated,
+    Transform,
+)
 from compiler.ir.program import drop_of, window_of
 from compiler.ir.value import Read, Use, Write
 from compiler.lower.context import Lowering
@@ -28,7 +37,7 @@ from compiler.lower.terms import (
     lower_gradient_of,
     lower_parts,
     lower_shares,
-    spare,
+    make_optional,
 )
 from compiler.lower.transform import lower_transform, transform_node
 from compiler.lower.verdict import FILLED, bind, find_overflow, guard_of, verdict_of
@@ -55,7 +64,7 @@ class Windows:
         self.filled: list[str] = []
         """The verdicts whether its windows hold anything, where their sets have verdicts."""
 
-    def gather(self, value: str) -> str:
+    def accumulate(self, value: str) -> str:
         """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
         if value != self.name and value not in self.context.sets:
             return value  # a number that sets are multiplied with: that of the step in which the window is full
@@ -73,12 +82,14 @@ class Windows:
     def _repeat(self, value: str, node: Instruction) -> str:
         """Add a copy of a transform, applied to what was gathered, and return its set."""
         assert isinstance(node, Transform)
-        inputs = tuple(self.gather(each) for each in node.inputs)
+        inputs = tuple(self.accumulate(each) for each in node.inputs)
         named = dict(zip(node.inputs, inputs, strict=True))
         output = f"{self.name}.{value}"
-        gaps = not find_open(self.nodes).isdisjoint(inputs)
+        may_miss = not find_open(self.nodes).isdisjoint(inputs)
         uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
-        self.nodes.append(replace(node, id=output, uses=uses, inputs=inputs, output=output, gaps=gaps, gate=self.name))
+        self.nodes.append(
+            replace(node, id=output, uses=uses, inputs=inputs, output=output, may_miss=may_miss, gate=self.name)
+        )
         return output
 
     def _add_window(self, value: str) -> str:
@@ -86,15 +97,15 @@ class Windows:
         own = value == self.name
         window = self.name if own else f"{self.name}.{value}"
         models = self.op.update if own else self.context.sets[value]
-        gaps = self.op.missing == "skip" if own else value in self.context.gaps and self.op.missing != "error"
+        may_miss = self.op.missing == "skip" if own else value in self.context.may_miss and self.op.missing != "error"
         owner = self.context.spec.ops.get(self._owner(value))
         given = owner.gradient if isinstance(owner, GradientOp) else None
         loss = self.op.loss if own else given
-        if loss is not None and self.name in self.context.gathering:
+        if loss is not None and self.name in self.context.accumulating:
             shares = lower_shares(loss, self.context)
             if is_counted(shares):  # terms that count differently have a window each
                 return self._add_shares(window, value, shares, models)
-        self._add_one(window, value, models, gaps)
+        self._add_one(window, value, models, may_miss)
         return f"{window}.collected"
 
     def _add_shares(self, window: str, value: str, shares: tuple[Share, ...], models: tuple[str, ...]) -> str:
@@ -104,12 +115,12 @@ class Windows:
         is_given = isinstance(owner, GradientOp)
         wanted, seeds = (owner.unconnected, find_seeds(owner)) if is_given else (self.op.missing, ())
         missing = find_missing(shares, wanted)
-        gaps = missing == "skip"
+        may_miss = missing == "skip"
         shares = tuple(sorted(shares, key=lambda share: share.is_lazy))
         names = [f"{window}.{share.term}" if share.term else window for share in shares]
         for share, name in zip(shares, names, strict=True):
             parts: tuple[Share, ...] = ()
-            if context.parted and share.terms and not share.count:
+            if context.split and share.terms and not share.count:
                 # what counts by rows over steps may not do so over micro-batches
                 parts = lower_parts(share.whole, context, share.terms, "rows.")
             self.taken += (
@@ -123,13 +134,13 @@ class Windows:
         self.shared[value] = {each: share.is_lazy for each, share in sums.items()}
         added, is_loose = [*sums], shares[0].is_lazy
         closed = ""
-        if gaps and (wanted == "error" or (wanted == "zero" and not is_loose)):
+        if may_miss and (wanted == "error" or (wanted == "zero" and not is_loose)):
             # each of the shares may lack some, all of them together may not
             self.taken.append(close_shares(sums, taker, wanted, models, context))
             closed = self.taken[-1].defines[0]
             added[0] = added[0] if is_loose else closed
         for name, each, share in zip(names, added, shares, strict=True):
-            self._add_one(name, each, models, gaps, share)
+            self._add_one(name, each, models, may_miss, share)
         if is_loose:
             # only steps that have the loss add to the first window, which reads ``closed``, if there is one
             first = window_of(names[0])
@@ -142,18 +153,18 @@ class Windows:
         if len(outputs) == 1:
             return outputs[0]
         total = f"{window}.collected"
-        self.nodes.append(add_shares(total, self.name, outputs, models, context, gaps=gaps))
-        if not gaps or wanted == "skip":
+        self.nodes.append(add_shares(total, self.name, outputs, models, context, may_miss=may_miss))
+        if not may_miss or wanted == "skip":
             return total
         # plain gradients of a set that has all of them, except for what was frozen in every step
         whole = transform_node(
             f"{total}.all",
             op=self.name,
-            function="gathered",
+            function="accumulated",
             inputs=(total,),
             models=models,
             context=context,
-            gaps=True,
+            may_miss=True,
         )
         self.nodes.append(whole)
         return whole.output
@@ -163,19 +174,19 @@ class Windows:
         return next((name for name, op in self.context.spec.ops.items() if value in op.defines(name)), "")
 
     def _add_one(
-        self, window: str, value: str, models: tuple[str, ...], gaps: bool, share: Share | None = None
+        self, window: str, value: str, models: tuple[str, ...], may_miss: bool, share: Share | None = None
     ) -> None:
         """Add a window for a gradient set; ``share``: what the set is the gradient of, where that is not all."""
-        gather = self._gather(window, value, models, gaps, share or Share(loss=value))
+        accumulate = self._accumulate(window, value, models, may_miss, share or Share(loss=value))
         lazy = (value, share.count) if share and share.is_lazy else ()
         place, cell, output = self.context.place(self.name), _cell_of(window), f"{window}.collected"
         reads, writes = (Read(cell=cell, streaming=True),), (Write(cell=cell),)
         filled = "" if self.guard == "none" else f"{window}{FILLED}"
         self.filled += [filled] if filled else []
-        collect = Collect(
+        take = TakeAccumulated(
             id=output,
             op=self.name,
-            label=f"collect {window}",
+            label=f"take accumulated {window}",
             place=place,
             uses=(Use(value=window_of(window), differentiable=False, optional=self.op.at_epoch_end == "flush"),),
             reads=reads,
@@ -185,12 +196,12 @@ class Windows:
             models=models,
             output=output,
             filled=filled,
-            gaps=gaps,
+            may_miss=may_miss,
         )
-        self.nodes += (spare(gather, lazy), collect)
+        self.nodes += (make_optional(accumulate, lazy), take)
         if isinstance(self.op.every, str) and self.guard != "none":
             # at the end of a step in which the update that paces it is skipped
-            restore = Restore(
+            restore = RestoreAccumulator(
                 id=f"{window}.restore",
                 op=self.name,
                 label=f"restore {window}",
@@ -207,7 +218,7 @@ class Windows:
             self.nodes.append(restore)
         if self.op.at_epoch_end == "drop":
             # after all else that the step does with the window
-            drop = Drop(
+            drop = ResetAccumulator(
                 id=f"{window}.drop",
                 op=self.name,
                 label=f"drop {window}",
@@ -221,14 +232,14 @@ class Windows:
             )
             self.nodes.append(drop)
 
-    def _gather(self, window: str, value: str, models: tuple[str, ...], gaps: bool, share: Share) -> Gather:
+    def _accumulate(self, window: str, value: str, models: tuple[str, ...], may_miss: bool, share: Share) -> Accumulate:
         """Return what adds a gradient set of the step to a window."""
         cell = _cell_of(window)
         counts = (Use(value=share.count, differentiable=False),) if share.count else ()
-        gather = Gather(
+        accumulate = Accumulate(
             id=window_of(window),
             op=self.name,
-            label=f"gather {window}",
+            label=f"accumulate {window}",
             place=self.context.place(self.name),
             uses=(Use(value=value, differentiable=False), *counts),
             token=window_of(window),
@@ -243,9 +254,11 @@ class Windows:
             count=share.count,
             counted=share.counted,
             guard=self.guard,
-            gaps=gaps,
+            may_miss=may_miss,
         )
-        return bind(gather, verdict_of(self.name), self.overflow) if self.name in self.context.judged else gather
+        return (
+            bind(accumulate, verdict_of(self.name), self.overflow) if self.name in self.context.checked else accumulate
+        )
 
 
 def _cell_of(window: str) -> Cell:
@@ -267,7 +280,7 @@ def find_reduce(windows: Windows, taken: str) -> Reduce:
     reduce: Reduce = "mean" if op.accumulate is None else op.accumulate.reduce
     if reduce != "mean":
         return reduce
-    if taken in context.totals or are_added(context.gathering[windows.name], context.sums, context.whole):
+    if taken in context.totals or are_added(context.accumulating[windows.name], context.sums, context.whole):
         return "sum"
     has_rows = any(entry.shape is None or entry.shape for entry in context.spec.inputs.values())
     return "mean" if has_rows else "steps"

@@ -36,17 +36,17 @@ class Lowering:
     """Where every op can run."""
     sets: Sets
     """The models that every gradient set covers."""
-    gaps: frozenset[str] = frozenset()
+    may_miss: frozenset[str] = frozenset()
     """The gradient sets in which some parameter may have no gradient."""
     lazy: frozenset[str] = frozenset()
     """The values that a sum omits where they are absent."""
-    gathering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    accumulating: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The terms of what an update gathers over several steps."""
     counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
     """The losses whose sum and count are kept apart, and how they count."""
     open: frozenset[str] = frozenset()
     """The losses whose operands' shapes only the running step can check."""
-    parted: bool = False
+    split: bool = False
     """The steps of this mode are split into micro-batches."""
     sums: frozenset[str] = frozenset()
     """The values that are sums over a batch."""
@@ -54,7 +54,7 @@ class Lowering:
     """The gradients that are sums over a batch, being those of values with rows."""
     whole: frozenset[str] = frozenset()
     """The values that do not depend on the batch."""
-    judged: frozenset[str] = frozenset()
+    checked: frozenset[str] = frozenset()
     """The updates whose gradients are checked for finiteness."""
     scaled: bool = False
     """Losses are scaled in this mode."""

@@ -38,7 +38,7 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Evaluate | Tra
             models=context.sets[name],
             options={"factors": factors} if factors else {},
             context=context,
-            gaps=not context.gaps.isdisjoint(inputs),
+            may_miss=not context.may_miss.isdisjoint(inputs),
         )
         return (node,)
     differentiable = function not in CONSTANT_CALLS
@@ -55,7 +55,7 @@ def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Evaluate, ...]
     """Return the one node of a loss; of one whose sum and count are kept apart a second, which makes a mean of them."""
     node = _evaluate(name, "loss", op.loss, op.inputs, context.settings(op.args, name), op.defines(name), context, True)
     weight = None if op.weight is None else context.number(op.weight, name, "weight")
-    here = [terms for each, terms in context.gathering.items() if context.mode in context.reaches[each].modes]
+    here = [terms for each, terms in context.accumulating.items() if context.mode in context.reaches[each].modes]
     gathered = any(name in terms for terms in here)
     whole = replace(
         node,

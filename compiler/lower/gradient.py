@@ -20,14 +20,20 @@ def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Instru
     models = tuple(target for target in op.wrt if target in context.models)
     values = tuple(target for target in op.wrt if target not in context.models)
     names = op.defines(name)
-    if context.parted and not values and is_counted(parts := lower_parts(op.gradient, context)):
+    if context.split and not values and is_counted(parts := lower_parts(op.gradient, context)):
         *nodes, last = lower_counted(name, parts, models, names[0], op.unconnected, context, find_seeds(op))
         assert isinstance(last, Transform)
         if op.unconnected == "error" and find_open((last,)):
             open_set = replace(last, output=f"{names[0]}.open")
             nodes.append(open_set)
             last = transform_node(
-                name, op=name, function="require", inputs=open_set.defines, models=models, context=context, gaps=True
+                name,
+                op=name,
+                function="require",
+                inputs=open_set.defines,
+                models=models,
+                context=context,
+                may_miss=True,
             )
         return *nodes, replace(last, id=name, differentiable=not op.stop, output=names[0])
     gradient = gradient_node(

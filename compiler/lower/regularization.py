@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compiler.facts.optimizers import is_kept
 from compiler.ir.digraph import Causality
-from compiler.ir.instructions import Apply, Commit, Instruction, Judge, Transform
+from compiler.ir.instructions import Apply, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.value import Read, Use
 from compiler.ir.weight_terms import Penalty, Projection
 from compiler.lower.context import Lowering
@@ -18,7 +18,7 @@ from graphspec.declare.ops import UpdateOp
 
 
 def regularize(
-    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, may_miss: frozenset[str]
 ) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
     """Return the nodes that add penalties to the gradient sets of an update, model by model, and the resulting sets."""
     kept = (model for model in op.update if is_kept(context.spec, name, model))
@@ -51,7 +51,7 @@ def regularize(
                     for index, declared in enumerate(terms)
                 ),
                 context=context,
-                gaps=value in gaps | find_open(nodes),
+                may_miss=value in may_miss | find_open(nodes),
             )
             # it reads the weights of its causal past
             weights = tuple(Read(cell=cell, constant=True) for cell in context.cells((model,)))
@@ -95,7 +95,7 @@ def penalize_once(
         match node:
             case Transform():
                 found[name] = replace(node, uses=uses, inputs=tuple(gone.get(each, each) for each in node.inputs))
-            case Judge():
+            case CheckFinite():
                 gradients = tuple(gone.get(each, each) for each in node.gradients)
                 found[name] = replace(node, uses=uses, gradients=gradients)
             case Apply():

@@ -162,13 +162,13 @@ def lower_gradient_of(
         unconnected=missing,
         term=share.term,
     )
-    return (*share.nodes, spare(node, (share.loss,)) if share.is_lazy else node)
+    return (*share.nodes, make_optional(node, (share.loss,)) if share.is_lazy else node)
 
 
 Spared = TypeVar("Spared", bound=InstructionBase)
 
 
-def spare(node: Spared, values: Collection[str]) -> Spared:
+def make_optional(node: Spared, values: Collection[str]) -> Spared:
     """Return a node that omits some values in steps in which they are absent."""
     return replace(node, uses=tuple(replace(use, optional=use.value in values) for use in node.uses))
 
@@ -215,28 +215,34 @@ def lower_counted(
         )
         divided = _divide(share, op, taken, models, wanted == "skip", context) if share.count else ()
         made = [value for node in divided for value in node.defines]
-        nodes += [spare(node, (taken, share.count, *made)) for node in divided] if share.is_lazy else divided
+        nodes += [make_optional(node, (taken, share.count, *made)) for node in divided] if share.is_lazy else divided
         sets.append(divided[-1].defines[0] if divided else taken)
     lazy = frozenset(value for value, share in zip(sets, shares, strict=True) if share.is_lazy)
-    total = add_shares(f"{output}.added", op, sets, models, context, gaps=wanted == "skip", lazy=lazy)
+    total = add_shares(f"{output}.added", op, sets, models, context, may_miss=wanted == "skip", lazy=lazy)
     if lazy.issuperset(sets):  # a step that has none of them has no loss
         total = replace(total, uses=(*total.uses, Use(value=shares[0].whole, differentiable=False)))
     if missing == "zero" and wanted == "skip":
         nodes.append(total)
         total = transform_node(
-            f"{output}.all", op=op, function="fill", inputs=total.defines, models=models, context=context, gaps=True
+            f"{output}.all", op=op, function="fill", inputs=total.defines, models=models, context=context, may_miss=True
         )
     return *nodes, replace(total, output=output)
 
 
 def _divide(
-    share: Share, op: str, taken: str, models: tuple[str, ...], gaps: bool, context: Lowering
+    share: Share, op: str, taken: str, models: tuple[str, ...], may_miss: bool, context: Lowering
 ) -> tuple[Instruction, ...]:
     """Return what divides a gradient set by the count of its share."""
     one, place = f"{share.count}.inverse", context.place(share.counted)
     part = evaluate(one, "inverse", (share.count,), (one,), op=share.counted, place=place, constant=True)
     mean = transform_node(
-        f"{taken}.mean", op=op, function="mul_sets", inputs=(taken, one), models=models, context=context, gaps=gaps
+        f"{taken}.mean",
+        op=op,
+        function="mul_sets",
+        inputs=(taken, one),
+        models=models,
+        context=context,
+        may_miss=may_miss,
     )
     return part, mean
 
@@ -248,14 +254,14 @@ def add_shares(
     models: tuple[str, ...],
     context: Lowering,
     *,
-    gaps: bool,
+    may_miss: bool,
     lazy: Collection[str] = (),
 ) -> Transform:
     """Return the sum of the gradient sets of all shares; of those that are ``lazy`` if they are there."""
     node = transform_node(
-        name, op=op, function="add_sets", inputs=tuple(sets), models=models, context=context, gaps=gaps
+        name, op=op, function="add_sets", inputs=tuple(sets), models=models, context=context, may_miss=may_miss
     )
-    return spare(node, lazy)
+    return make_optional(node, lazy)
 
 
 def close_shares(
@@ -269,6 +275,6 @@ def close_shares(
     inputs = tuple(values) if wanted == "error" else (first,)
     function = "require" if wanted == "error" else "fill"
     node = transform_node(
-        f"{first}.whole", op=op, function=function, inputs=inputs, models=models, context=context, gaps=True
+        f"{first}.whole", op=op, function=function, inputs=inputs, models=models, context=context, may_miss=True
     )
-    return spare(node, [value for value, share in values.items() if share.is_lazy])
+    return make_optional(node, [value for value, share in values.items() if share.is_lazy])

@@ -30,7 +30,7 @@ def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Tran
         models=context.sets.get(op.inputs[0], ()),
         options=context.settings(op.args, name),
         context=context,
-        gaps=not context.gaps.isdisjoint(op.inputs),
+        may_miss=not context.may_miss.isdisjoint(op.inputs),
     )
     return (node,)
 
@@ -45,9 +45,9 @@ def transform_node(
     context: Lowering,
     options: Mapping[str, Setting] | None = None,
     penalties: tuple[Penalty, ...] = (),
-    gaps: bool = False,
+    may_miss: bool = False,
 ) -> Transform:
-    """Return a node that maps the gradient sets ``inputs``, maybe with ``gaps``, to the set named after the node.
+    """Return a node that maps the gradient sets ``inputs`` to the set named after the node; ``may_miss`` gradients.
 
     A ``function`` that is a name is a built-in one. It reads the optimizers whose updates some of its numbers count.
     """
@@ -68,7 +68,7 @@ def transform_node(
         weights=function.builtin and function.name in ON_WEIGHTS,
         draws=function.builtin and (function.name == "noise" or is_shuffled),
         penalties=penalties,
-        gaps=gaps,
+        may_miss=may_miss,
     )
     counted = (number.optimizer for number in find_scheduled(made) if number.optimizer is not None)
     cells = (*(context.cells(models) if made.weights else ()), *dict.fromkeys(map(optimizer_cell, counted)))

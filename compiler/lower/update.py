@@ -17,9 +17,9 @@ from compiler.lower.terms import Share, is_counted, lower_counted, lower_gradien
 from compiler.lower.transform import transform_node
 from compiler.lower.verdict import (
     bind_update,
+    check_final_gradients,
+    check_gradients,
     find_verdicts,
-    judge,
-    judge_final,
 )
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import UpdateOp
@@ -31,29 +31,29 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Instructio
     The gradients of other updates are added where those fire.
     """
     chain, sets = _lower_gradients(name, op, context)
-    gaps = find_open(chain) | context.gaps
+    open_sets = find_open(chain) | context.may_miss
     givers, verdicts = find_givers(context.spec, name), find_verdicts(chain)
     others = dict[str, None]()  # the verdicts over what others add
     if givers:
         ((value, models),) = sets.items()
         given: dict[str, tuple[str, ...]] = {}
-        open_sets = gaps
+        theirs = open_sets
         for other in givers:
             giver = context.spec.ops[other]
             assert isinstance(giver, UpdateOp)
             nodes, found = _lower_gradients(other, giver, context)
             given |= found
-            open_sets |= find_open(nodes)
+            theirs |= find_open(nodes)
             others |= dict.fromkeys(find_verdicts(nodes))
-        has_gaps = not open_sets.isdisjoint((value, *given))
-        node = _transform(f"{name}.shared", name, "share", {value: models, **given}, context, gaps=has_gaps)
+        may_miss = not theirs.isdisjoint((value, *given))
+        node = _transform(f"{name}.shared", name, "share", {value: models, **given}, context, may_miss=may_miss)
         uses = (node.uses[0], *(replace(use, optional=True) for use in node.uses[1:]))
         shared = replace(node, models=models, spans=(models, *given.values()), uses=uses)
         sets = {shared.output: models}
-        judges = judge_final(name, op, sets, (), context, shared.output)
-        chain, gaps = (*chain, shared, *judges), gaps | find_open((shared,))
-        verdicts = (*verdicts, *find_verdicts(judges))
-    write = _lower_apply(name, op, sets, context, gaps)
+        checks = check_final_gradients(name, op, sets, (), context, shared.output)
+        chain, open_sets = (*chain, shared, *checks), open_sets | find_open((shared,))
+        verdicts = (*verdicts, *find_verdicts(checks))
+    write = _lower_apply(name, op, sets, context, open_sets)
     return (*chain, bind_update(write, op, verdicts, tuple(others), context.spec))
 
 
@@ -68,9 +68,9 @@ def _lower_gradients(
     sets: Mapping[str, tuple[str, ...]] = {value: context.sets.get(value, ()) for value in op.gradients or ()}
     if op.loss is not None:
         sets = {name: op.update}
-        if name in context.gathering and is_counted(lower_shares(op.loss, context)):
+        if name in context.accumulating and is_counted(lower_shares(op.loss, context)):
             chain = []  # its windows take the gradients themselves
-        elif context.parted and is_counted(parts := lower_parts(op.loss, context)):
+        elif context.split and is_counted(parts := lower_parts(op.loss, context)):
             chain += lower_counted(name, parts, op.update, name, op.missing, context)
         else:
             share = Share(loss=op.loss)
@@ -79,18 +79,18 @@ def _lower_gradients(
             )
     if op.window > 1:
         windows = Windows(name, op, context)
-        sets = {windows.gather(value): models for value, models in sets.items()}
-        taken = [*chain, *windows.taken, *judge(name, op, context, windows.shared)]
+        sets = {windows.accumulate(value): models for value, models in sets.items()}
+        taken = [*chain, *windows.taken, *check_gradients(name, op, context, windows.shared)]
         chain = [replace(each, gate=window_of(name)) if each.op == name else each for each in taken] + windows.nodes
-    closed, sets = _close(name, op, sets, context, find_open(chain) | context.gaps)
+    closed, sets = _close(name, op, sets, context, find_open(chain) | context.may_miss)
     chain += closed
-    penalties, sets = regularize(name, op, sets, context, find_open(chain) | context.gaps)
+    penalties, sets = regularize(name, op, sets, context, find_open(chain) | context.may_miss)
     chain += penalties
     is_given = op.loss is None and not chain
     whole = op.optimizer is not None or op.clip is not None or _is_sharing(name, context)
     if (len(sets) > 1 and whole) or (is_given and op.clip is None and _is_sharing(name, context)):
-        has_gaps = not (find_open(chain) | context.gaps).isdisjoint(sets)
-        joined = _transform(f"{name}.joined", name, "join", sets, context, gaps=has_gaps)
+        may_miss = not (find_open(chain) | context.may_miss).isdisjoint(sets)
+        joined = _transform(f"{name}.joined", name, "join", sets, context, may_miss=may_miss)
         chain.append(joined)
         sets = {joined.output: joined.models}
     if op.clip is not None:
@@ -112,12 +112,12 @@ def _lower_gradients(
             models=models,
             options=options,
             context=context,
-            gaps=value in find_open(chain) | context.gaps,
+            may_miss=value in find_open(chain) | context.may_miss,
         )
         chain.append(clipped)
         sets = {clipped.output: models}
     subject = window_of(name) if op.window > 1 else name
-    return (*chain, *judge_final(name, op, sets, chain, context, subject)), sets
+    return (*chain, *check_final_gradients(name, op, sets, chain, context, subject)), sets
 
 
 def _is_sharing(name: str, context: Lowering) -> bool:
@@ -127,33 +127,35 @@ def _is_sharing(name: str, context: Lowering) -> bool:
 
 
 def _close(
-    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, open_sets: frozenset[str]
 ) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
-    """Return the nodes that reject gaps in the sets of an update, or fill them with zeros, and the resulting sets."""
-    if op.missing == "skip" or gaps.isdisjoint(sets):
+    """Return the nodes that reject missing gradients of an update, or fill in zeros, and the resulting sets."""
+    if op.missing == "skip" or open_sets.isdisjoint(sets):
         return (), sets
     nodes: list[Instruction] = []
     found: dict[str, tuple[str, ...]] = {}
     function, word = ("fill", "filled") if op.missing == "zero" else ("require", "whole")
     for value, models in sets.items():
-        target = (f"{name}.{word}" if len(sets) == 1 else f"{name}.{word}.{value}") if value in gaps else value
+        target = (f"{name}.{word}" if len(sets) == 1 else f"{name}.{word}.{value}") if value in open_sets else value
         found[target] = models
-        if value in gaps:
-            nodes.append(_transform(target, name, function, {value: models}, context, gaps=True))
+        if value in open_sets:
+            nodes.append(_transform(target, name, function, {value: models}, context, may_miss=True))
     return tuple(nodes), found
 
 
 def _transform(
-    node: str, op: str, function: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, *, gaps: bool
+    node: str, op: str, function: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, *, may_miss: bool
 ) -> Transform:
     """Return a built-in transform without options of sets in a row."""
     models = tuple(model for models in sets.values() for model in models)
     inputs = tuple(sets)
-    return transform_node(node, op=op, function=function, inputs=inputs, models=models, context=context, gaps=gaps)
+    return transform_node(
+        node, op=op, function=function, inputs=inputs, models=models, context=context, may_miss=may_miss
+    )
 
 
 def _lower_apply(
-    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, gaps: frozenset[str]
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, open_sets: frozenset[str]
 ) -> Instruction:
     """Return the write of an update: it steps the newest parameters of the models, whichever op wrote them."""
     kept = tuple(model for model in op.update if is_kept(context.spec, name, model))
@@ -169,7 +171,7 @@ def _lower_apply(
             gradients=value,
             covers=covers,
             excluded=find_excluded(context.spec, name, models),
-            gaps=value in gaps,
+            may_miss=value in open_sets,
         )
         for optimizer, models, value, covers in owned
     )

@@ -8,13 +8,13 @@ from typing import TypeAlias, TypeVar
 
 from compiler.ir.instructions import (
     TOGETHER,
-    Collect,
+    CheckFinite,
     Gradient,
     Guard,
     Instruction,
     InstructionBase,
-    Judge,
     Overflow,
+    TakeAccumulated,
     Transform,
 )
 from compiler.ir.program import Mode, window_of
@@ -24,19 +24,19 @@ from graphspec.analysis.modes import Reach
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, TransformOp, UpdateOp
 
-Made: TypeAlias = Mapping[str | None, Transform | Gradient | Collect]
+Made: TypeAlias = Mapping[str | None, Transform | Gradient | TakeAccumulated]
 """What makes the sets of an update that are no op's, by name."""
-KEEPING = frozenset({"clip_norm", "clip_value", "join", "fill", "require", "gathered"})
+KEEPING = frozenset({"clip_norm", "clip_value", "join", "fill", "require", "accumulated"})
 """Transforms that map finite gradients to finite gradients."""
 SHOWING = frozenset(
-    {"add", "sub", "add_sets", "sub_sets", "regularize", "clip_norm", "join", "fill", "require", "gathered"}
+    {"add", "sub", "add_sets", "sub_sets", "regularize", "clip_norm", "join", "fill", "require", "accumulated"}
 )
 """Transforms that never map non-finite gradients to finite ones."""
 FILLED = ".filled"
 """The suffix of the values that say whether a window holds anything."""
 
 
-def find_judged(spec: GraphSpec) -> frozenset[str]:
+def find_checked(spec: GraphSpec) -> frozenset[str]:
     """Return the updates over whose gradients there is a verdict: all under a loss scale, else those that ask for it.
 
     One that asks for others makes verdicts of all.
@@ -51,7 +51,7 @@ def find_judged(spec: GraphSpec) -> frozenset[str]:
 def find_holdable(spec: GraphSpec) -> frozenset[str]:
     """Return the updates that are skipped in steps whose gradients are not finite, while the run continues."""
     policies = {name: op.on_overflow for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
-    return frozenset(name for name in find_judged(spec) if policies[name] not in ("apply", "error"))
+    return frozenset(name for name in find_checked(spec) if policies[name] not in ("apply", "error"))
 
 
 def is_scaled(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> bool:
@@ -65,7 +65,7 @@ def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
     return op.on_overflow or ("group" if spec.loss_scale is not None else "")
 
 
-def judge(
+def check_gradients(
     name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, Mapping[str, bool]] | None = None
 ) -> tuple[Instruction, ...]:
     """Return the node that checks the raw gradients that a window takes in, if the update has a verdict.
@@ -73,7 +73,7 @@ def judge(
     ``shared``: set -> those that its windows take in its place, of terms that count differently, and whether these are
     absent from some steps.
     """
-    if name not in context.judged:
+    if name not in context.checked:
         return ()
     taken = (name,) if op.loss is not None else _find_raw(op.gradients or (), {}, context)
     spans = {each: op.update if each == name else context.sets.get(each, ()) for each in taken}
@@ -83,7 +83,7 @@ def judge(
     return (replace(node, uses=uses, gate=window_of(name)),)
 
 
-def judge_final(
+def check_final_gradients(
     name: str,
     op: UpdateOp,
     sets: Mapping[str, tuple[str, ...]],
@@ -96,9 +96,9 @@ def judge_final(
     It covers all that the final ``sets`` are made of, from the gradients as they were taken on; what can neither hide
     an infinity nor make one needs no check of its own.
     """
-    if name not in context.judged:
+    if name not in context.checked:
         return ()
-    made = {each.output: each for each in chain if isinstance(each, Transform | Gradient | Collect)}
+    made = {each.output: each for each in chain if isinstance(each, Transform | Gradient | TakeAccumulated)}
     spans = {value: each.models for value, each in made.items()} | dict(sets)
     looked = dict.fromkeys(each for value in sets for each in _find_looked(value, made, context))
     covered = {each: spans.get(each) or context.sets.get(each, ()) for each in looked}
@@ -109,7 +109,7 @@ def _judge(
     name: str, op: UpdateOp, subject: str, spans: Mapping[str, tuple[str, ...]], context: Lowering, filled: str = ""
 ) -> Instruction:
     """Return the node that gives the verdict over some sets; ``spans``: the models of each."""
-    return Judge(
+    return CheckFinite(
         id=verdict_of(subject),
         op=name,
         label=f"verdict {subject}",
@@ -179,10 +179,10 @@ def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> 
     """
     if op.accumulate is None:
         return "none"
-    if name in context.judged and overflow != "apply":
+    if name in context.checked and overflow != "apply":
         return op.accumulate.on_nonfinite
     while isinstance(op.every, str):  # the update that paces it may have a verdict, or one further up that chain
-        if op.every in context.judged:
+        if op.every in context.checked:
             return "drop"
         gated_by = context.spec.ops[op.every]
         if not isinstance(gated_by, UpdateOp):
@@ -196,13 +196,13 @@ def find_verdicts(nodes: Iterable[Instruction]) -> tuple[str, ...]:
 
     All windows of an update are filled together.
     """
-    judged = [each.output for each in nodes if isinstance(each, Judge)]
-    return (*find_filled(nodes), *judged[-1:])
+    checked = [each.output for each in nodes if isinstance(each, CheckFinite)]
+    return (*find_filled(nodes), *checked[-1:])
 
 
 def find_filled(nodes: Iterable[Instruction]) -> tuple[str, ...]:
     """Return the value that says whether the windows of an update hold something, where that is computed."""
-    filled = [each.filled for each in nodes if isinstance(each, Collect)]
+    filled = [each.filled for each in nodes if isinstance(each, TakeAccumulated)]
     return tuple(filter(None, filled[:1]))
 
 

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from compiler.ir.cell import state_of
 from compiler.ir.instructions import (
+    CheckFinite,
     Commit,
     Emit,
     Evaluate,
     Forward,
     Gradient,
     Instruction,
-    Judge,
     Recomputed,
     Release,
-    Restore,
-    Settle,
+    ResolveOverflow,
+    RestoreAccumulator,
 )
 from compiler.ir.program import Function
 from compiler.ir.step_graph import StepGraph
@@ -32,9 +32,9 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
         node = graph.nodes[name]
         last.update((value, name) for value in node.defines)
         last.update((use.value, name) for use in node.uses if use.value in last)
-    judges = (node for node in graph.nodes.values() if isinstance(node, Judge))
+    checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite))
     verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
-    verdicts |= {value for node in judges for value in node.defines}
+    verdicts |= {value for node in checks for value in node.defines}
     released: dict[str, list[str]] = {}
     for value, name in last.items():
         if value not in graph.outputs and value not in verdicts:
@@ -49,16 +49,16 @@ SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 def assemble(graph: StepGraph, name: str) -> Function:
     """Return the straight-line function of a scheduled graph."""
     releases = find_releases(graph)
-    parts, part = max((node.part for node in graph.nodes.values()), default=0), 0
+    parts, part = max((node.micro_batch for node in graph.nodes.values()), default=0), 0
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
-        begins = node.part not in (0, part)  # a stretch of another micro-batch
-        part = node.part or part
+        begins = node.micro_batch not in (0, part)  # a stretch of another micro-batch
+        part = node.micro_batch or part
         instructions.append(_finish(node, graph, (f"micro-batch {part} of {parts}",) if begins else ()))
         values = releases.get(node.id, ())
         if values:
             instructions.append(Release(op=node.op, values=values))
-    instructions.extend(_settle(graph))
+    instructions.extend(_resolve(graph))
     defined = {value for node in graph.nodes.values() for value in node.defines}
     returned = tuple(value for value in graph.outputs if value in defined or value in graph.states)
     states = [state_of(value) for value in returned if value in graph.states]
@@ -105,7 +105,7 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
                 create_graph=node.id in flags.created,
                 recomputed=find_recomputed(node, graph),
             )
-        case Restore():
+        case RestoreAccumulator():
             return replace(node, notes=notes, unless=commits)
         case _:
             return replace(node, notes=notes, commits=commits) if notes or commits else node
@@ -122,29 +122,29 @@ def find_recomputed(node: Instruction, graph: StepGraph) -> tuple[Recomputed, ..
     return tuple(dict.fromkeys(made))
 
 
-def _settle(graph: StepGraph) -> Iterator[Settle]:
+def _resolve(graph: StepGraph) -> Iterator[ResolveOverflow]:
     """Yield the end of a step of a mode in which there are verdicts."""
-    if graph.judged:
-        judges = (node for node in graph.nodes.values() if isinstance(node, Judge))
-        yield Settle(
+    if graph.checked:
+        checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite))
+        yield ResolveOverflow(
             op="overflow",
             verdicts=find_verdicts(graph),
-            held=tuple(dict.fromkeys(_find_held(graph))),
+            conditional=tuple(dict.fromkeys(_find_conditional(graph))),
             scaled=graph.scaled,
-            fatal=tuple((node.op, node.output) for node in judges if node.overflow == "error"),
+            fatal=tuple((node.op, node.output) for node in checks if node.overflow == "error"),
         )
 
 
-def _find_held(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
+def _find_conditional(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
     """Yield what may be skipped, by gate, with its condition: writes, and steps of windows."""
     for node in graph.nodes.values():
-        if node.id in graph.commits and (node.id == node.op or isinstance(node, Restore)):
+        if node.id in graph.commits and (node.id == node.op or isinstance(node, RestoreAccumulator)):
             yield node.admission, graph.commits[node.id]
 
 
 def find_verdicts(graph: StepGraph) -> tuple[str, ...]:
     """Return the verdicts over the gradients of a step, in the order in which they are known."""
-    return tuple(each.output for name in graph.sequence if isinstance(each := graph.nodes[name], Judge))
+    return tuple(each.output for name in graph.sequence if isinstance(each := graph.nodes[name], CheckFinite))
 
 
 def _detach(node: Instruction, arguments: tuple[Argument, ...], graph: StepGraph) -> tuple[Argument, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.ir.instructions import TOGETHER, Commit, Instruction, Judge, Transform
+from compiler.ir.instructions import TOGETHER, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.program import window_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.order import find_producers
@@ -79,7 +79,7 @@ def find_gradients(graph: StepGraph, write: Instruction) -> tuple[str, ...]:
     while pending:
         node = graph.nodes[pending.pop()]
         match node:
-            case Judge(gradients=sets) | Transform(inputs=sets):
+            case CheckFinite(gradients=sets) | Transform(inputs=sets):
                 pending += [producers[value] for value in sets if value in producers]
             case _ if node.derivative is not None:
                 found[node.id] = None

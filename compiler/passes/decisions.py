@@ -40,7 +40,7 @@ def explain_decisions(graph: StepGraph) -> StepGraph:
         masks=path_masks(graph),
     )
     found = tuple(decision for name in graph.sequence for find in DECISIONS for decision in find(view, name))
-    found = tuple(each for each in found if graph.nodes[each.node].part <= 1 or each.code not in ALIKE)
+    found = tuple(each for each in found if graph.nodes[each.node].micro_batch <= 1 or each.code not in ALIKE)
     return replace(graph, decisions=(*graph.decisions, *found))
 
 

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from compiler.batch.losses import find_batch_sums, find_counted, find_gathering, find_whole, is_parted
+from compiler.batch.losses import find_accumulating, find_batch_sums, find_counted, find_whole, is_split
 from compiler.declare import declare_models
 from compiler.facts.models import ModelFacts, Observations
 from compiler.facts.parameters import find_known_names
 from compiler.ir.diagnose import DiagnosticSink
 from compiler.ir.hazard_table import HazardTable
-from compiler.ir.instructions import Resting
+from compiler.ir.instructions import Frozen
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Mode
 from compiler.lower.context import Lowering
 from compiler.lower.table import lower_op
-from compiler.lower.verdict import find_judged, is_scaled
-from compiler.passes.freeze import find_asleep, rest
+from compiler.lower.verdict import find_checked, is_scaled
+from compiler.passes.freeze import find_fully_frozen, freeze_parameters
 from compiler.passes.order import find_ordering
 from compiler.passes.policies import Policy
-from compiler.passes.presence import find_gaps, find_lazy
+from compiler.passes.presence import find_lazy, find_may_miss
 from compiler.passes.select import runs_in
 from compiler.timing.curves import declare_scheduled
 from compiler.timing.units import Pace
@@ -95,12 +95,12 @@ def lower_mode(
     context: Context,
     averages: Mapping[str, str] = NO_AVERAGES,
     phases: Mapping[str, str] = FIRST_PHASES,
-    resting: Resting = (),
+    frozen: Frozen = (),
 ) -> ModeGraph:
     """Return the graph of a mode, and the nodes of the whole document as they are in that mode.
 
     ``averages``: model -> the average that is evaluated in its place; ``phases``: optimizer -> the one that steps in
-    its place, at a later epoch; ``resting``: parameters that are frozen for now.
+    its place, at a later epoch; ``frozen``: parameters that are frozen for now.
     """
     spec = context.spec
     reaches = find_reaches(spec.ops)
@@ -112,16 +112,16 @@ def lower_mode(
         models=document.models,
         reaches=reaches,
         sets=sets,
-        gaps=find_gaps(spec, sets),
+        may_miss=find_may_miss(spec, sets),
         lazy=find_lazy(spec),
-        gathering=find_gathering(spec),
+        accumulating=find_accumulating(spec),
         counted=find_counted(spec, mode, context.observed, document.uneven),
         open=document.open,
-        parted=is_parted(spec, mode),
+        split=is_split(spec, mode),
         sums=find_batch_sums(spec, document.types),
         totals=document.totals,
         whole=find_whole(spec),
-        judged=find_judged(spec),
+        checked=find_checked(spec),
         scaled=is_scaled(spec, mode, reaches),
         averages=averages,
         phases=phases,
@@ -129,8 +129,8 @@ def lower_mode(
         scheduled=declare_scheduled(spec, context.pace),
     )
     lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
-    asleep = find_asleep(spec, resting, document.names) if resting else frozenset[str]()
-    everything = rest(lowered, resting, asleep, spec, lowering.gaps)
+    fully_frozen = find_fully_frozen(spec, frozen, document.names) if frozen else frozenset[str]()
+    everything = freeze_parameters(lowered, frozen, fully_frozen, spec, lowering.may_miss)
     return ModeGraph(
         spec=spec,
         models=document.models,

@@ -17,7 +17,7 @@ MOST_FUNCTIONS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
+class EvalAverage:
     """The average ``target`` of the op ``op`` is evaluated in the place of ``model``, once the op has fired."""
 
     op: str
@@ -25,42 +25,42 @@ class Swap:
     target: str
 
 
-def find_swaps(spec: GraphSpec, mode: Mode) -> tuple[Swap, ...]:
+def find_eval_averages(spec: GraphSpec, mode: Mode) -> tuple[EvalAverage, ...]:
     """Return the averages that stand in for models whose forwards run in a mode; in train mode none does."""
     if mode == "train":
         return ()
     reaches = find_reaches(spec.ops)
     called = {op.forward for name, op in spec.ops.items() if isinstance(op, ForwardOp) and mode in reaches[name].modes}
-    return tuple(swap for swap in find_all_swaps(spec) if swap.model in called)
+    return tuple(average for average in find_all_swaps(spec) if average.model in called)
 
 
-def find_all_swaps(spec: GraphSpec) -> Iterator[Swap]:
+def find_all_swaps(spec: GraphSpec) -> Iterator[EvalAverage]:
     """Yield every average that stands in for its model outside train mode, as `use: {eval: swap}` says."""
     for name, op in spec.ops.items():
         if isinstance(op, EmaOp) and op.use.eval == "swap":
-            yield Swap(op=name, model=op.ema, target=op.target(name))
+            yield EvalAverage(op=name, model=op.ema, target=op.target(name))
 
 
-def check_number(spec: GraphSpec, mode: Mode, patterns: Sized, swaps: Sequence[Swap]) -> Iterator[Diagnostic]:
+def check_number(spec: GraphSpec, mode: Mode, patterns: Sized, averages: Sequence[EvalAverage]) -> Iterator[Diagnostic]:
     """Yield GS061 where a mode would need too many functions: one for every set of ops, and of averages in use."""
-    total = len(patterns) * 2 ** len(swaps)
+    total = len(patterns) * 2 ** len(averages)
     if total > MOST_FUNCTIONS:
-        averages = f", {2 ** len(swaps):,} sets of averages in use" if swaps else ""
+        used = f", {2 ** len(averages):,} sets of averages in use" if averages else ""
         message = (
             f"mode '{mode}' would need {total:,} functions, at most {MOST_FUNCTIONS} are made: there are "
-            f"{len(patterns):,} sets of ops that fire together{averages}"
+            f"{len(patterns):,} sets of ops that fire together{used}"
         )
         help = "let fewer ops have clocks of their own; evaluate averages by forwards of their own, without `use`"
-        span = spec.span("ops", swaps[0].op, "use") if swaps else spec.span("ops", key=True)
+        span = spec.span("ops", averages[0].op, "use") if averages else spec.span("ops", key=True)
         yield Diagnostic(code="GS061", message=message, span=span, help=help)
 
 
-def find_uses(swaps: Sequence[Swap]) -> tuple[tuple[Swap, ...], ...]:
+def find_uses(averages: Sequence[EvalAverage]) -> tuple[tuple[EvalAverage, ...], ...]:
     """Return every set of averages that can be in use together: each is from its first firing on."""
-    sizes = range(len(swaps) + 1)
-    return tuple(chain.from_iterable(combinations(swaps, size) for size in sizes))
+    sizes = range(len(averages) + 1)
+    return tuple(chain.from_iterable(combinations(averages, size) for size in sizes))
 
 
-def map_models(swaps: Sequence[Swap]) -> Mapping[str, str]:
+def map_models(averages: Sequence[EvalAverage]) -> Mapping[str, str]:
     """Return, for every model, the average that is evaluated in its place."""
-    return {swap.model: swap.target for swap in swaps}
+    return {average.model: average.target for average in averages}

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from compiler.facts.optimizers import find_optimizers, find_tempo
 from compiler.facts.parameters import Names
 from compiler.ir.cell import find_tied, parameters_of
-from compiler.ir.instructions import Apply, Collect, Gather, Gradient, Instruction, Resting, Transform
+from compiler.ir.instructions import Accumulate, Apply, Frozen, Gradient, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import Gate, Mode, group_of
 from compiler.passes.presence import CLOSING
 from compiler.timing.period import find_rhythm, refuse_held
@@ -28,7 +28,7 @@ Holders: TypeAlias = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thaw:
+class FreezeUntil:
     """A group that is frozen until some moment."""
 
     model: str
@@ -42,39 +42,39 @@ class Thaw:
         return group_of(self.model, self.index)
 
 
-def find_thaws(spec: GraphSpec) -> Iterator[Thaw]:
+def find_freezes(spec: GraphSpec) -> Iterator[FreezeUntil]:
     """Yield the groups of all models that are frozen until some moment."""
     for name, model in spec.models.items():
         for index, group in enumerate(model.groups):
             if group.until is not None:
-                yield Thaw(model=name, index=index, match=group.match, until=group.until)
+                yield FreezeUntil(model=name, index=index, match=group.match, until=group.until)
 
 
-def find_thaw_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction], pace: Pace) -> Iterator[Gate]:
+def find_freeze_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction], pace: Pace) -> Iterator[Gate]:
     """Yield the gate of every group that is frozen at first, of models that are trained.
 
-    Groups whose end cannot be counted are left out; :func:`check_thaws` reports them.
+    Groups whose end cannot be counted are left out; :func:`check_freezes` reports them.
     """
     trained = {model for node in nodes.values() if node.derivative is not None for model in node.derivative.models}
-    for thaw in find_thaws(spec) if mode == "train" else ():
-        last = find_last(spec, thaw, pace)
-        if last and not trained.isdisjoint(find_holders(spec, thaw.model)):
-            yield Gate(op=thaw.gate, until=last)
+    for freeze in find_freezes(spec) if mode == "train" else ():
+        last = find_last(spec, freeze, pace)
+        if last and not trained.isdisjoint(find_holders(spec, freeze.model)):
+            yield Gate(op=freeze.gate, until=last)
 
 
-def find_last(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int | None:
+def find_last(spec: GraphSpec, freeze: FreezeUntil, pace: Pace) -> int | None:
     """Return the last step in which a group is frozen; None where that cannot be counted."""
     try:
-        return _count(spec, thaw, pace)
+        return _count(spec, freeze, pace)
     except PaceProblem:
         return None
 
 
-def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
+def check_freezes(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every group that is frozen until a moment that cannot be counted."""
-    for thaw in find_thaws(spec):
+    for freeze in find_freezes(spec):
         problem: PaceProblem | None = None
-        holders = find_holders(spec, thaw.model)
+        holders = find_holders(spec, freeze.model)
         updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp) and holders & {*op.update}}
         elsewhere = [name for name, op in updates.items() if op.mode not in (None, ("train",))]
         if elsewhere:
@@ -82,32 +82,32 @@ def check_thaws(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             problem = PaceProblem(message, "write `mode: train` on it, or `frozen: true`")
         else:
             try:
-                _count(spec, thaw, pace)
+                _count(spec, freeze, pace)
             except PaceProblem as error:
                 problem = error
         if problem is not None:
             yield Diagnostic(
                 code="E-PACE",
-                message=f"`until: {thaw.until}` of a group of model '{thaw.model}' cannot be counted: "
+                message=f"`until: {freeze.until}` of a group of model '{freeze.model}' cannot be counted: "
                 f"{problem.message}",
-                span=spec.span("models", thaw.model, "groups", thaw.index, "frozen", "until"),
+                span=spec.span("models", freeze.model, "groups", freeze.index, "frozen", "until"),
                 notes=problem.notes(spec),
                 is_pending=problem.is_pending,
                 help=problem.help,
             )
 
 
-def _count(spec: GraphSpec, thaw: Thaw, pace: Pace) -> int:
+def _count(spec: GraphSpec, freeze: FreezeUntil, pace: Pace) -> int:
     """Return the last step of a moment: that of the last update, or the last one that ends before it."""
-    cell = next((cell for cell in find_optimizers(spec) if thaw.model in cell.models), None)
-    if thaw.until.unit != "updates" or cell is None:
-        return math.floor(Tempo(pace=pace).steps(thaw.until))
+    cell = next((cell for cell in find_optimizers(spec) if freeze.model in cell.models), None)
+    if freeze.until.unit != "updates" or cell is None:
+        return math.floor(Tempo(pace=pace).steps(freeze.until))
     refuse_held(spec, cell.updates)
     rhythm = find_rhythm(spec, cell.updates[0], epoch=pace.epoch) if len(cell.updates) == 1 else None
     if rhythm is not None:
-        return rhythm.step(int(thaw.until.count))
+        return rhythm.step(int(freeze.until.count))
     tempo = replace(find_tempo(spec, cell, pace), help="count steps: `1000 steps`")
-    return math.floor(tempo.steps(thaw.until))
+    return math.floor(tempo.steps(freeze.until))
 
 
 def find_holders(spec: GraphSpec, model: str) -> frozenset[str]:
@@ -115,12 +115,12 @@ def find_holders(spec: GraphSpec, model: str) -> frozenset[str]:
     return frozenset((model, *find_tied(spec, model)))
 
 
-def find_resting(spec: GraphSpec, fired: Collection[str]) -> Resting:
+def find_frozen(spec: GraphSpec, fired: Collection[str]) -> Frozen:
     """Return what is frozen, given the gates that are open."""
-    return tuple((thaw.model, thaw.match) for thaw in find_thaws(spec) if thaw.gate in fired)
+    return tuple((freeze.model, freeze.match) for freeze in find_freezes(spec) if freeze.gate in fired)
 
 
-def find_asleep(spec: GraphSpec, resting: Resting, known: Mapping[str, Names]) -> frozenset[str]:
+def find_fully_frozen(spec: GraphSpec, frozen: Frozen, known: Mapping[str, Names]) -> frozenset[str]:
     """Return the models all of whose parameters are frozen for now: no gradient need flow back to them.
 
     ``known``: model -> names of its parameters, for the models that were inspected; shared parameters do not count.
@@ -129,39 +129,44 @@ def find_asleep(spec: GraphSpec, resting: Resting, known: Mapping[str, Names]) -
         model
         for model, names in known.items()
         if not find_tied(spec, model)
-        and all(any(is_found(match, name) for of, match in resting if of == model) for name in names)
-        and any(of == model for of, _ in resting)
+        and all(any(is_found(match, name) for of, match in frozen if of == model) for name in names)
+        and any(of == model for of, _ in frozen)
     )
 
 
-def has_thaws(spec: GraphSpec) -> bool:
+def has_freezes(spec: GraphSpec) -> bool:
     """Return whether some parameters are frozen until some moment."""
-    return any(True for _ in find_thaws(spec))
+    return any(True for _ in find_freezes(spec))
 
 
-def rest(
-    nodes: Mapping[str, Instruction], resting: Resting, asleep: Collection[str], spec: GraphSpec, gaps: Collection[str]
+def freeze_parameters(
+    nodes: Mapping[str, Instruction],
+    frozen: Frozen,
+    fully_frozen: Collection[str],
+    spec: GraphSpec,
+    may_miss: Collection[str],
 ) -> Mapping[str, Instruction]:
     """Return nodes in which no gradient is taken of what is frozen for now, and nothing gives it one.
 
-    ``asleep`` are models that are frozen whole. ``gaps`` are the sets in which a gradient may be absent for another
-    reason. Windows of models that are frozen for some time have gaps in every step: one may reach over the moment.
+    ``fully_frozen`` are models all of whose parameters are frozen. ``may_miss`` are the sets in which a gradient may be
+    missing for another reason. Windows of models that are frozen for some time may miss gradients in every step: a
+    window may begin before the freeze ends.
     """
-    holders = {thaw.model: find_holders(spec, thaw.model) for thaw in find_thaws(spec)}
+    holders = {freeze.model: find_holders(spec, freeze.model) for freeze in find_freezes(spec)}
     if not holders:
         return nodes
-    ever = tuple((thaw.model, thaw.match) for thaw in find_thaws(spec))
+    ever = tuple((freeze.model, freeze.match) for freeze in find_freezes(spec))
     found: dict[str, Instruction] = {}
-    opened: set[str] = set()  # the sets with gaps: first those of gradients and windows, then what is made of them
+    opened: set[str] = set()  # the sets that may miss gradients, and what is computed from them
     for name, node in nodes.items():
         # What is given the gradients of earlier steps may have nothing for what was frozen then.
-        is_late = isinstance(node, Transform) and node.function.builtin and node.function.name == "gathered"
-        found[name] = rested = _rest(node, ever if is_late else resting, holders, gaps, asleep)
-        match rested:
-            case Gradient(output=str(output)) if rested.resting:
+        is_late = isinstance(node, Transform) and node.function.builtin and node.function.name == "accumulated"
+        found[name] = made = _freeze(node, ever if is_late else frozen, holders, may_miss, fully_frozen)
+        match made:
+            case Gradient(output=str(output)) if made.frozen:
                 opened.add(output)
-            case Collect() if rested.gaps:
-                opened.add(rested.output)
+            case TakeAccumulated() if made.may_miss:
+                opened.add(made.output)
             case _:
                 pass
     before = -1
@@ -169,45 +174,45 @@ def rest(
         before = len(opened)
         for name, node in found.items():
             if isinstance(node, Transform) and not opened.isdisjoint(node.inputs):
-                found[name] = replace(node, gaps=True)
+                found[name] = replace(node, may_miss=True)
                 opened.add(node.output)
             elif isinstance(node, Apply):
-                parts = (replace(part, gaps=part.gaps or part.gradients in opened) for part in node.parts)
+                parts = (replace(part, may_miss=part.may_miss or part.gradients in opened) for part in node.parts)
                 found[name] = replace(node, parts=tuple(parts))
     return found
 
 
-def _rest(
+def _freeze(
     instruction: Instruction,
-    resting: Resting,
+    frozen: Frozen,
     holders: Holders,
-    gaps: Collection[str],
-    asleep: Collection[str],
+    may_miss: Collection[str],
+    fully_frozen: Collection[str],
 ) -> Instruction:
     """Return an instruction that takes no gradient of what is frozen for now."""
     match instruction:
         case Gradient():
-            sleeping = tuple(model for model in instruction.models if model in asleep)
-            cells = instruction.cells - {parameters_of(model) for model in sleeping}
-            frozen = _of(resting, instruction.models, holders)
-            return replace(instruction, cells=cells, resting=frozen, asleep=sleeping)
+            whole = tuple(model for model in instruction.models if model in fully_frozen)
+            cells = instruction.cells - {parameters_of(model) for model in whole}
+            frozen = _of(frozen, instruction.models, holders)
+            return replace(instruction, cells=cells, frozen=frozen, fully_frozen=whole)
         case Transform() if instruction.function.builtin and instruction.function.name in OWN:
-            return replace(instruction, resting=_of(resting, instruction.models, holders))
-        case Gather() if _may_thaw(instruction.models, holders):
-            is_strict = instruction.gradients in gaps and not instruction.gaps
-            found = _of(resting, instruction.models, holders) if is_strict else ()
-            return replace(instruction, gaps=True, strict=is_strict, resting=found)
-        case Collect() if _may_thaw(instruction.models, holders):
-            return replace(instruction, gaps=True)
+            return replace(instruction, frozen=_of(frozen, instruction.models, holders))
+        case Accumulate() if _may_unfreeze(instruction.models, holders):
+            is_strict = instruction.gradients in may_miss and not instruction.may_miss
+            found = _of(frozen, instruction.models, holders) if is_strict else ()
+            return replace(instruction, may_miss=True, strict=is_strict, frozen=found)
+        case TakeAccumulated() if _may_unfreeze(instruction.models, holders):
+            return replace(instruction, may_miss=True)
         case _:
             return instruction
 
 
-def _may_thaw(models: Collection[str], holders: Holders) -> bool:
+def _may_unfreeze(models: Collection[str], holders: Holders) -> bool:
     """Return whether some parameters of models are frozen for some time."""
     return any(not each.isdisjoint(models) for each in holders.values())
 
 
-def _of(resting: Resting, models: Collection[str], holders: Holders) -> Resting:
+def _of(frozen: Frozen, models: Collection[str], holders: Holders) -> Frozen:
     """Return what is frozen for now of some models, and of what they share."""
-    return tuple(each for each in resting if not holders[each[0]].isdisjoint(models))
+    return tuple(each for each in frozen if not holders[each[0]].isdisjoint(models))

@@ -16,8 +16,8 @@ from compiler.passes.activate import Outputs, find_absent_problems, find_firing
 from compiler.passes.assemble import assemble
 from compiler.passes.datasets import DatasetActivity, check_numbers
 from compiler.passes.document import Context, Document, lower_mode
-from compiler.passes.eval_averages import check_number, find_swaps, find_uses, map_models
-from compiler.passes.freeze import find_resting, find_thaw_gates
+from compiler.passes.eval_averages import check_number, find_eval_averages, find_uses, map_models
+from compiler.passes.freeze import find_freeze_gates, find_frozen
 from compiler.passes.pipeline import ANALYSES, CHECKS, SCHEDULING, Hook, run_passes
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.select import runs_in, select_graph
@@ -55,17 +55,17 @@ class Variant:
 def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | None) -> CompiledMode:
     """Return the program of a mode, with the graph of each of its functions."""
     spec, pace = context.spec, context.pace
-    whole, swaps = lower_mode(document, mode, context), find_swaps(spec, mode)
-    phases, thaws = find_phase_gates(spec, mode, whole.nodes, pace), find_thaw_gates(spec, mode, whole.nodes, pace)
-    activity = DatasetActivity.of(spec, mode, whole.nodes, (*phases, *thaws), pace.epoch)
+    whole, averages = lower_mode(document, mode, context), find_eval_averages(spec, mode)
+    phases, freezes = find_phase_gates(spec, mode, whole.nodes, pace), find_freeze_gates(spec, mode, whole.nodes, pace)
+    activity = DatasetActivity.of(spec, mode, whole.nodes, (*phases, *freezes), pace.epoch)
     patterns = _find_patterns(activity, context)
     kept = keep_firing(activity.gates, (fired for _, fired in patterns), activity.anywhere)
-    gates = (*kept, *(Gate(op=swap.op, clock="averaged") for swap in swaps))
-    problems = tuple(check_number(spec, mode, patterns, swaps))
+    gates = (*kept, *(Gate(op=average.op, clock="averaged") for average in averages))
+    problems = tuple(check_number(spec, mode, patterns, averages))
     context.sink.report(problems)
     graphs: list[StepGraph] = []
     live: set[str] = set()
-    for used in () if problems else find_uses(swaps):
+    for used in () if problems else find_uses(averages):
         known: dict[tuple[object, ...], ModeGraph] = {} if used else {((), ()): whole}
         for variant, graph in _find_variants(document, mode, activity, patterns, map_models(used), known, context):
             live.update(node.op for node in graph.nodes.values())
@@ -75,7 +75,7 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
             if compiled is not None:
                 compiled = run_passes(compiled, SCHEDULING, context, hook)
             if compiled is not None:
-                fired = {*compiled.gated, *(swap.op for swap in used)}
+                fired = {*compiled.gated, *(average.op for average in used)}
                 graphs.append(replace(compiled, gated=tuple(gate.op for gate in gates if gate.op in fired)))
     numbers = [""] if len(graphs) == 1 else [f"_{number}" for number in range(1, len(graphs) + 1)]
     named = {f"{mode}_step{number}": graph for number, graph in zip(numbers, graphs, strict=True)}
@@ -117,10 +117,10 @@ def _find_variants(
     spec, by_op = context.spec, {gate.op: gate for gate in activity.gates}
     found: dict[tuple[object, ...], tuple[Variant, StepGraph]] = {}
     for dataset, fired in patterns:
-        phases, resting = map_cells(spec, fired), find_resting(spec, fired)
-        place = tuple(phases.items()), resting
+        phases, frozen = map_cells(spec, fired), find_frozen(spec, fired)
+        place = tuple(phases.items()), frozen
         if place not in known:
-            known[place] = lower_mode(document, mode, context, averages, phases, resting)
+            known[place] = lower_mode(document, mode, context, averages, phases, frozen)
         whole, outputs = activity.look(known[place], dataset), activity.outputs[dataset]
         firing = find_firing(whole.nodes, outputs, by_op, fired)
         context.sink.report(find_absent_problems(spec, whole.nodes, by_op, fired, firing))
@@ -147,11 +147,11 @@ def _split(
     if problems:
         return graph
     reaches = find_reaches(context.spec.ops)
-    parted = split_graph(whole, document.structure.types, outputs.values, lambda node: runs_in("train", node, reaches))
-    context.sink.report(check_coupled(whole, parted.coupled))
-    resting = {gate.op for gate in variant.gates} - variant.fired
-    absent = find_absent(parted.graph.nodes, resting) | find_idle_writes(parted.graph.nodes, resting)
-    copies = parted.find_firing(graph.nodes, outputs.values, absent)
-    split = select_graph(parted.graph, graph.mode, copies, variant.fired, variant.gates, outputs)
-    merges = tuple(decision for name, decision in parted.merges.items() if name in graph.nodes)
+    parts = split_graph(whole, document.structure.types, outputs.values, lambda node: runs_in("train", node, reaches))
+    context.sink.report(check_coupled(whole, parts.coupled))
+    idle = {gate.op for gate in variant.gates} - variant.fired
+    absent = find_absent(parts.graph.nodes, idle) | find_idle_writes(parts.graph.nodes, idle)
+    copies = parts.find_firing(graph.nodes, outputs.values, absent)
+    split = select_graph(parts.graph, graph.mode, copies, variant.fired, variant.gates, outputs)
+    merges = tuple(decision for name, decision in parts.merges.items() if name in graph.nodes)
     return run_passes(replace(split, decisions=merges, datasets=graph.datasets), ANALYSES, context, hook)

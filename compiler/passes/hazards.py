@@ -90,11 +90,11 @@ def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
     for name, commit in graph.commits.items():
         node = graph.nodes[name]
         for verdict in dict.fromkeys(each for way in commit for each in way if each != node.verdict):
-            judge = graph.nodes[producers[verdict]]
-            if judge.op == node.op:
+            check = graph.nodes[producers[verdict]]
+            if check.op == node.op:
                 continue  # what it uses anyway
-            why = f"{node.label} takes place only if the gradients of {judge.op} are finite"
-            yield Edge(before=judge.id, after=name, hazard=Hazard.VERDICT, why=why)
+            why = f"{node.label} takes place only if the gradients of {check.op} are finite"
+            yield Edge(before=check.id, after=name, hazard=Hazard.VERDICT, why=why)
 
 
 def _find_backward_hazards(graph: StepGraph, table: HazardTable) -> Iterator[Edge]:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from compiler.ir.instructions import Collect, Drop, Evaluate, Gather, Gradient, Instruction, Judge, Restore, Transform
+from compiler.ir.instructions import (
+    Accumulate,
+    CheckFinite,
+    Evaluate,
+    Gradient,
+    Instruction,
+    ResetAccumulator,
+    RestoreAccumulator,
+    TakeAccumulated,
+    Transform,
+)
 from compiler.ir.value import Ref
 from graphspec.analysis.gradient_sets import Sets
 from graphspec.declare.graph import GraphSpec
@@ -27,9 +37,9 @@ def is_sum(op: Op) -> bool:
     return isinstance(op, CallOp) and op.call.is_builtin and op.call.name("torch") == "add"
 
 
-def find_absent(nodes: Mapping[str, Instruction], resting: Collection[str]) -> frozenset[str]:
-    """Return the nodes without a value in a step: those of ops that rest, and what is made of nothing but these."""
-    absent = {name for name, node in nodes.items() if node.admission in resting and not node.is_write}
+def find_absent(nodes: Mapping[str, Instruction], idle: Collection[str]) -> frozenset[str]:
+    """Return the nodes without a value in a step: those of idle ops, and what is made of nothing but these."""
+    absent = {name for name, node in nodes.items() if node.admission in idle and not node.is_write}
     producers = {value: node.id for node in nodes.values() for value in node.provides}
     before = -1
     while len(absent) > before:
@@ -46,9 +56,9 @@ def is_made_of(node: Instruction, absent: Collection[str], producers: Mapping[st
     return is_loose and all(producers.get(use.value) in absent for use in uses)
 
 
-def find_idle_writes(nodes: Mapping[str, Instruction], resting: Collection[str]) -> frozenset[str]:
+def find_idle_writes(nodes: Mapping[str, Instruction], idle: Collection[str]) -> frozenset[str]:
     """Return the writes of ops that do not run in a step; users of their values drop those uses."""
-    return frozenset(name for name, node in nodes.items() if node.admission in resting and node.is_write)
+    return frozenset(name for name, node in nodes.items() if node.admission in idle and node.is_write)
 
 
 def drop_absent(node: Instruction, present: Collection[str]) -> Instruction:
@@ -67,14 +77,14 @@ def _leave_out(node: Instruction, values: Collection[str]) -> Instruction:
             kept = [at for at, value in enumerate(inputs) if value not in values]
             left = tuple(spans[at] for at in kept) if spans else ()
             return replace(node, inputs=tuple(inputs[at] for at in kept), spans=left)
-        case Judge(gradients=gradients, spans=spans):
+        case CheckFinite(gradients=gradients, spans=spans):
             pairs = [pair for pair in zip(gradients, spans, strict=True) if pair[0] not in values]
             return replace(node, gradients=tuple(one for one, _ in pairs), spans=tuple(one for _, one in pairs))
-        case Gather():
+        case Accumulate():
             return replace(node, gradients=None)
-        case Collect():
+        case TakeAccumulated():
             return replace(node, alone=True)
-        case Restore() | Drop():
+        case RestoreAccumulator() | ResetAccumulator():
             return node
         case Evaluate(arguments=arguments):
             kept = (each for each in arguments if not (isinstance(each.operand, Ref) and each.operand.name in values))
@@ -83,12 +93,12 @@ def _leave_out(node: Instruction, values: Collection[str]) -> Instruction:
             raise AssertionError(f"{node.op} does without nothing")
 
 
-CLOSING = frozenset({"require", "fill", "gathered"})
-"""Transforms that leave no gap: one refuses it, one puts zeros there; one is given sets of steps that had none."""
+CLOSING = frozenset({"require", "fill", "accumulated"})
+"""Transforms after which no gradient is missing: one rejects it, one fills in zeros, one is given complete sets."""
 
 
-def find_gaps(spec: GraphSpec, sets: Sets) -> frozenset[str]:
-    """Return the gradient sets of a spec that may have gaps: those of `unconnected: skip`, and what is made of them."""
+def find_may_miss(spec: GraphSpec, sets: Sets) -> frozenset[str]:
+    """Return the sets that may miss gradients: those of `unconnected: skip`, and what is computed of them."""
     gradients = {name: op for name, op in spec.ops.items() if isinstance(op, GradientOp)}
     skipping = {value for name, op in gradients.items() if op.unconnected == "skip" for value in op.defines(name)}
     made = [name for name in sets if name in spec.ops and name not in gradients]
@@ -101,17 +111,17 @@ def find_gaps(spec: GraphSpec, sets: Sets) -> frozenset[str]:
 
 
 def find_open(nodes: Iterable[Instruction]) -> frozenset[str]:
-    """Return the gradient sets with gaps among what nodes define."""
+    """Return the gradient sets that may miss gradients among what nodes define."""
     found: set[str] = set()
     for node in nodes:
         match node:
             case Gradient():
-                has_gaps = node.unconnected == "skip"
+                may_miss = node.unconnected == "skip"
             case Transform():
-                has_gaps = node.gaps and node.function.name not in CLOSING
-            case Collect():
-                has_gaps = node.gaps
+                may_miss = node.may_miss and node.function.name not in CLOSING
+            case TakeAccumulated():
+                may_miss = node.may_miss
             case _:
-                has_gaps = False
-        found.update(node.defines if has_gaps else ())
+                may_miss = False
+        found.update(node.defines if may_miss else ())
     return frozenset(found)

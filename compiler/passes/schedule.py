@@ -126,10 +126,10 @@ class _Scheduler:
         for together in self._group(tuple(chosen), order):
             # Micro-batch by micro-batch: the graph of one is gone before the next.
             pairs = ((anchor, update) for update in together for anchor in remaining[update])
-            anchors = sorted(pairs, key=lambda pair: nodes[pair[0]].part)
-            last = {update: nodes[anchor].part for anchor, update in anchors}
+            anchors = sorted(pairs, key=lambda pair: nodes[pair[0]].micro_batch)
+            last = {update: nodes[anchor].micro_batch for anchor, update in anchors}
             for anchor, update in anchors:
-                if update in remaining and nodes[anchor].part == last[update]:
+                if update in remaining and nodes[anchor].micro_batch == last[update]:
                     self._prepare(update, remaining)
                     remaining.pop(update)
                 self._demand(anchor)
@@ -143,7 +143,7 @@ class _Scheduler:
         for update in chosen:
             anchors = order.anchors[update]
             needs = any(self._closure.precedes(other, anchor) for other in group for anchor in anchors)
-            if group and (needs or not any(self._graph.nodes[anchor].part for anchor in anchors)):
+            if group and (needs or not any(self._graph.nodes[anchor].micro_batch for anchor in anchors)):
                 yield group
                 group = ()
             group += (update,)

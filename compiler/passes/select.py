@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from compiler.ir.instructions import Commit, Instruction, Restore
+from compiler.ir.instructions import Commit, Instruction, RestoreAccumulator
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Gate, Mode
 from compiler.ir.step_graph import StepGraph
@@ -41,7 +41,7 @@ def select_graph(
         nodes=nodes,
         states=frozenset(whole.spec.state),
         scaled=whole.spec.loss_scale is not None,
-        judged=any(node.verdict for node in whole.nodes.values()),
+        checked=any(node.verdict for node in whole.nodes.values()),
         causality=whole.causality,
     )
     find_commit = commit_finder(graph)
@@ -54,4 +54,4 @@ def select_graph(
 
 def _is_idle(node: Instruction, find_commit: Callable[[str], Commit]) -> bool:
     """Return whether a node restores a window that every step may change."""
-    return isinstance(node, Restore) and not find_commit(node.id)
+    return isinstance(node, RestoreAccumulator) and not find_commit(node.id)

@@ -456,7 +456,7 @@ def _format_name(change: FunctionChange) -> str:
 
 def _format_row(sign: str, row: Row) -> str:
     parts = (row.text, row.cells, f"[{', '.join(row.flags)}]" if row.flags else "")
-    return f"  {sign} {row.kind:<10}{'  '.join(part for part in parts if part)}"
+    return f"  {sign} {row.kind:<9} {'  '.join(part for part in parts if part)}"
 
 
 def _format_reasons(reasons: Both[Reason]) -> list[str]:

@@ -73,7 +73,9 @@ def find_instructions(plan: CompiledStep, graph: StepGraph, function: str) -> di
     """Return the finished instruction of every node of a function, in sequence."""
     functions = plan.program.mode(graph.mode).functions
     finished = next(item for item in functions if item.name == function).instructions
-    kept = [instruction for instruction in finished if instruction.kind() not in ("release", "settle", "emit")]
+    kept = [
+        instruction for instruction in finished if instruction.kind() not in ("release", "resolve_overflow", "emit")
+    ]
     return dict(zip(graph.sequence, kept, strict=True))
 
 

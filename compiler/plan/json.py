@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compiler.ir.diagnose import place_in
-from compiler.ir.instructions import Instruction, Restore, Transform
+from compiler.ir.instructions import Instruction, RestoreAccumulator, Transform
 from compiler.ir.instructions.base import export_commit
 from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
@@ -53,7 +53,7 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         place = place_in(problem.span)
         warnings.append({"code": problem.code, "op": op, "text": problem.message, "place": place})
     return {
-        "plan": 1,
+        "plan": 2,
         "name": program.name,
         "backend": program.backend,
         "mode": mode,
@@ -75,6 +75,6 @@ def export_instruction(instruction: Instruction) -> Object:
         common["writes"] = [str(at) for at in instruction.writes]
     if instruction.commits:
         common["commits"] = export_commit(instruction.commits)
-    if isinstance(instruction, Transform | Restore) and instruction.unless:
+    if isinstance(instruction, Transform | RestoreAccumulator) and instruction.unless:
         common["unless"] = export_commit(instruction.unless)
     return {**common, **instruction.export()}

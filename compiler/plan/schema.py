@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from compiler.ir.instructions import KINDS, Restore, Transform
+from compiler.ir.instructions import KINDS, RestoreAccumulator, Transform
 from compiler.ir.step_graph import Hazard
 from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, UNLESS, VERSIONS, Json, Object, listing, record
 from compiler.passes.policies import POLICIES
@@ -27,7 +27,7 @@ def plan_schema() -> Object:
     for kind in KINDS:
         # Accesses are left out where there are none.
         instruction = record({"kind": {"const": kind.kind()}, "op": TEXT, **kind.FIELDS})
-        conditions: Object = {"unless": UNLESS} if kind in (Transform, Restore) else {}
+        conditions: Object = {"unless": UNLESS} if kind in (Transform, RestoreAccumulator) else {}
         kinds.append(_allow(instruction, {"reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS, **conditions}))
     # A function lists data sets where the spec names some, null for a batch of none.
     function = _allow(
@@ -51,7 +51,7 @@ def plan_schema() -> Object:
     )
     document = record(
         {
-            "plan": {"const": 1},
+            "plan": {"const": 2},
             "name": TEXT,
             "backend": TEXT,
             "mode": MODES,
@@ -65,7 +65,7 @@ def plan_schema() -> Object:
     )
     title: Object = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "stepgraph plan, version 1",
+        "title": "stepgraph plan, version 2",
         "description": "The schedule of one mode of a compiled training step, and the decisions that led to it.",
     }
     return {**title, **document}

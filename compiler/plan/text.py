@@ -23,7 +23,7 @@ class GroupRow:
     group: GroupDecl
     parameters: tuple[str, ...] | None
     until: int | None = None
-    """The last step in which it is frozen; None where it never thaws, or is not frozen."""
+    """The last step in which it is frozen; None where it is frozen for ever, or never."""
 
 
 def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
@@ -136,9 +136,10 @@ def _print_function(plan: CompiledStep, function: Function) -> Iterator[str]:
             flags = flags_of(instruction)
             parts = (cells_of(instruction), f"[{', '.join(flags)}]" if flags else "")
             rows.append((instruction.kind(), instruction.phrase, "  ".join(filter(None, parts))))
+    column = 1 + max((9, *(len(kind) for kind, _, _ in rows)))
     width = min(max((len(text) for _, text, _ in rows), default=0), WIDEST)
     for number, (kind, text, cells) in enumerate(rows, start=1):
-        yield f"  {number:3d}  {kind:<10}{text:<{width}}  {cells}".rstrip()
+        yield f"  {number:3d}  {kind:<{column}}{text:<{width}}  {cells}".rstrip()
     decisions = [decision for decision in plan.graphs[function.name].decisions if decision.code in SHOWN]
     if not any(decision.code == "DEFER" for decision in decisions):
         yield "  no update is deferred"

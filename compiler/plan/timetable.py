@@ -11,7 +11,7 @@ from compiler.ir.instructions import Apply
 from compiler.ir.program import Program, window_of
 from compiler.ir.value import ScheduleDecl
 from compiler.passes.datasets import WORDS
-from compiler.passes.freeze import find_last, find_thaws
+from compiler.passes.freeze import find_freezes, find_last
 from compiler.plan.compiled_step import CompiledStep
 from compiler.timing.curves import UNKNOWN, find_scheduled
 from graphspec.declare.ops import UpdateOp
@@ -78,10 +78,10 @@ def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
     for name, op in plan.spec.ops.items() if mode == "train" else ():
         if isinstance(op, UpdateOp) and op.at_epoch_end != "carry":
             yield f"{name} {WORDS[op.at_epoch_end]} an open window at {every} (on_epoch_end: {op.at_epoch_end})"
-    for thaw in find_thaws(plan.spec) if mode == "train" else ():
-        last = find_last(plan.spec, thaw, plan.pace)
+    for freeze in find_freezes(plan.spec) if mode == "train" else ():
+        last = find_last(plan.spec, freeze, plan.pace)
         if last is not None:
-            yield f"'{thaw.match}' of {thaw.model} is frozen up to step {last} (until: {thaw.until})"
+            yield f"'{freeze.match}' of {freeze.model} is frozen up to step {last} (until: {freeze.until})"
     windows = {window_of(name): name for name in plan.spec.ops}
     phases = {cell.name: cell.owner for cell in find_optimizers(plan.spec) if cell.epoch > 1}
     for gate in plan.program.mode(mode).gates:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from compiler.ir.diagnose import span_of
 from compiler.ir.program import Gate, Mode
 from compiler.passes.datasets import has_ends
-from compiler.passes.freeze import has_thaws
+from compiler.passes.freeze import has_freezes
 from compiler.timing.curves import check_schedules
 from compiler.timing.period import Rhythm, find_rhythm, find_source, find_writers, find_writes, refuse_held
 from compiler.timing.phases import has_phases
@@ -108,7 +108,7 @@ def needs_pace(spec: GraphSpec) -> bool:
     """Return whether something can only be counted with a pace that the spec alone does not give."""
     known = complete_pace(spec, None)
     timed = apply_pace(spec, known)
-    if has_phases(spec) or has_thaws(spec) or has_ends(spec) or any(True for _ in check_resets(spec, known)):
+    if has_phases(spec) or has_freezes(spec) or has_ends(spec) or any(True for _ in check_resets(spec, known)):
         return True
     return bool(timed.problems) or any(True for _ in check_schedules(timed.spec, known))
 

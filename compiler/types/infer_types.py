@@ -191,10 +191,10 @@ class _Walk:
         """Infer the results of a built-in function; those of a user's function are unknown, or observed."""
         for value in instruction.outputs:
             self.types[value] = self.observed.outputs.get(value, UNKNOWN)
-        if instruction.family == "part":  # what divides by a count
+        if instruction.family == "internal":  # what divides by a count
             first = self._type(instruction.arguments[0])
             self.types.update({value: first for value in instruction.outputs if self.types[value] == UNKNOWN})
-        if not instruction.function.builtin or instruction.family == "part":
+        if not instruction.function.builtin or instruction.family == "internal":
             return
         operands: list[TensorType | Constant] = []
         for argument in instruction.arguments:

@@ -59,9 +59,9 @@ def loss(path: str, literal: str = "", **implied: Value) -> Callee:
     return Callee(path=path, literal=literal, implied={"reduction": "mean", **implied})
 
 
-PARTS: Mapping[str, Callee] = {
-    "parts": Callee(path="parts", positional=("count",), implied={"axis": 0}),
-    "shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
+INTERNAL: Mapping[str, Callee] = {
+    "micro_batches": Callee(path="parts", positional=("count",), implied={"axis": 0}),
+    "row_shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
     "weigh": Callee(path="weigh"),
     "quotient": Callee(path="quotient"),
     "inverse": Callee(path="inverse"),

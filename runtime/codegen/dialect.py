@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from runtime.codegen import syntax
 
 if TYPE_CHECKING:
-    from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
+    from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
     from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
     from runtime.codegen.callee import Resolved
     from runtime.codegen.flow import Flow
@@ -97,7 +97,7 @@ class Dialect(ABC):
         """Return the gradient of a loss."""
 
     @abstractmethod
-    def settle(self, instruction: Settle, scope: Scope) -> Lowered:
+    def resolve_overflow(self, instruction: ResolveOverflow, scope: Scope) -> Lowered:
         """Return the end of a step with verdicts."""
 
     @abstractmethod
@@ -292,7 +292,7 @@ class Scope:
     function: Function
     tapes: Mapping[int, str] = field(default_factory=dict[int, str])
     """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
-    judged: frozenset[str] = frozenset()
+    checked: frozenset[str] = frozenset()
     """Gradient sets with a verdict, and the values derived from them."""
     floating: frozenset[str] = frozenset()
     """The values that are known to be floating, of the type of the step."""

@@ -219,5 +219,5 @@ def _find_uses(instruction: Instruction) -> tuple[str, ...]:
 
 def find_holders(gradient: Gradient, program: Program) -> frozenset[str]:
     """Return the models whose calls read weights that a gradient is taken for: its own, and those that share theirs."""
-    awake = [name for name in gradient.models if name not in gradient.asleep]
+    awake = [name for name in gradient.models if name not in gradient.fully_frozen]
     return frozenset(awake).union(*(program.model(name).tied for name in awake))

@@ -10,14 +10,14 @@ from compiler.ir.instructions import (
     Apply,
     Assign,
     Blend,
-    Collect,
+    CheckFinite,
     Effect,
     Emit,
     Gradient,
     Instruction,
-    Judge,
     Release,
     Store,
+    TakeAccumulated,
 )
 from compiler.ir.program import Function, InputDecl
 from compiler.ir.value import Read
@@ -67,7 +67,7 @@ def _before(instruction: Instruction, function: Function, scope: Scope) -> Itera
 
 def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
     """Yield the check of an instruction's results and writes."""
-    if not scope.judged.isdisjoint(instruction.defines):
+    if not scope.checked.isdisjoint(instruction.defines):
         return  # a verdict is for gradients that are not finite
     op, title = syntax.constant(instruction.op), syntax.constant(instruction.title)
     made = _values(instruction.defines, scope)
@@ -80,11 +80,11 @@ def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
         case Apply() | Blend() | Assign():
             reads = _texts(_shown(instruction.reads))
             yield _perform(scope, "written", op, title, used, reads, _texts(map(str, instruction.writes)))
-        case Collect():
+        case TakeAccumulated():
             yield _perform(scope, "defined", op, title, made, _values((), scope))
         case Store():
             yield _perform(scope, "defined", op, title, _values([instruction.state], scope), used)
-        case Judge() | Effect():
+        case CheckFinite() | Effect():
             return
         case _:
             cells = {"reads": _shown(instruction.reads), "writes": tuple(map(str, instruction.writes))}

@@ -15,9 +15,9 @@ from runtime.codegen.resources import (
     Names,
     chosen_list,
     find_chosen,
+    find_frozen,
     find_instructions,
     find_penalized,
-    find_resting,
 )
 from runtime.codegen.scheduled_numbers import find_numbers
 from runtime.codegen.scope import number
@@ -68,12 +68,12 @@ def _curve(schedule: ScheduleDecl) -> ast.expr:
 def pattern_globals(draft: Draft) -> Iterator[Global]:
     """Yield the lists that constraints choose, then the penalties."""
     program, names = draft.program, draft.names
-    for models, resting in find_resting(program):
+    for models, frozen in find_frozen(program):
         whole = syntax.name(names.joint(models))
-        found = [_match(program.model(model), (match,), draft) for model, match in resting]
+        found = [_match(program.model(model), (match,), draft) for model, match in frozen]
         listed = found[0] if len(found) == 1 else syntax.listing(map(syntax.spread, found))
         places = syntax.call("places", syntax.call("among", whole, listed), whole)
-        yield Global(name=names.resting(models, resting), value=places, comment="frozen for now")
+        yield Global(name=names.frozen_places(models, frozen), value=places, comment="frozen for now")
     for chosen in find_chosen(program):
         found = _match(program.model(chosen.model), (chosen.match,), draft)
         stepped = syntax.name(names.parameters(chosen.model))

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from compiler.ir.instructions import (
+    Accumulate,
     Apply,
+    CheckFinite,
     Evaluate,
     Forward,
-    Gather,
+    Frozen,
     Gradient,
     Instruction,
-    Judge,
-    Resting,
     Store,
     Transform,
 )
@@ -58,16 +58,16 @@ def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
     return tuple(entry for entry in program.inputs if entry.name in used | chosen)
 
 
-def find_windows(program: Program) -> tuple[Gather, ...]:
+def find_windows(program: Program) -> tuple[Accumulate, ...]:
     """Return the instructions that add to each window of a program."""
     instructions = find_instructions(program)
-    return tuple({each.window: each for each in instructions if isinstance(each, Gather)}.values())
+    return tuple({each.window: each for each in instructions if isinstance(each, Accumulate)}.values())
 
 
-def find_judged(program: Program) -> tuple[Judge, ...]:
+def find_checked(program: Program) -> tuple[CheckFinite, ...]:
     """Return the instructions that check the gradients of each update of a program."""
     instructions = find_instructions(program)
-    return tuple({each.key: each for each in instructions if isinstance(each, Judge)}.values())
+    return tuple({each.key: each for each in instructions if isinstance(each, CheckFinite)}.values())
 
 
 def find_states(program: Program) -> tuple[StateDecl, ...]:
@@ -92,7 +92,7 @@ def find_sized_input(program: Program, size: str, function: Function) -> InputDe
 
 def count_parts(program: Program) -> int:
     """Return how many micro-batches a step has."""
-    return max((each.part for each in find_instructions(program)), default=0) or 1
+    return max((each.micro_batch for each in find_instructions(program)), default=0) or 1
 
 
 def is_lowered(forward: Forward) -> bool:
@@ -136,11 +136,11 @@ def find_penalized(program: Program) -> tuple[Transform, ...]:
     return tuple({each.output: each for each in found}.values())
 
 
-def find_resting(program: Program) -> tuple[tuple[tuple[str, ...], Resting], ...]:
+def find_frozen(program: Program) -> tuple[tuple[tuple[str, ...], Frozen], ...]:
     """Return the sets of models in which parameters are frozen for now, with these, each once."""
     instructions = find_instructions(program)
-    found = (each for each in instructions if isinstance(each, Gradient | Transform | Gather) and each.resting)
-    return tuple(dict.fromkeys((each.models, each.resting) for each in found))
+    found = (each for each in instructions if isinstance(each, Gradient | Transform | Accumulate) and each.frozen)
+    return tuple(dict.fromkeys((each.models, each.frozen) for each in found))
 
 
 def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
@@ -148,10 +148,10 @@ def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
     found: list[tuple[str, ...]] = []
     for each in find_instructions(program):
         match each:
-            case Gradient() | Gather():
+            case Gradient() | Accumulate():
                 found.append(each.models)
             case Transform():
-                found += [each.models] if each.weights or each.resting else []
+                found += [each.models] if each.weights or each.frozen else []
                 found += each.spans
             case _:
                 pass
@@ -160,9 +160,9 @@ def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(models for models in found if len(models) > 1))
 
 
-def resting_key(models: tuple[str, ...], resting: Resting) -> str:
+def frozen_key(models: tuple[str, ...], frozen: Frozen) -> str:
     """Return the key of the places of parameters that are frozen for now."""
-    return " ".join((*models, "|", *(part for each in resting for part in each)))
+    return " ".join((*models, "|", *(part for each in frozen for part in each)))
 
 
 def pattern_wishes(program: Program) -> Iterator[Wish]:
@@ -170,8 +170,8 @@ def pattern_wishes(program: Program) -> Iterator[Wish]:
     for model in program.models:
         if model.frozen:
             yield "frozen", model.name, f"{model.name}_frozen"
-    for models, resting in find_resting(program):
-        yield "resting", resting_key(models, resting), f"{'_'.join(models)}_resting"
+    for models, frozen in find_frozen(program):
+        yield "frozen places", frozen_key(models, frozen), f"{'_'.join(models)}_frozen_places"
     for chosen in find_chosen(program):
         yield "chosen", chosen.key, f"{chosen.model}_chosen"
     for each in find_penalized(program):
@@ -240,9 +240,9 @@ class Names:
         """Return the list of a model's parameters that are never stepped."""
         return self.table["frozen", model]
 
-    def resting(self, models: tuple[str, ...], resting: Resting) -> str:
+    def frozen_places(self, models: tuple[str, ...], frozen: Frozen) -> str:
         """Return the places, in a set over some models, of the parameters that are frozen for now."""
-        return self.table["resting", resting_key(models, resting)]
+        return self.table["frozen places", frozen_key(models, frozen)]
 
     def chosen(self, key: str) -> str:
         """Return the list of the parameters that a pattern chooses, by the model and the pattern."""
@@ -394,7 +394,7 @@ def _wishes(program: Program) -> Iterator[Wish]:
 def _sets(instruction: Instruction) -> Iterator[Wish]:
     """Yield the wishes for windows, slices of sets over several models, and what two of these share."""
     match instruction:
-        case Gather():
+        case Accumulate():
             yield "window", instruction.window, f"{instruction.window}_window"
         case Apply():
             for part in instruction.parts:

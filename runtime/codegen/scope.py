@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.ir.cell import parameters_of
-from compiler.ir.instructions import InstructionBase, Settle
+from compiler.ir.instructions import InstructionBase, ResolveOverflow
 from compiler.ir.value import Argument, Operand, Ref, Scheduled, Setting
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Scope
@@ -20,7 +20,7 @@ LONGEST_NOTE = 60
 
 def is_write(instruction: InstructionBase) -> bool:
     """Return whether an instruction changes state that outlives the step."""
-    return bool(instruction.writes) or isinstance(instruction, Settle)
+    return bool(instruction.writes) or isinstance(instruction, ResolveOverflow)
 
 
 def line_of(

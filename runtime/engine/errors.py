@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from compiler.ir.instructions import Evaluate, Forward, Gather, Gradient, Transform
+from compiler.ir.instructions import Accumulate, Evaluate, Forward, Gradient, Transform
 from graphspec.analysis.gradient_sets import find_gradient_sets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp
@@ -208,7 +208,7 @@ class _Failure:
         for each in find_instructions(self.loaded.program):
             if isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
                 demanded.append((each.inputs, each.models))
-            elif isinstance(each, Gather) and each.gradients is not None and each.op == self.op:
+            elif isinstance(each, Accumulate) and each.gradients is not None and each.op == self.op:
                 demanded.append(((each.gradients,), each.models))
         for values, models in demanded:  # sets that together must have every gradient for the op, with their models
             listed = names.joint(models)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler import Plan
-from compiler.ir.instructions import Apply, Judge
+from compiler.ir.instructions import Apply, CheckFinite
 from compiler.ir.program import Function, Gate, ModeProgram, window_of
 from graphspec.declare.ops import UpdateOp
 from runtime.codegen.resources import find_functions
@@ -124,7 +124,7 @@ class Reporter:
         is_here = any(name in each.active for each in program.functions)
         gate = next((each for each in program.gates if each.op == name), None)
         nonfinite = None
-        judges = [each for each in function.instructions if isinstance(each, Judge)]
+        judges = [each for each in function.instructions if isinstance(each, CheckFinite)]
         for judge in judges:  # what an earlier step found is not reported again
             if judge.op == name and judge.key in self.overflow.places:
                 models = (model for span in judge.spans for model in span)

@@ -251,7 +251,7 @@ class GatheredTogether(Loop):
 @each_backend
 def test_each_player_gathers_its_own_gradients(backend):
     trial = train("accumulated-gan", backend=backend)
-    gathered = [each for each in trial.plan.to_json()["functions"][0]["instructions"] if each["kind"] == "gather"]
+    gathered = [each for each in trial.plan.to_json()["functions"][0]["instructions"] if each["kind"] == "accumulate"]
     assert {each["op"]: each["inputs"] for each in gathered} == {"step_d": ["step_d"], "step_g": ["step_g"]}
     assert trial.error_of(each_gathers_its_own) <= SAME
     assert trial.error_of_loop(GatheredTogether) > WRONG

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
-from compiler.ir.instructions import Judge, Transform
+from compiler.ir.instructions import CheckFinite, Transform
 from graphspec import load
 from runtime import Step
 from tests.features.steps import build_step, weights
@@ -56,7 +56,7 @@ def look_at(text: str, settings: Sequence[str] = ()) -> list[tuple[str, ...]]:
     """Return the sets that each check of a step reads."""
     program = compile_step(load(text, settings)).program
     instructions = [each for mode in program.modes for function in mode.functions for each in function.instructions]
-    return sorted(each.gradients for each in instructions if isinstance(each, Judge))
+    return sorted(each.gradients for each in instructions if isinstance(each, CheckFinite))
 
 
 @pytest.mark.parametrize("slopes", [(1, 1), (INF, 1), (1, INF), (INF, INF), (float("nan"), 1)])

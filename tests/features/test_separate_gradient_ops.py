@@ -46,7 +46,7 @@ def test_a_window_takes_each_step_in_once_whoever_reads_it(backend: str) -> None
         give(step, slope)
     assert np.allclose(weights(step)["v.value"], -1.5 * 4.0)
     functions = compile_step(load(text), backend).to_json()["functions"]
-    gathers = [each for each in functions[-1]["instructions"] if each["kind"] == "gather"]
+    gathers = [each for each in functions[-1]["instructions"] if each["kind"] == "accumulate"]
     assert [each["inputs"] for each in gathers] == [["slopes"]]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from compiler import Plan
-from compiler.ir.instructions import Apply, Collect, Gather, Instruction, Judge, Transform
+from compiler.ir.instructions import Accumulate, Apply, CheckFinite, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import Function, Program
 from runtime.codegen.resources import find_uses
 from tests.properties.agreement import batches, find_turns, observe
@@ -47,7 +47,7 @@ def _hurry(program: Program, function: Function, write: Apply) -> Awaiting:
     """
     chain = _find_chain(function.instructions, write)
     rest = [one for one in function.instructions if one not in chain]
-    judges = {one.output: one.op for one in function.instructions if isinstance(one, Judge)}
+    judges = {one.output: one.op for one in function.instructions if isinstance(one, CheckFinite)}
     own = {value for one in chain for value in one.defines}
     foreign = {value for value, op in judges.items() if op != write.op}
     wanted = (judges.keys() | {value for one in chain for value in find_uses(one)}) - own - foreign
@@ -66,22 +66,22 @@ def _hurry(program: Program, function: Function, write: Apply) -> Awaiting:
 def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instruction]:
     """Return what is done with gradients as they were taken: windows, transforms, checks, the write of an update."""
     makers = {value: one for one in instructions for value in one.defines}
-    judged = {value for one in instructions if isinstance(one, Judge) for value in one.gradients}
+    judged = {value for one in instructions if isinstance(one, CheckFinite) for value in one.gradients}
     taken = {value for value in judged if _is_taken(value, makers[value])}
     chain: list[Instruction] = [write]
     pending = [part.gradients for part in write.parts]
     while pending:
         value = pending.pop()
         maker = makers[value]
-        if value in taken or maker in chain or not isinstance(maker, Transform | Collect):
+        if value in taken or maker in chain or not isinstance(maker, Transform | TakeAccumulated):
             continue
         chain.append(maker)
         if isinstance(maker, Transform):
             pending.extend(maker.inputs)
         else:
-            chain.extend(one for one in instructions if isinstance(one, Gather) and one.window == maker.window)
+            chain.extend(one for one in instructions if isinstance(one, Accumulate) and one.window == maker.window)
     made = {value for one in chain for value in one.defines}
-    checks = [one for one in instructions if isinstance(one, Judge) and one.op == write.op]
+    checks = [one for one in instructions if isinstance(one, CheckFinite) and one.op == write.op]
     chain.extend(one for one in checks if made.intersection(one.gradients))
     return [one for one in instructions if one in chain]
 
@@ -89,7 +89,7 @@ def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instr
 def _is_taken(value: str, maker: Instruction) -> bool:
     """Return whether a set is one of gradients as they were taken, or the sum of those of terms that count apart."""
     is_sum = isinstance(maker, Transform) and maker.function.name == "add_sets" and value == maker.op
-    return is_sum or not isinstance(maker, Transform | Collect)
+    return is_sum or not isinstance(maker, Transform | TakeAccumulated)
 
 
 def is_of(turn: Sequence[str | None], function: Function) -> bool:

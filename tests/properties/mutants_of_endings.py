@@ -71,7 +71,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="never-frozen",
         says="What is frozen until a moment is trained before it.",
-        place="passes.functions:find_resting",
+        place="passes.functions:find_frozen",
         change=to.give(()),
         killer="numbers",
         case="frozen-first",
@@ -87,7 +87,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="no-gaps-over-moments",
         says="A window that reaches over the end of a freeze asks for a gradient in all of its steps.",
-        place="passes.freeze:_may_thaw",
+        place="passes.freeze:_may_unfreeze",
         change=to.give(False),
         killer="numbers",
         case="frozen-first",

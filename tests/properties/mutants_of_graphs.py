@@ -217,7 +217,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="no-stand-in",
         says="An average never stands in for its model.",
-        place="passes.functions:find_swaps",
+        place="passes.functions:find_eval_averages",
         change=to.give(()),
         killer="numbers",
         case=8,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compiler import NO_TERMS
 from compiler.ir.digraph import Causality, close
-from compiler.ir.instructions import Gather, Instruction
+from compiler.ir.instructions import Accumulate, Instruction
 from compiler.ir.program import Gate
 from compiler.lower.accumulate import Windows
 from compiler.types.dimension import UNKNOWN
@@ -33,7 +33,7 @@ def gather_as_it_is(windows: Windows, value: str) -> str:
 
 def count_one_row(found: Instruction, *arguments: object) -> Instruction:
     """Let a window count a step that adds nothing to it once."""
-    return replace(found, reduce="steps") if isinstance(found, Gather) else found
+    return replace(found, reduce="steps") if isinstance(found, Accumulate) else found
 
 
 def never_open(found: tuple[Gate, ...], *arguments: object) -> tuple[Gate, ...]:
@@ -89,7 +89,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="transforms-in-every-step",
         says="Transforms run before the window, in every step.",
-        place="lower.accumulate:Windows.gather",
+        place="lower.accumulate:Windows.accumulate",
         change=lambda original: gather_as_it_is,
         killer="numbers",
         case="windows",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from compiler.ir.instructions import Commit, Instruction, Restore, Settle
+from compiler.ir.instructions import Commit, Instruction, ResolveOverflow, RestoreAccumulator
 from compiler.ir.step_graph import Hazard, StepGraph
 from compiler.lower.verdict import _find_raw
 from compiler.passes.commits import both
@@ -46,12 +46,12 @@ def forget_pace(found: tuple[Instruction, ...], *arguments: object) -> tuple[Ins
     return tuple(replace(node, gated_by="") for node in found)
 
 
-def leave_scale(found: Iterator[Settle], *arguments: object) -> Iterator[Settle]:
+def leave_scale(found: Iterator[ResolveOverflow], *arguments: object) -> Iterator[ResolveOverflow]:
     """Leave the loss scale as it is."""
     yield from (replace(each, scaled=False) for each in found)
 
 
-def settle_twice(found: Iterator[Settle], *arguments: object) -> Iterator[Settle]:
+def settle_twice(found: Iterator[ResolveOverflow], *arguments: object) -> Iterator[ResolveOverflow]:
     """Let the loss scale follow every step twice."""
     yield from (each for each in found for _ in range(2))
 
@@ -202,14 +202,14 @@ MUTANTS_OF_VERDICTS = (
         name="skipped-steps-taken",
         says="A window is taken in a step in which the update that it goes by is held.",
         place="passes.select:_is_idle",
-        change=lambda original: lambda node, find_commit: isinstance(node, Restore),
+        change=lambda original: lambda node, find_commit: isinstance(node, RestoreAccumulator),
         killer="numbers",
         case="gathered-at-its-pace",
     ),
     Mutant(
         name="skipped-steps-counted",
         says="A window counts the steps in which the update that it goes by is held.",
-        place="passes.assemble:_find_held",
+        place="passes.assemble:_find_conditional",
         change=lambda original: lambda graph: [each for each in original(graph) if each[0] in graph.active],
         killer="numbers",
         case="gathered-at-its-pace",
@@ -225,7 +225,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="scale-at-rest",
         says="The loss scale stays as it is.",
-        place="passes.assemble:_settle",
+        place="passes.assemble:_resolve",
         change=to.change(leave_scale),
         killer="numbers",
         case="skipped-together",
@@ -233,7 +233,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="scale-moved-twice",
         says="The loss scale follows every step twice.",
-        place="passes.assemble:_settle",
+        place="passes.assemble:_resolve",
         change=to.change(settle_twice),
         killer="numbers",
         case="in-turn",

@@ -197,10 +197,10 @@ def free_early(found: object, graph: StepGraph) -> dict[str, tuple[str, ...]]:
 # ---------------------------------------------------------------- what ops mean
 
 
-def apply_unclipped(name: str, op: Any, sets: dict, context: object, gaps: object) -> tuple:
+def apply_unclipped(name: str, op: Any, sets: dict, context: object, may_miss: object) -> tuple:
     """Write the gradients as they were before the clip."""
     kept = {name if op.loss is not None else one: models for one, models in sets.items()}
-    return name, op, kept if op.clip is not None and op.loss is not None else sets, context, gaps
+    return name, op, kept if op.clip is not None and op.loss is not None else sets, context, may_miss
 
 
 def first_part(found: Apply, *arguments: object) -> Apply:

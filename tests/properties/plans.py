@@ -20,7 +20,7 @@ def plan_of(document: Mapping[str, object], order: str = "fewest", backend: str 
 
 def find_updates(function: Mapping) -> set[str]:
     """Return the ops that fire as writes, and the updates that gather gradients without being applied."""
-    return {*function["active"], *(one["op"] for one in function["instructions"] if one["kind"] == "gather")}
+    return {*function["active"], *(one["op"] for one in function["instructions"] if one["kind"] == "accumulate")}
 
 
 def find_sequence(function: Mapping) -> list[str]:
@@ -31,14 +31,14 @@ def find_sequence(function: Mapping) -> list[str]:
         match one["kind"]:
             case "gradient" if one["op"] in updates:
                 nodes.append(f"{one['op']}.gradient")
-            case "gather":
+            case "accumulate":
                 name = f"{one['op']}.gather"
                 nodes = [*(other for other in nodes if other != name), name]  # the last of several
-            case "collect" | "drop":
+            case "take_accumulated" | "reset_accumulator":
                 pass  # a part of the write, or what an epoch forgets
             case "transform" if one["op"] in function["active"]:
                 pass  # a clip, or the joining of sets: a part of the write
-            case "release" | "return" | "emit" | "judge" | "settle":
+            case "release" | "return" | "emit" | "check_finite" | "resolve_overflow":
                 pass
             case _:
                 nodes.append(one["op"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler import Plan
-from compiler.ir.instructions import Apply, Commit, Gradient, Instruction, Judge
+from compiler.ir.instructions import Apply, CheckFinite, Commit, Gradient, Instruction
 from compiler.ir.program import Function, Mode, Program
 from compiler.ir.step_graph import Because, Decision, StepGraph
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
@@ -46,7 +46,7 @@ def find_deferred(plan: Plan) -> Iterator[tuple[Function, Apply, Program, Excuse
     for function in plan.program.mode("train").functions:
         graph = plan.graphs[function.name]
         found = [one for one in graph.decisions if one.code == "DEFER" and one.because and not _awaits(one)]
-        late = {one.subject: _excuse(plan, one, find_resting(function)) for one in found}
+        late = {one.subject: _excuse(plan, one, find_frozen(function)) for one in found}
         for instruction in function.instructions:
             if isinstance(instruction, Apply) and instruction.op in late:
                 hurried = change_function(plan.program, function, _hurry(function, instruction))
@@ -58,7 +58,7 @@ def _awaits(decision: Decision) -> bool:
     return any(reason.edge == "verdict" for reason in decision.because)
 
 
-def find_resting(function: Function) -> frozenset[str]:
+def find_frozen(function: Function) -> frozenset[str]:
     """Return the models of which some parameters are frozen for now."""
     gradients = (each for each in function.instructions if isinstance(each, Gradient))
     return frozenset(model for each in gradients for model, _ in each.resting)
@@ -102,7 +102,7 @@ def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
     """Return the instructions with a write right behind the gradients it applies, and its verdict over them."""
     rest = [one for one in function.instructions if one is not write]
     wanted = {part.gradients for part in write.parts}
-    wanted |= {one.output for one in rest if isinstance(one, Judge) and one.op == write.op}
+    wanted |= {one.output for one in rest if isinstance(one, CheckFinite) and one.op == write.op}
     place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(one.defines))
     known = {value for one in rest[:place] for value in one.defines}
     return (*rest[:place], replace(write, commits=limit(write.commits, known)), *rest[place:])

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from compiler import Pace, Plan, compile_step
-from compiler.ir.instructions import Gather, Settle
+from compiler.ir.instructions import Accumulate, ResolveOverflow
 from compiler.ir.program import Function
 from compiler.timing.gates import find_breaks, find_period
 from graphspec.analysis.datasets import find_datasets
@@ -62,7 +62,7 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
     running = clocks.Gates(clock, {"train": [clocks.Gate(**asdict(gate)) for gate in program.gates]})
     steps = find_breaks(program.gates)[-1] + 2 * find_period(program.gates) * epoch
     listed = [each for function in program.functions for each in function.instructions]
-    is_sure = not any(isinstance(each, Settle) and each.held for each in listed)
+    is_sure = not any(isinstance(each, ResolveOverflow) and each.conditional for each in listed)
     found.is_whole = steps <= LONGEST and len(meanings) == 1 and is_sure
     for step in range(1, min(steps, LONGEST) + 1):
         dataset = random.choice([*meanings])
@@ -76,7 +76,7 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
             found.problem = f"step {step} of {dataset}: no function for {fired}"
         elif {*function.active} != written:
             found.problem = f"step {step}: {function.name} writes {function.active}, not {sorted(written)}"
-        elif find_gathering(function) != oracle.gathering:
+        elif find_accumulating(function) != oracle.gathering:
             found.problem = f"step {step}: {function.name} does not gather {sorted(oracle.gathering)}"
         if function is None or found.problem:
             return found
@@ -88,17 +88,17 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
     return found
 
 
-def find_gathering(function: Function) -> set[str]:
+def find_accumulating(function: Function) -> set[str]:
     """Return the updates that gather gradients in a function."""
-    return {each.op for each in function.instructions if isinstance(each, Gather)}
+    return {each.op for each in function.instructions if isinstance(each, Accumulate)}
 
 
 def find_held(function: Function, random: Random) -> set[str]:
     """Return the ops of a function that do not take place, where some of its verdicts are not given."""
     for each in function.instructions:
-        if isinstance(each, Settle):
-            given = {name for _, ways in each.held for way in ways for name in way if random.random() < 0.7}
-            return {op for op, ways in each.held if not any(given.issuperset(way) for way in ways)}
+        if isinstance(each, ResolveOverflow):
+            given = {name for _, ways in each.conditional for way in ways for name in way if random.random() < 0.7}
+            return {op for op, ways in each.conditional if not any(given.issuperset(way) for way in ways)}
     return set()
 
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from compiler import Plan
-from compiler.ir.instructions import Collect, Evaluate, Gather, Gradient, Instruction
+from compiler.ir.instructions import Accumulate, Evaluate, Gradient, Instruction, TakeAccumulated
 from compiler.ir.program import Function
 from graphspec.declare.ops import CopyOp, EmaOp
 from graphspec.diagnostics import SpecError
@@ -61,12 +61,12 @@ def is_told(made: Function) -> bool:
 
 def _is_untold(instruction: Instruction) -> bool:
     match instruction:
-        case Collect():
+        case TakeAccumulated():
             return instruction.alone
         case Evaluate():
             return bool(instruction.counted)
         case Gradient():
-            return bool(instruction.asleep)
+            return bool(instruction.fully_frozen)
         case _:
             return False
 
@@ -78,7 +78,7 @@ def find_versions(meaning: Meaning, plan: Plan, made: Function) -> Versions:
     idle = {name for name in meaning.present if isinstance(meaning.ops[name], WRITERS)}.difference(gates, made.active)
     live = find_live(meaning, set(meaning.present) - closed - idle)
     functions = plan.program.mode(meaning.mode).functions
-    ever = {one.op for each in functions for one in each.instructions if isinstance(one, Gather)}
+    ever = {one.op for each in functions for one in each.instructions if isinstance(one, Accumulate)}
     gathering = [name for name in meaning.accumulating if f"{name}.window" not in closed and name in ever]
     return Versions(meaning, meaning.firing(live, gathering), gathering)
 

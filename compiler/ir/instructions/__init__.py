@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TypeAlias, get_args
 
-from compiler.ir.instructions.accumulate import Collect, Drop, Gather, Guard, Judge, Restore, Settle
+from compiler.ir.instructions.accumulate import (
+    Accumulate,
+    CheckFinite,
+    Guard,
+    ResetAccumulator,
+    ResolveOverflow,
+    RestoreAccumulator,
+    TakeAccumulated,
+)
 from compiler.ir.instructions.average import Assign, Blend, Store
-from compiler.ir.instructions.base import TOGETHER, Commit, Effect, Emit, InstructionBase, Overflow, Release, Resting
+from compiler.ir.instructions.base import TOGETHER, Commit, Effect, Emit, Frozen, InstructionBase, Overflow, Release
 from compiler.ir.instructions.evaluate import CONSTANT_CALLS, Counted, Evaluate, Random, Schedule
 from compiler.ir.instructions.forward import Forward
 from compiler.ir.instructions.gradient import Gradient, Recomputed, Transform
@@ -19,16 +27,16 @@ Instruction: TypeAlias = (
     | Schedule
     | Gradient
     | Transform
-    | Judge
-    | Gather
-    | Collect
-    | Restore
-    | Drop
+    | CheckFinite
+    | Accumulate
+    | TakeAccumulated
+    | RestoreAccumulator
+    | ResetAccumulator
     | Apply
     | Blend
     | Assign
     | Store
-    | Settle
+    | ResolveOverflow
     | Release
     | Emit
 )
@@ -40,32 +48,32 @@ __all__ = [
     "CONSTANT_CALLS",
     "KINDS",
     "TOGETHER",
+    "Accumulate",
     "Apply",
     "ApplyPart",
     "Assign",
     "Blend",
-    "Collect",
+    "CheckFinite",
     "Commit",
     "Counted",
-    "Drop",
     "Effect",
     "Emit",
     "Evaluate",
     "Forward",
-    "Gather",
+    "Frozen",
     "Gradient",
     "Guard",
     "Instruction",
     "InstructionBase",
-    "Judge",
     "Overflow",
     "Random",
     "Recomputed",
     "Release",
-    "Resting",
-    "Restore",
+    "ResetAccumulator",
+    "ResolveOverflow",
+    "RestoreAccumulator",
     "Schedule",
-    "Settle",
     "Store",
+    "TakeAccumulated",
     "Transform",
 ]

@@ -1,4 +1,4 @@
-"""``gather``, ``collect``, ``restore`` and ``drop``: the window of an update, over several steps."""
+"""What an update accumulates over several steps, its window, and the checks whether gradients are finite."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, TypeAlias
 from compiler.ir.instructions.base import (
     Commit,
     Effect,
+    Frozen,
     InstructionBase,
-    Resting,
     export_commit,
     find_verdicts,
     list_unless,
@@ -21,7 +21,7 @@ Guard: TypeAlias = Literal["none", "drop", "window"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gather(Effect):
+class Accumulate(Effect):
     """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
 
     ``mean``: as many times as the batch has rows; else once. ``count``: it is that of a sum over the elements that the
@@ -37,11 +37,11 @@ class Gather(Effect):
     counted: str = ""
     """The loss whose elements ``count`` counts."""
     guard: Guard = "none"
-    gaps: bool = False
-    """Some gradients may be absent; those add nothing."""
+    may_miss: bool = False
+    """Some gradients may be missing; those add nothing."""
     strict: bool = False
-    """Only gradients of ``resting`` parameters, which are frozen for now, may be absent."""
-    resting: Resting = ()
+    """Only gradients of ``frozen`` parameters may be absent."""
+    frozen: Frozen = ()
 
     FIELDS: ClassVar[Object] = {
         "window": TEXT,
@@ -76,7 +76,7 @@ class Gather(Effect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collect(InstructionBase):
+class TakeAccumulated(InstructionBase):
     """Take the gradient set of a whole window: the sum, or the sum over its total count; then reset the window."""
 
     window: str
@@ -84,10 +84,10 @@ class Collect(InstructionBase):
     output: str
     filled: str = ""
     """The verdict whether the window holds anything, where its sets have verdicts."""
-    gaps: bool = False
+    may_miss: bool = False
     """Gradients that were absent in every step stay absent."""
     alone: bool = False
-    """This step gathers nothing: the window holds the gradients of earlier steps."""
+    """This step adds nothing: the window holds the gradients of earlier steps."""
 
     FIELDS: ClassVar[Object] = {"window": TEXT, "outputs": NAMES}
 
@@ -103,7 +103,7 @@ class Collect(InstructionBase):
 
     @property
     def recorded(self) -> bool:
-        """Return False: what was gathered is detached."""
+        """Return False: what was accumulated is detached."""
         return False
 
     @property
@@ -122,8 +122,8 @@ class Collect(InstructionBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop(Effect):
-    """Discard what a window has gathered: reset it."""
+class ResetAccumulator(Effect):
+    """Discard what a window has accumulated."""
 
     window: str
 
@@ -145,7 +145,7 @@ class Drop(Effect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restore(Effect):
+class RestoreAccumulator(Effect):
     """Restore a window to its state before the step, unless the update that paces its own is applied."""
 
     window: str
@@ -175,8 +175,8 @@ class Restore(Effect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judge(InstructionBase):
-    """Look whether the gradient sets of an update are finite: ``output`` is true where all their elements are.
+class CheckFinite(InstructionBase):
+    """Check whether the gradient sets of an update are finite: ``output`` is true where all their elements are.
 
     ``spans``: the models of each of the sets. An update may have several verdicts: over what its window takes in, over
     what comes out, over what it shares with others.
@@ -227,12 +227,12 @@ class Judge(InstructionBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settle(Effect):
+class ResolveOverflow(Effect):
     """End a step: find which writes were not committed, so that nothing counts them, and update the loss scale."""
 
     verdicts: tuple[str, ...]
     """The verdicts over the gradients of the step: the scale shrinks where one is not given."""
-    held: tuple[tuple[str, Commit], ...]
+    conditional: tuple[tuple[str, Commit], ...]
     """Every op that writes only under some verdicts, and which."""
     scaled: bool = False
     """There is a loss scale."""
@@ -241,7 +241,7 @@ class Settle(Effect):
 
     FIELDS: ClassVar[Object] = {
         "inputs": NAMES,
-        "held": listing(record({"op": TEXT, "commits": COMMITS})),
+        "conditional": listing(record({"op": TEXT, "commits": COMMITS})),
         "scaled": FLAG,
         "fatal": NAMES,
     }
@@ -261,7 +261,7 @@ class Settle(Effect):
         """Return the verdicts, and what depends on them."""
         return {
             "inputs": list(self.verdicts),
-            "held": [{"op": op, "commits": export_commit(commit)} for op, commit in self.held],
+            "conditional": [{"op": op, "commits": export_commit(commit)} for op, commit in self.conditional],
             "scaled": self.scaled,
             "fatal": list(dict.fromkeys(op for op, _ in self.fatal)),
         }

@@ -6,6 +6,7 @@ reads and writes, whether a gradient may flow through it, what it differentiates
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from compiler.ir.value import (
 
 Commit: TypeAlias = tuple[tuple[str, ...], ...]
 """Under which verdicts a write takes place: all of one of these; none at all: always."""
-Resting: TypeAlias = tuple[tuple[str, str], ...]
+Frozen: TypeAlias = tuple[tuple[str, str], ...]
 """Parameters that are frozen for now: models, each with a pattern of names."""
 Overflow: TypeAlias = Literal["", "group", "all", "own", "apply", "error"]
 TOGETHER: tuple[Overflow, ...] = ("group", "all")
@@ -55,7 +56,7 @@ class InstructionBase(ABC):
     """How messages call it: ``forward on_fake``, ``gradient step_g``, ``apply step_d``."""
     place: str = ""
     """Where its op is declared: ``file:line:column``."""
-    part: int = 0
+    micro_batch: int = 0
     """The micro-batch that it is about, from 1; 0 for all of them, or none."""
 
     uses: tuple[Use, ...] = ()
@@ -96,13 +97,13 @@ class InstructionBase(ABC):
 
     @classmethod
     def kind(cls) -> str:
-        """Return the name of the kind in the published plan."""
-        return cls.__name__.lower()
+        """Return the name of the kind in the published plan: ``take_accumulated``."""
+        return re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     @property
     def key(self) -> str:
         """Return a key that is unique over an op's micro-batches, as in ``fake#2``; draws are keyed by it, too."""
-        return f"{self.op}#{self.part}" if self.part else self.op
+        return f"{self.op}#{self.micro_batch}" if self.micro_batch else self.op
 
     # ------------------------------------------------------------ effects
 
@@ -252,9 +253,9 @@ def format_options(options: Mapping[str, Setting]) -> str:
     return shown
 
 
-def format_resting(resting: tuple[str, str]) -> str:
+def format_frozen(frozen: tuple[str, str]) -> str:
     """Return parameters that are frozen for now: ``net '^0'``."""
-    model, match = resting
+    model, match = frozen
     return f"{model} '{match}'"
 
 

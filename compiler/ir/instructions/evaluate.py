@@ -29,8 +29,8 @@ CONSTANT_CALLS = frozenset({"stop", "argmax", "one_hot"})
 class Evaluate(InstructionBase):
     """Evaluate a pure function: a call, a loss, a metric."""
 
-    family: Literal["call", "loss", "metric", "part"]
-    """``part``: internal functions for micro-batches and counts: parts, shares, weigh, quotient, inverse."""
+    family: Literal["call", "loss", "metric", "internal"]
+    """``internal``: functions for micro-batches and counts: parts, shares, weigh, quotient, inverse."""
     function: FunctionRef
     arguments: tuple[Argument, ...]
     options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])

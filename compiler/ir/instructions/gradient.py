@@ -9,12 +9,12 @@ from typing import ClassVar, Literal
 from compiler.ir.cell import Cell
 from compiler.ir.instructions.base import (
     Commit,
+    Frozen,
     InstructionBase,
-    Resting,
     find_names,
     find_verdicts,
+    format_frozen,
     format_options,
-    format_resting,
     list_set,
     list_unless,
 )
@@ -55,9 +55,9 @@ class Gradient(InstructionBase):
     scaled: bool = False
     """The loss is multiplied by the loss scale, and every gradient divided by it again."""
     unconnected: Literal["error", "skip", "zero"] = "error"
-    resting: Resting = ()
+    frozen: Frozen = ()
     """No gradient is taken for these parameters, which are frozen for now."""
-    asleep: tuple[str, ...] = ()
+    fully_frozen: tuple[str, ...] = ()
     """Models that are entirely frozen for now: no gradient flows back to them."""
     recomputed: tuple[Recomputed, ...] = ()
     """The models whose forwards it recomputes."""
@@ -77,14 +77,14 @@ class Gradient(InstructionBase):
     @property
     def derivative(self) -> Derivative:
         """Return what it differentiates; models that are entirely frozen for now are left out."""
-        models = tuple(model for model in self.models if model not in self.asleep)
+        models = tuple(model for model in self.models if model not in self.fully_frozen)
         return Derivative(loss=self.loss, models=models, cells=self.cells, values=self.values)
 
     @property
     def key(self) -> str:
         """Return a key that is unique over the op's terms and micro-batches."""
         key = f"{self.op}.{self.term}" if self.term else self.op
-        return f"{key}#{self.part}" if self.part else key
+        return f"{key}#{self.micro_batch}" if self.micro_batch else key
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class Gradient(InstructionBase):
     def flags(self) -> tuple[str, ...]:
         """Return what happens to the graph, and the parameters it leaves out."""
         named = {"retain_graph": self.retain_graph, "create_graph": self.create_graph, "scaled": self.scaled}
-        return (*list_set(named), *dict.fromkeys(f"without {format_resting(each)}" for each in self.resting))
+        return (*list_set(named), *dict.fromkeys(f"without {format_frozen(each)}" for each in self.frozen))
 
     def export(self) -> Object:
         """Return what is differentiated by what, and how."""
@@ -127,7 +127,7 @@ class Gradient(InstructionBase):
             "retain_graph": self.retain_graph,
             "create_graph": self.create_graph,
             "scaled": self.scaled,
-            "frozen": [format_resting(each) for each in self.resting],
+            "frozen": [format_frozen(each) for each in self.frozen],
         }
 
 
@@ -144,7 +144,7 @@ class Transform(InstructionBase):
     """It is given the parameters of ``models`` as well, as they are when it runs; for gradients they are constants."""
     draws: bool = False
     """It draws random numbers, keyed by this op."""
-    gaps: bool = False
+    may_miss: bool = False
     """Some gradients of its sets may be absent. ``require`` refuses that, ``fill`` puts zeros there."""
     spans: tuple[tuple[str, ...], ...] = ()
     """Of ``share``, which adds to the first of its sets what the others have for the same parameters: their models."""
@@ -152,7 +152,7 @@ class Transform(InstructionBase):
     """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
     unless: Commit = ()
     """``regularize`` adds nothing where this holds: an earlier update of the model is applied, and adds them."""
-    resting: Resting = ()
+    frozen: Frozen = ()
     """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
 
     FIELDS: ClassVar[Object] = {"function": TEXT, "inputs": NAMES, "penalties": NAMES, "outputs": NAMES}

@@ -21,7 +21,7 @@ class ApplyPart:
     models: tuple[str, ...]
     gradients: str
     covers: tuple[str, ...]
-    gaps: bool = False
+    may_miss: bool = False
     """Some gradients may be absent: nothing changes of those parameters, their slots included."""
     excluded: tuple[str, ...] = ()
     """Models whose parameters another update steps: what they share with these is left out."""

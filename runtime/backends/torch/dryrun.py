@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from compiler.ir.instructions import Collect, Evaluate, Forward, Transform
+from compiler.ir.instructions import Evaluate, Forward, TakeAccumulated, Transform
 from compiler.ir.program import Function, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
@@ -255,7 +255,7 @@ class _Attempt:
         """Call one function with the inputs it needs, regardless of its clocks."""
         given = {entry.name: inputs[entry.name] for entry in find_inputs(self.trial.program, function)}
         self.loaded.start(function.mode)
-        for each in (each for each in function.instructions if isinstance(each, Collect) and each.alone):
+        for each in (each for each in function.instructions if isinstance(each, TakeAccumulated) and each.alone):
             window = self.loaded.names[REGISTER][each.window]
             # As an earlier step would have left it.
             window.add([torch.zeros_like(parameter) for parameter in window.parameters])

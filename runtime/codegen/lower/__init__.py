@@ -7,32 +7,32 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 from compiler.ir.instructions import (
+    Accumulate,
     Apply,
     Assign,
     Blend,
-    Collect,
-    Drop,
+    CheckFinite,
     Emit,
     Evaluate,
     Forward,
-    Gather,
     Gradient,
     Instruction,
     InstructionBase,
-    Judge,
     Random,
     Release,
-    Restore,
+    ResetAccumulator,
+    ResolveOverflow,
+    RestoreAccumulator,
     Schedule,
-    Settle,
     Store,
+    TakeAccumulated,
     Transform,
 )
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
-from runtime.codegen.lower.accumulate import lower_collect, lower_drop, lower_gather, lower_restore
+from runtime.codegen.lower.accumulate import lower_accumulate, lower_reset, lower_restore, lower_take
 from runtime.codegen.lower.evaluate import lower_evaluate, lower_random
-from runtime.codegen.lower.overflow import lower_judge
+from runtime.codegen.lower.overflow import lower_check
 from runtime.codegen.lower.states import lower_store
 from runtime.codegen.lower.transform import lower_transform
 from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
@@ -91,16 +91,16 @@ LOWERINGS: Mapping[type[InstructionBase], Lowering] = dict(
         _row(Schedule, _lower_schedule),
         _row(Gradient, lambda each, scope: scope.dialect.gradient(each, scope)),
         _row(Transform, lower_transform),
-        _row(Judge, lower_judge),
-        _row(Gather, lower_gather),
-        _row(Collect, lower_collect),
-        _row(Restore, lower_restore),
-        _row(Drop, lower_drop),
+        _row(CheckFinite, lower_check),
+        _row(Accumulate, lower_accumulate),
+        _row(TakeAccumulated, lower_take),
+        _row(RestoreAccumulator, lower_restore),
+        _row(ResetAccumulator, lower_reset),
         _row(Apply, lower_apply),
         _row(Blend, lower_blend),
         _row(Assign, lower_assign),
         _row(Store, lower_store),
-        _row(Settle, lambda each, scope: scope.dialect.settle(each, scope)),
+        _row(ResolveOverflow, lambda each, scope: scope.dialect.resolve_overflow(each, scope)),
         _row(Release, _lower_release),
         _row(Emit, _lower_emit),
     )

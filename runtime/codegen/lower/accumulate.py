@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.ir.instructions import Collect, Drop, Gather, Restore
+from compiler.ir.instructions import Accumulate, ResetAccumulator, RestoreAccumulator, TakeAccumulated
 from compiler.ir.program import Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Global, Lowered, Scope
 from runtime.codegen.lower.overflow import commit_value
-from runtime.codegen.lower.transform import resting_places
+from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.resources import find_instructions, find_windows
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
@@ -19,7 +19,7 @@ REGISTER = "WINDOWS"
 """The module's windows by name."""
 
 
-def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
+def lower_accumulate(instruction: Accumulate, scope: Scope) -> Lowered:
     """Return ``step_window.add(step_, batch_size)``; of a step without gradients ``step_window.rest(batch_size)``."""
     rows = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
     named: dict[str, ast.expr] = {}
@@ -28,7 +28,7 @@ def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
     else:
         gradients: ast.expr = syntax.name(scope.names.value(instruction.gradients))
         if instruction.strict:  # those of parameters that are not frozen for now must be present
-            gradients = syntax.call("required", gradients, *resting_places(instruction, scope))
+            gradients = syntax.call("required", gradients, *frozen_places(instruction, scope))
         method, rows = "add", [gradients, *rows]
         named |= {"count": syntax.name(scope.names.value(instruction.count))} if instruction.count else {}
     named |= {"commits": commit_value(instruction.commits, scope)} if instruction.commits else {}
@@ -36,29 +36,29 @@ def lower_gather(instruction: Gather, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(call))]))
 
 
-def lower_collect(instruction: Collect, scope: Scope) -> Lowered:
+def lower_take(instruction: TakeAccumulated, scope: Scope) -> Lowered:
     """Return ``step_collected = step_window.take()``."""
     window = syntax.name(scope.names.window(instruction.window))
-    alone = [syntax.constant(False)] if instruction.alone and instruction.gaps else []
+    alone = [syntax.constant(False)] if instruction.alone and instruction.may_miss else []
     taken = syntax.assign(scope.names.value(instruction.output), syntax.method(window, "take", *alone))
     filled = [filled_line(instruction, scope)] if instruction.filled else []
     return Lowered(code=with_notes(instruction, [*filled, line_of(instruction, taken)]))
 
 
-def filled_line(instruction: Collect, scope: Scope) -> Line:
+def filled_line(instruction: TakeAccumulated, scope: Scope) -> Line:
     """Return ``step_filled = step_window.is_filled()``."""
     window = syntax.name(scope.names.window(instruction.window))
     filled = syntax.assign(scope.names.value(instruction.filled), syntax.method(window, "is_filled"))
     return line_of(instruction, filled)
 
 
-def lower_restore(instruction: Restore, scope: Scope) -> Lowered:
+def lower_restore(instruction: RestoreAccumulator, scope: Scope) -> Lowered:
     """Return ``step_window.restore()``, which a backend puts under its condition."""
     restored = syntax.method(syntax.name(scope.names.window(instruction.window)), "restore")
     return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(restored))]))
 
 
-def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
+def lower_reset(instruction: ResetAccumulator, scope: Scope) -> Lowered:
     """Return ``step_window.drop()``; nothing for a window that no step adds to before it is dropped."""
     if all(each.window != instruction.window for each in find_windows(scope.program)):
         return Lowered(code=(), graph="either")
@@ -69,7 +69,7 @@ def lower_drop(instruction: Drop, scope: Scope) -> Lowered:
 def window_globals(draft: Draft) -> Iterator[Global]:
     """Yield the windows of a program."""
     instructions = find_instructions(draft.program)
-    restored = {each.window for each in instructions if isinstance(each, Restore)}
+    restored = {each.window for each in instructions if isinstance(each, RestoreAccumulator)}
     for each in find_windows(draft.program):
         models, names = each.models, draft.names
         parameters = names.joint(models)
@@ -77,7 +77,7 @@ def window_globals(draft: Draft) -> Iterator[Global]:
         options |= {"is_counted": syntax.constant(True)} if each.count else {}
         options |= {"is_whole": syntax.constant(True)} if each.guard == "window" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
-        guarded, opened = "Guarded" if each.guard != "none" else "", "Open" if each.gaps else ""
+        guarded, opened = "Guarded" if each.guard != "none" else "", "Open" if each.may_miss else ""
         made = syntax.call(f"{guarded}{opened}Window", syntax.name(parameters), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 
-from compiler.ir.instructions import Evaluate, Gather, Random
+from compiler.ir.instructions import Accumulate, Evaluate, Random
 from compiler.ir.program import Function, InputDecl, LayerDecl
 from compiler.ir.value import Dimension, Ref, Scheduled, Setting
 from compiler.types.loss import OF_CLASSES
@@ -114,7 +114,7 @@ def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
         received = "uncounted" if instruction.gathered else "mean_of"
         return syntax.call(received, called) if instruction.family == "loss" else called
     operands = positional(instruction.arguments, scope)
-    if instruction.family in ("call", "part"):
+    if instruction.family in ("call", "internal"):
         if function.name == "stop":
             operand = instruction.arguments[0].operand
             has_graph = isinstance(operand, Ref) and operand.name in scope.flow.carrying and not operand.detach
@@ -223,7 +223,7 @@ def _size(entry: InputDecl, dimension: str, scope: Scope) -> ast.expr:
 def batch_size_lines(function: Function, scope: Scope) -> tuple[Line, ...]:
     """Return ``batch_size = image.shape[0]`` where some draw needs it, or a window counts it."""
     draws = (each for each in function.instructions if isinstance(each, Random))
-    is_counted = any(isinstance(each, Gather) and each.reduce == "mean" for each in function.instructions)
+    is_counted = any(isinstance(each, Accumulate) and each.reduce == "mean" for each in function.instructions)
     if not is_counted and not any(BATCH in (draw.shape or ()) or draw.gathered for draw in draws):
         return ()
     entry = find_sized_input(scope.program, BATCH, function)

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from functools import reduce
 
-from compiler.ir.instructions import Collect, Commit, Judge, Settle, Transform
+from compiler.ir.instructions import CheckFinite, Commit, ResolveOverflow, TakeAccumulated, Transform
 from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Global, Lowered, Scope
-from runtime.codegen.resources import find_instructions, find_judged
+from runtime.codegen.resources import find_checked, find_instructions
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
@@ -18,7 +18,7 @@ SCALE, VERDICTS = "loss_scale", "verdicts"
 """The global variables of the loss scale, and of the verdicts of a step."""
 
 
-def lower_judge(instruction: Judge, scope: Scope) -> Lowered:
+def lower_check(instruction: CheckFinite, scope: Scope) -> Lowered:
     """Return ``step_d_finite = verdicts.look("step_d", step_d)``."""
     opened = find_open(scope.function)
     named = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
@@ -40,9 +40,9 @@ def _join(terms: list[ast.expr], operator: ast.operator) -> ast.expr:
     return reduce(lambda left, right: syntax.binary(left, operator, right), terms)
 
 
-def commits_by_op(instruction: Settle, scope: Scope) -> ast.expr:
+def commits_by_op(instruction: ResolveOverflow, scope: Scope) -> ast.expr:
     """Return the conditions of all writes by op: ``{"step_d": step_d_finite}``."""
-    return syntax.dictionary({op: commit_value(commits, scope) for op, commits in instruction.held})
+    return syntax.dictionary({op: commit_value(commits, scope) for op, commits in instruction.conditional})
 
 
 def unscaled(gradients: ast.expr) -> ast.expr:
@@ -50,10 +50,10 @@ def unscaled(gradients: ast.expr) -> ast.expr:
     return syntax.call(f"{SCALE}.unscale", gradients)
 
 
-def find_settles(program: Program) -> tuple[Settle, ...]:
+def find_resolved(program: Program) -> tuple[ResolveOverflow, ...]:
     """Return the ends of all steps of a program in which there are verdicts."""
     instructions = find_instructions(program)
-    return tuple(each for each in instructions if isinstance(each, Settle))
+    return tuple(each for each in instructions if isinstance(each, ResolveOverflow))
 
 
 def verdict_globals(draft: Draft) -> Iterator[Global]:
@@ -73,7 +73,7 @@ def verdict_globals(draft: Draft) -> Iterator[Global]:
             options["most_skips"] = declared.most_skips
         named = {name: syntax.constant(value) for name, value in options.items()}
         yield Global(name=SCALE, value=syntax.call("LossScale", syntax.constant(declared.initial), **named))
-    if find_judged(program):
+    if find_checked(program):
         yield Global(name=VERDICTS, value=syntax.call("Verdicts", **draft.dialect.verdict_options(draft)))
 
 
@@ -81,7 +81,7 @@ def check_lines(draft: Draft) -> Iterator[Line]:
     """Yield the lines of ``step`` that end a run at gradients that are not allowed."""
     program = draft.program
     fatal: dict[str, dict[str, None]] = {}
-    for op, verdict in (pair for each in find_settles(program) for pair in each.fatal):
+    for op, verdict in (pair for each in find_resolved(program) for pair in each.fatal):
         fatal.setdefault(op, {op: None})[verdict.removesuffix(".finite")] = None
     for keys in fatal.values():
         yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.require", *map(syntax.constant, keys))))
@@ -93,7 +93,7 @@ def hold_lines(draft: Draft) -> Iterator[Line]:
     """Yield the line that reports skipped ops to the gates, so that they are not counted."""
     program = draft.program
     every = ((mode.mode, each) for mode in program.modes for one in mode.functions for each in one.instructions)
-    modes = [*dict.fromkeys(mode for mode, each in every if isinstance(each, Settle) and each.held)]
+    modes = [*dict.fromkeys(mode for mode, each in every if isinstance(each, ResolveOverflow) and each.conditional)]
     if not modes or not any(mode.gates for mode in program.modes):
         return
     held: ast.expr = syntax.call(f"{VERDICTS}.withheld")
@@ -108,22 +108,22 @@ def hold_lines(draft: Draft) -> Iterator[Line]:
 
 def find_open(function: Function) -> frozenset[str]:
     """Return the gradient sets whose content may depend on earlier steps, or on verdicts."""
-    made = (each for each in function.instructions if isinstance(each, Collect | Transform) and each.gaps)
+    made = (each for each in function.instructions if isinstance(each, TakeAccumulated | Transform) and each.may_miss)
     return frozenset(each.output for each in made)
 
 
 def find_tainted(function: Function) -> frozenset[str]:
     """Return the gradient sets of a function with a verdict, and the values derived from them."""
-    judged = {value for each in function.instructions if isinstance(each, Judge) for value in each.gradients}
+    checked = {value for each in function.instructions if isinstance(each, CheckFinite) for value in each.gradients}
     for instruction in reversed(function.instructions):
-        if isinstance(instruction, Transform) and instruction.output in judged:
-            judged.update(instruction.inputs)
+        if isinstance(instruction, Transform) and instruction.output in checked:
+            checked.update(instruction.inputs)
     for instruction in function.instructions:
         match instruction:
-            case Transform(inputs=inputs, output=output) if not judged.isdisjoint(inputs):
-                judged.add(output)
-            case Collect(filled=filled, output=output) if filled:
-                judged.add(output)
+            case Transform(inputs=inputs, output=output) if not checked.isdisjoint(inputs):
+                checked.add(output)
+            case TakeAccumulated(filled=filled, output=output) if filled:
+                checked.add(output)
             case _:
                 pass
-    return frozenset(judged)
+    return frozenset(checked)

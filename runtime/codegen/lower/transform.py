@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from compiler.ir.instructions import ApplyPart, Collect, Gather, Gradient, Transform
+from compiler.ir.instructions import Accumulate, ApplyPart, Gradient, TakeAccumulated, Transform
 from compiler.ir.value import Plain, Setting
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
@@ -18,7 +18,7 @@ from runtime.codegen.scope import line_of, setting, with_notes
 def is_set(value: str, scope: Scope) -> bool:
     """Return whether a value is a gradient set."""
     made = find_instructions(scope.program)
-    return any(isinstance(each, (Gradient, Transform, Collect)) and each.output == value for each in made)
+    return any(isinstance(each, (Gradient, Transform, TakeAccumulated)) and each.output == value for each in made)
 
 
 def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.expr]]:
@@ -33,24 +33,24 @@ def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.ex
 def close_gaps(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``required(slopes)`` or ``without_gaps(slopes, net_params)``."""
     gradients, *others = (syntax.name(scope.names.value(each)) for each in instruction.inputs)
-    resting = resting_places(instruction, scope)
+    frozen = frozen_places(instruction, scope)
     if instruction.function.name == "require":
-        return syntax.call("required", gradients, *(resting or [syntax.sequence(())] * bool(others)), *others)
-    return syntax.call("without_gaps", gradients, syntax.name(scope.names.joint(instruction.models)), *resting)
+        return syntax.call("required", gradients, *(frozen or [syntax.sequence(())] * bool(others)), *others)
+    return syntax.call("without_gaps", gradients, syntax.name(scope.names.joint(instruction.models)), *frozen)
 
 
-def resting_places(instruction: Gradient | Transform | Gather, scope: Scope) -> list[ast.expr]:
+def frozen_places(instruction: Gradient | Transform | Accumulate, scope: Scope) -> list[ast.expr]:
     """Return the places of the parameters that are frozen for now, as a further argument where there are any."""
-    resting = instruction.resting
-    return [syntax.name(scope.names.resting(instruction.models, resting))] if resting else []
+    frozen = instruction.frozen
+    return [syntax.name(scope.names.frozen_places(instruction.models, frozen))] if frozen else []
 
 
 def regularize_present(instruction: Transform, scope: Scope) -> ast.expr:
     """Return ``regularize_present(slopes, step_penalties)``."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
     penalties = syntax.name(scope.names.penalties(instruction.output))
-    resting = resting_places(instruction, scope)
-    return syntax.call("regularize_present", gradients, penalties, *resting, **unless_applied(instruction, scope))
+    frozen = frozen_places(instruction, scope)
+    return syntax.call("regularize_present", gradients, penalties, *frozen, **unless_applied(instruction, scope))
 
 
 def unless_applied(instruction: Transform, scope: Scope) -> dict[str, ast.expr]:
@@ -108,14 +108,14 @@ def lower_transform(instruction: Transform, scope: Scope) -> Lowered:
 def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -> ast.expr:
     """Return the call of a transform, built in or the user's; joined sets are one tuple."""
     function, options = instruction.function, instruction.options
-    if not function.builtin and not instruction.gaps:
+    if not function.builtin and not instruction.may_miss:
         written = {key: setting(value, scope) for key, value in options.items()}
         return syntax.call(scope.names.imported(function.name), *sets, **written)
     if function.name == "join":
         return syntax.sequence(syntax.spread(each) for each in sets)
     if function.name == "share":
         return add_shared(instruction, scope)
-    if instruction.gaps:
+    if instruction.may_miss:
         return _over_gaps(instruction, scope)
     match function.name:
         case "noise":
@@ -135,7 +135,7 @@ def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
     """Return the call of a transform on sets in which some gradient may be absent."""
     function, options = instruction.function, instruction.options
     match function.name:
-        case "require" | "fill" | "gathered":
+        case "require" | "fill" | "accumulated":
             return close_gaps(instruction, scope)
         case "regularize":
             return regularize_present(instruction, scope)

@@ -25,7 +25,7 @@ def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
         share = _taken(part, scope)
         step = (
             apply_present(part, share, scope)
-            if part.gaps
+            if part.may_miss
             else syntax.method(syntax.name(scope.names.optimizer(part.optimizer)), "apply", share)
         )
         lines.append(line_of(instruction, syntax.perform(step), comment=write_comment(instruction, part.models)))
@@ -39,7 +39,7 @@ def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.ex
     """Return the line that makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
     part = next(each for each in instruction.parts if projection.model in each.models)
     made = _constrain(projection, scope)
-    if not (part.gaps or part.excluded):
+    if not (part.may_miss or part.excluded):
         return made
     (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
     listed = scope.names.own(part.optimizer) if part.excluded else scope.names.joint(part.models)

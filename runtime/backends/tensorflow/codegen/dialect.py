@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
+from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
 from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
 from runtime.backends.tensorflow.codegen.floating import FLOATING_TYPES, takes_floating
 from runtime.backends.tensorflow.codegen.forward import lower_forward
 from runtime.backends.tensorflow.codegen.function import ONLY, emit_function, is_numbered
 from runtime.backends.tensorflow.codegen.gradient import lower_gradient
-from runtime.backends.tensorflow.codegen.verdicts import lower_settle, verdict_options
+from runtime.backends.tensorflow.codegen.verdicts import lower_resolve, verdict_options
 from runtime.backends.tensorflow.library.table import resolve_function, resolve_layer
 from runtime.codegen import syntax
 from runtime.codegen.callee import Resolved
@@ -76,9 +76,9 @@ class TensorFlowDialect(Dialect):
         """Return ``gradients(tape, loss, targets)``."""
         return lower_gradient(instruction, scope)
 
-    def settle(self, instruction: Settle, scope: Scope) -> Lowered:
+    def resolve_overflow(self, instruction: ResolveOverflow, scope: Scope) -> Lowered:
         """Return the end of a step with verdicts."""
-        return lower_settle(instruction, scope)
+        return lower_resolve(instruction, scope)
 
     def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
         """Return how many gradients every update has, and the ops that run only under verdicts."""

@@ -13,7 +13,7 @@ from runtime.codegen.resources import find_inputs
 FLOATING_TYPES = frozenset({"float32", "float64"})
 """Declared types that are replaced by the type of the step."""
 FLOATING_DRAWS = frozenset({"normal", "uniform"})
-OTHER_TYPES = frozenset({"argmax", "one_hot", "where", "gather", "shares"})
+OTHER_TYPES = frozenset({"argmax", "one_hot", "where", "gather", "row_shares"})
 """Calls whose result or operands are of other types."""
 
 
@@ -39,7 +39,7 @@ def _find_results(instruction: Instruction, program: Program, floating: set[str]
                 yield instruction.output
         case Evaluate() if not instruction.counted:
             # A share that a value is multiplied by takes the type of that value.
-            is_weighed = instruction.family == "part" and instruction.function.name == "weigh"
+            is_weighed = instruction.family == "internal" and instruction.function.name == "weigh"
             taken = replace(instruction, arguments=instruction.arguments[:1]) if is_weighed else instruction
             keeps_type = instruction.function.builtin and instruction.function.name not in OTHER_TYPES
             if keeps_type and takes_floating(taken, floating):

@@ -76,7 +76,7 @@ class _Writer:
             differentiated=find_differentiated(draft.program),
             switches={},
             mode=function.mode,
-            judged=find_tainted(function),
+            checked=find_tainted(function),
             function=function,
             floating=find_floating(function, draft.program),
             tapes={id(function.instructions[at]): called[tape] for tape in tapes for at in tape.gradients},

@@ -10,14 +10,14 @@ from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.flow import find_reaching, is_recomputed
 from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
 from runtime.codegen.lower.overflow import unscaled
-from runtime.codegen.lower.transform import resting_places
+from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.scope import line_of, with_notes
 
 
 def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
     """Return ``gradients(tape, loss, targets)``."""
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
-    resting = resting_places(instruction, scope)
+    resting = frozen_places(instruction, scope)
     path = "thawed_gradients" if resting else "gradients"
     seeds = find_seeds(instruction, scope)
     options: dict[str, ast.expr] = {} if seeds is None else {"seeds": seeds}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from compiler.ir.instructions import Apply, Assign, Blend, Instruction, Restore, Settle, Store
+from compiler.ir.instructions import Apply, Assign, Blend, Instruction, ResolveOverflow, RestoreAccumulator, Store
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Draft, Lowered, Scope
-from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op, find_settles
-from runtime.codegen.resources import find_judged
+from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op, find_resolved
+from runtime.codegen.resources import find_checked
 from runtime.codegen.scope import line_of
 from runtime.codegen.text import Code, Line
 
 
 def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
     """Return the code of a write under its condition: ``when(step_d_finite, lambda: adam.apply(step_d))``."""
-    if isinstance(instruction, Restore):
+    if isinstance(instruction, RestoreAccumulator):
         skipped = syntax.call("tf.logical_not", commit_value(instruction.unless, scope))
         return replace(lowered, code=tuple(_under(skipped, each) for each in lowered.code))
     if not isinstance(instruction, Apply | Blend | Assign | Store) or not instruction.commits:
@@ -33,10 +33,10 @@ def _under(commits: ast.expr, code: Code) -> Code:
     return replace(code, statement=syntax.perform(syntax.call("when", commits, written)))
 
 
-def lower_settle(instruction: Settle, scope: Scope) -> Lowered:
+def lower_resolve(instruction: ResolveOverflow, scope: Scope) -> Lowered:
     """Return ``verdicts.keep({"step_d": step_d_finite})`` and ``loss_scale.update(step_d_finite)``."""
     lines: list[Line] = []
-    if any(each.held for each in find_settles(scope.program)):
+    if any(each.conditional for each in find_resolved(scope.program)):
         kept = syntax.call(f"{VERDICTS}.keep", commits_by_op(instruction, scope))
         lines.append(line_of(instruction, syntax.perform(kept)))
     if instruction.scaled and instruction.verdicts:
@@ -47,7 +47,7 @@ def lower_settle(instruction: Settle, scope: Scope) -> Lowered:
 
 def verdict_options(draft: Draft) -> dict[str, ast.expr]:
     """Return the updates whose gradients have a verdict, and the ops that run only under verdicts."""
-    updates = [judge.key for judge in find_judged(draft.program)]
-    ops = dict.fromkeys(op for settle in find_settles(draft.program) for op, _ in settle.held)
+    updates = [check.key for check in find_checked(draft.program)]
+    ops = dict.fromkeys(op for resolve in find_resolved(draft.program) for op, _ in resolve.conditional)
     listed = {"updates": updates, "ops": ops}
     return {name: syntax.listing(syntax.constant(op) for op in found) for name, found in listed.items()}

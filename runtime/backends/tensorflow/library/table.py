@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.codegen.callee import CHANNELS, NORM, PARTS, WINDOW, Callee, Resolved, Value, loss, resolve, resolve_window
+from runtime.codegen.callee import (
+    CHANNELS,
+    INTERNAL,
+    NORM,
+    WINDOW,
+    Callee,
+    Resolved,
+    Value,
+    loss,
+    resolve,
+    resolve_window,
+)
 
 
 def _over(path: str) -> Callee:
@@ -82,7 +93,7 @@ FLOATING: Mapping[str, Callee] = {
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="tf.reduce_mean")}
 
-FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "part": PARTS}
+FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "internal": INTERNAL}
 """How each built-in function is called, by family and name."""
 
 

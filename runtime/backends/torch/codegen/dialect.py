@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Settle
+from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
 from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl
 from compiler.ir.value import Ref
 from runtime.backends.torch.codegen.forward import lower_forward
 from runtime.backends.torch.codegen.function import emit_function
 from runtime.backends.torch.codegen.gradient import lower_gradient
-from runtime.backends.torch.codegen.verdicts import lower_settle
+from runtime.backends.torch.codegen.verdicts import lower_resolve
 from runtime.backends.torch.library.table import resolve_function, resolve_layer
 from runtime.codegen import syntax
 from runtime.codegen.callee import Resolved
@@ -75,9 +75,9 @@ class TorchDialect(Dialect):
         """Return ``torch.autograd.grad``."""
         return lower_gradient(instruction, scope)
 
-    def settle(self, instruction: Settle, scope: Scope) -> Lowered:
+    def resolve_overflow(self, instruction: ResolveOverflow, scope: Scope) -> Lowered:
         """Return the end of a step with verdicts."""
-        return lower_settle(instruction, scope)
+        return lower_resolve(instruction, scope)
 
     def range(self, op: str) -> ast.expr:
         """Return ``torch.profiler.record_function("step_d")``."""

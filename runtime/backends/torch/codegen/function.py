@@ -36,7 +36,7 @@ from runtime.codegen.lower.evaluate import batch_size_lines
 from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
-from runtime.codegen.resources import find_inputs, find_judged
+from runtime.codegen.resources import find_checked, find_inputs
 from runtime.codegen.scope import line_of
 from runtime.codegen.text import Block, Code, Line
 
@@ -55,11 +55,11 @@ def emit_function(function: Function, draft: Draft) -> Block:
         differentiated=find_differentiated(program),
         switches=find_switches(function, draft.program),
         mode=function.mode,
-        judged=find_tainted(function),
+        checked=find_tainted(function),
         function=function,
     )
     instructions = tuple(gather_releases(function.instructions))
-    has_verdicts = bool(find_judged(scope.program))  # no step may ever reach an update with a verdict
+    has_verdicts = bool(find_checked(scope.program))  # no step may ever reach an update with a verdict
     reading = find_reading(instructions, debug=bool(names.checks)) if has_verdicts else None
     lowered = [_write(each, scope, reading) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
@@ -148,7 +148,7 @@ def gather_releases(instructions: Sequence[Instruction]) -> Iterator[Instruction
     heavy = {
         value
         for each in instructions
-        if each.part or not isinstance(each, Evaluate)  # nothing of a micro-batch may hold a graph
+        if each.micro_batch or not isinstance(each, Evaluate)  # nothing of a micro-batch may hold a graph
         for value in each.defines
     }
     sets = {value for each in instructions if isinstance(each, (Gradient, Transform)) for value in each.defines}

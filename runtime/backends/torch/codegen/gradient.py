@@ -9,7 +9,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered, Scope
 from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
 from runtime.codegen.lower.overflow import unscaled
-from runtime.codegen.lower.transform import resting_places
+from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
@@ -27,7 +27,7 @@ def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
         options["zero"] = syntax.constant(True)
     targets = find_targets(instruction, scope)
     path = "torch.autograd.grad" if instruction.unconnected == "error" else "reached_gradients"
-    resting = resting_places(instruction, scope)
+    resting = frozen_places(instruction, scope)
     gradients: ast.expr = (
         syntax.call("thawed_gradients", syntax.dotted(path), loss, targets, *resting, **options)
         if resting

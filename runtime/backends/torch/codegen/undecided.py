@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from compiler.ir.instructions import Apply, Collect, Instruction, Transform
+from compiler.ir.instructions import Apply, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import window_of
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Scope
@@ -33,10 +33,10 @@ def find_undecided(early: Iterable[Instruction], windows: frozenset[str]) -> Und
     sets: set[str] = set()
     found: set[int] = set()
     for each in early:
-        is_taken = isinstance(each, Collect) and each.window in windows
+        is_taken = isinstance(each, TakeAccumulated) and each.window in windows
         if is_taken or (isinstance(each, (Transform, Apply)) and not sets.isdisjoint(find_uses(each))):
             found.add(id(each))
-        if id(each) in found and isinstance(each, (Collect, Transform)):
+        if id(each) in found and isinstance(each, (TakeAccumulated, Transform)):
             sets.add(each.output)
     return Undecided(frozenset(sets), frozenset(found))
 
@@ -51,7 +51,7 @@ def decided_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> t
     return tuple(_decided(each, _Now(undecided, scope)) for each in code) if undecided.sets else tuple(code)
 
 
-def take_ways(instruction: Collect, scope: Scope) -> ast.expr:
+def take_ways(instruction: TakeAccumulated, scope: Scope) -> ast.expr:
     """Return ``take_undecided(verdicts, "step.window.taken", step_window)``."""
     window = syntax.name(scope.names.window(instruction.window))
     cell = syntax.constant(f"{window_of(instruction.op)}.taken")

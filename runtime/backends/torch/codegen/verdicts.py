@@ -8,7 +8,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from compiler.ir.instructions import Apply, Assign, Blend, Collect, Gather, Instruction, Judge, Restore, Settle, Store
+from compiler.ir.instructions import (
+    Accumulate,
+    Apply,
+    Assign,
+    Blend,
+    CheckFinite,
+    Instruction,
+    ResolveOverflow,
+    RestoreAccumulator,
+    Store,
+    TakeAccumulated,
+)
 from compiler.ir.program import window_of
 from compiler.timing.curves import find_scheduled
 from runtime.backends.torch.codegen.undecided import (
@@ -47,11 +58,11 @@ class Reading:
     before the read.
     """
 
-    settle: Settle
+    resolve: ResolveOverflow
     first: int
     known: frozenset[int]
     again: frozenset[int]
-    filled: tuple[Collect, ...]
+    filled: tuple[TakeAccumulated, ...]
     gathered: tuple[str, ...]
     undecided: Undecided
 
@@ -61,30 +72,30 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
 
     A debug build inspects actual values, and reads the verdicts wherever it needs them.
     """
-    settle = next((each for each in instructions if isinstance(each, Settle)), None)
-    if settle is None:
+    resolve = next((each for each in instructions if isinstance(each, ResolveOverflow)), None)
+    if resolve is None:
         return None
-    taken = frozenset(each.window for each in instructions if isinstance(each, Collect) and each.filled)
+    taken = frozenset(each.window for each in instructions if isinstance(each, TakeAccumulated) and each.filled)
     deciding = (  # what makes a verdict, or adds to a window that the step takes
         place
         for place, each in enumerate(instructions)
-        if isinstance(each, Judge) or (isinstance(each, Gather) and each.window in taken)
+        if isinstance(each, CheckFinite) or (isinstance(each, Accumulate) and each.window in taken)
     )
     last = max(deciding, default=-1)
     later = instructions[last + 1 :]
     again, pending = _find_again(instructions[: last + 1])
-    gathers = [each for each in instructions if isinstance(each, Gather) and each.gaps and each.commits]
+    gathers = [each for each in instructions if isinstance(each, Accumulate) and each.may_miss and each.commits]
     open_windows = frozenset(each.window for each in gathers if each.guard == "drop")
     waiting = (at for at, each in enumerate(later) if _waits(each, pending, open_windows))
-    first = next(waiting, later.index(settle))
+    first = next(waiting, later.index(resolve))
     early = instructions[: last + 1 + first]
-    begun = frozenset(each.window for each in early if isinstance(each, Collect))
+    begun = frozenset(each.window for each in early if isinstance(each, TakeAccumulated))
     return Reading(
-        settle=settle,
+        resolve=resolve,
         first=id(later[first]),
         known=frozenset(id(each) for each in later if _is_conditional(each)),
         again=again,
-        filled=tuple(each for each in later[first:] if isinstance(each, Collect) and each.filled),
+        filled=tuple(each for each in later[first:] if isinstance(each, TakeAccumulated) and each.filled),
         gathered=tuple(each.window for each in gathers if each.window not in begun),
         undecided=NOTHING if debug else find_undecided(early, open_windows),
     )
@@ -95,13 +106,15 @@ def _waits(instruction: Instruction, pending: frozenset[str], open_windows: froz
 
     A window in which gradients were absent is read as the device knows it.
     """
-    is_open = isinstance(instruction, Collect) and instruction.window in open_windows
+    is_open = isinstance(instruction, TakeAccumulated) and instruction.window in open_windows
     return is_open or _is_conditional(instruction) or bool(pending & _find_counted(instruction))
 
 
 def _is_conditional(instruction: Instruction) -> bool:
     """Return whether an instruction changes something in place, under verdicts; others choose between values."""
-    return isinstance(instruction, Restore) or (isinstance(instruction, Conditional) and bool(instruction.commits))
+    return isinstance(instruction, RestoreAccumulator) or (
+        isinstance(instruction, Conditional) and bool(instruction.commits)
+    )
 
 
 def _find_counted(instruction: Instruction) -> frozenset[str]:
@@ -129,14 +142,14 @@ def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, readin
     if reading is None:
         return lowered
     asking = tuple(_read_lines(reading, scope)) if id(instruction) == reading.first else ()
-    stand_in = merged_lines if isinstance(instruction, Judge) else decided_lines
+    stand_in = merged_lines if isinstance(instruction, CheckFinite) else decided_lines
     code = stand_in(lowered.code, reading.undecided, scope)
     return replace(lowered, code=(*asking, *_decided(instruction, code, scope, reading)))
 
 
 def without_question(instruction: Instruction, reading: Reading | None) -> Instruction:
     """Return an instruction without the check that belongs to the read of the verdicts."""
-    is_ahead = reading is not None and isinstance(instruction, Collect) and instruction in reading.filled
+    is_ahead = reading is not None and isinstance(instruction, TakeAccumulated) and instruction in reading.filled
     return replace(instruction, filled="") if is_ahead else instruction
 
 
@@ -151,7 +164,7 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, rea
             return (block,)
         # A debug build inspects the values after an early write.
         return block, line_of(instruction, syntax.perform(syntax.call(f"{VERDICTS}.decide")))
-    if isinstance(instruction, Restore):
+    if isinstance(instruction, RestoreAccumulator):
         took_part = syntax.item(syntax.name(COMMITTED), syntax.constant(window_of(instruction.op)))
         return (Block(header=line_of(instruction, syntax.when(syntax.negate(took_part))), body=code),)
     if isinstance(instruction, Store) and instruction.commits:
@@ -163,7 +176,7 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, rea
         code = _choosing(code, lambda value: syntax.call(f"{VERDICTS}.counted", syntax.later(value), *optimizers))
     if id(instruction) not in reading.undecided.early:
         return code
-    if isinstance(instruction, Collect):
+    if isinstance(instruction, TakeAccumulated):
         return (*code[:-1], *_choosing(code[-1:], lambda _: take_ways(instruction, scope)))
     sets = find_sets(instruction, reading.undecided)
     return _choosing(code, partial(make_ways, sets=sets, scope=scope))
@@ -192,11 +205,11 @@ def _choosing(code: tuple[Code, ...], choose: Callable[[ast.expr], ast.expr]) ->
 
 def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
     """Yield ``committed = verdicts.read({"step_d": step_d_finite})``, after the remaining lines that it needs."""
-    if not (reading.settle.verdicts or reading.settle.held):
+    if not (reading.resolve.verdicts or reading.resolve.conditional):
         return
     yield from (filled_line(each, scope) for each in reading.filled)
     windows = (syntax.name(scope.names.window(each)) for each in reading.gathered)
-    read = syntax.call(f"{VERDICTS}.read", commits_by_op(reading.settle, scope), *windows)
+    read = syntax.call(f"{VERDICTS}.read", commits_by_op(reading.resolve, scope), *windows)
     is_used = bool(reading.known)
     statement = syntax.assign(COMMITTED, read) if is_used else syntax.perform(read)
     yield Line(statement=statement, comment="waits for the device, once")
@@ -220,7 +233,7 @@ def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> Line
     return line_of(instruction, syntax.within(syntax.call(f"{VERDICTS}.held", *arguments)))
 
 
-def lower_settle(instruction: Settle, scope: Scope) -> Lowered:
+def lower_resolve(instruction: ResolveOverflow, scope: Scope) -> Lowered:
     """Return ``loss_scale.update(verdicts.finite)``."""
     if not (instruction.scaled and instruction.verdicts):
         return Lowered(code=(), graph="either")

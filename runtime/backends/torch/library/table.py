@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.codegen.callee import CHANNELS, NORM, PARTS, WINDOW, Callee, Resolved, Value, loss, resolve, resolve_window
+from runtime.codegen.callee import (
+    CHANNELS,
+    INTERNAL,
+    NORM,
+    WINDOW,
+    Callee,
+    Resolved,
+    Value,
+    loss,
+    resolve,
+    resolve_window,
+)
 
 AXES: Mapping[str, str] = {"axis": "dim", "keepdims": "keepdim"}
 
@@ -66,7 +77,7 @@ CALLS: Mapping[str, Callee] = {
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="torch.mean")}
 
-FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "part": PARTS}
+FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "internal": INTERNAL}
 """How each built-in function is called, by family and name."""
 
 RANKS: Mapping[tuple[str, Value], str] = {
