@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compiler.batch.calls import BATCH, Called, Placement, has_batch
 from compiler.batch.losses import find_terms
 from compiler.ir.diagnose import place_in
 from compiler.ir.digraph import sort
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random
 from compiler.ir.value import Argument, Ref
 from compiler.passes.order import find_producers
+from compiler.types.calls import BATCH, Called, Placement, has_batch
 from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.declare.graph import GraphSpec
 

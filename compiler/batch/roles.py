@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from compiler.batch.calls import Placement
 from compiler.batch.placement import PlacementAnalysis
 from compiler.facts.models import ModelFacts
 from compiler.ir.instructions import Evaluate, Forward, Instruction, Random
 from compiler.passes.order import find_producers
+from compiler.types.calls import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
