@@ -17,6 +17,7 @@ from compiler.ir.instructions import (
     Transform,
 )
 from compiler.ir.value import Ref
+from compiler.passes.order import find_producers, sort_by_data
 from compiler.types.values import Values
 
 NO_VALUES: Values = {}
@@ -24,12 +25,12 @@ NO_VALUES: Values = {}
 
 def find_absent(nodes: Mapping[str, Instruction], idle: Collection[str]) -> frozenset[str]:
     """Return the nodes without a value in a step: those of idle ops, and what is made of nothing but these."""
-    absent = {name for name, node in nodes.items() if node.admission in idle and not node.is_write}
-    producers = {value: node.id for node in nodes.values() for value in node.provides}
-    before = -1
-    while len(absent) > before:
-        before = len(absent)
-        absent |= {name for name, node in nodes.items() if is_made_of(node, absent, producers)}
+    producers = find_producers(nodes.values())
+    absent: set[str] = set()
+    for name in sort_by_data(nodes):
+        is_idle = nodes[name].admission in idle and not nodes[name].is_write
+        if is_idle or is_made_of(nodes[name], absent, producers):
+            absent.add(name)
     return frozenset(absent)
 
 

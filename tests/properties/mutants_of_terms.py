@@ -11,6 +11,7 @@ from compiler.ir.instructions import Accumulate, Instruction
 from compiler.ir.program import Gate
 from compiler.lower.accumulate import Windows
 from compiler.types.dimension import UNKNOWN
+from graphspec.declare.ops import LossOp, TransformOp
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
