@@ -91,7 +91,7 @@ def compile_step(
         program=program,
         graphs={name: graph for each in modes.values() for name, graph in each.graphs.items()},
         warnings=sink.in_order(),
-        notes=find_notes(spec, document.models, find_counted(spec, "train", observed)),
+        notes=find_notes(spec, document.models, find_counted(spec, "train", document.values, observed)),
         pace=known,
         types=document.structure.types,
         pending=sort_diagnostics(left),

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.batch.calls import Placement
 from compiler.batch.making import add_sets, evaluate, rename
 from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import Roles
 from compiler.ir.instructions import Evaluate, Gradient, Instruction, Random
 from compiler.ir.value import Ref, Use
+from compiler.types.calls import Placement
 
 SHARE = "batch#share"
 """The value that says which part of the rows a micro-batch has, by its number."""

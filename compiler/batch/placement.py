@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compiler.batch.calls import BATCH, Called, Placement, has_batch
 from compiler.batch.losses import find_terms
 from compiler.ir.diagnose import place_in
-from compiler.ir.digraph import sort
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random
 from compiler.ir.value import Argument, Ref
-from compiler.passes.order import find_producers
+from compiler.passes.order import find_producers, sort_by_data
+from compiler.types.calls import BATCH, Called, Placement, has_batch
 from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.declare.graph import GraphSpec
 
@@ -47,10 +46,7 @@ class PlacementAnalysis:
         # of a share of a loss: the loss, whose name its op has
         losses = ({loss, nodes[producers[loss]].op} if loss in producers else {loss} for loss in find_scalars(nodes))
         self.scalars |= {term for names in losses for loss in names for term in find_terms(self.spec, loss)}
-        before = {
-            name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()
-        }
-        for name in sort(before):
+        for name in sort_by_data(nodes):
             match nodes[name]:
                 case Random() as draw:
                     if BATCH in (shape := draw.shape or ()):

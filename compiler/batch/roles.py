@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from compiler.batch.calls import Placement
 from compiler.batch.placement import PlacementAnalysis
 from compiler.facts.models import ModelFacts
 from compiler.ir.instructions import Evaluate, Forward, Instruction, Random
-from compiler.passes.order import find_producers
+from compiler.passes.order import find_producers, sort_by_data
+from compiler.types.calls import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +33,18 @@ def find_roles(
     batched = [name for name, node in nodes.items() if analysis.is_batched(node)]
     whole = set(analysis.spec.inputs)
     whole |= {value for node in nodes.values() if isinstance(node, Random) for value in node.defines}
-    merged, before = set[str](), -1
-    while len(merged) != before:
-        before = len(merged)
-        for name in batched:
-            node = nodes[name]
-            if name in merged or name in recorded or not isinstance(node, Forward) or node.draws or node.writes:
-                continue
-            used = (use.value for use in node.uses if analysis.of(use.value) is not Placement.REPLICATED)
-            is_coupled = node.train and models[node.model].batch_coupled
-            if not is_coupled and whole.issuperset(used):
-                merged.add(name)
-                whole.update(node.defines)
+    merged: set[str] = set()
+    order = sort_by_data(nodes)
+    candidates = frozenset(batched)
+    for name in (name for name in order if name in candidates):
+        node = nodes[name]
+        if name in recorded or not isinstance(node, Forward) or node.draws or node.writes:
+            continue
+        used = (use.value for use in node.uses if analysis.of(use.value) is not Placement.REPLICATED)
+        is_coupled = node.train and models[node.model].batch_coupled
+        if not is_coupled and whole.issuperset(used):
+            merged.add(name)
+            whole.update(node.defines)
     rest = [name for name in batched if name not in merged]
     # a call or loss that no gradient needs, and whose results only nodes that run once use, is gathered
     producers = find_producers(nodes.values())
@@ -52,9 +52,9 @@ def find_roles(
     for name, node in nodes.items():
         for use in node.uses:
             users.setdefault(producers.get(use.value, use.value), set()).add(name)
-    split, before = set(rest), -1
-    candidates = [name for name in rest if isinstance(nodes[name], Evaluate) and name not in recorded]
-    while len(split) != before:
-        before = len(split)
-        split -= {name for name in candidates if split.isdisjoint(users.get(name, ()))}
+    split = set(rest)
+    for name in reversed(order):
+        is_free = name in split and isinstance(nodes[name], Evaluate) and name not in recorded
+        if is_free and split.isdisjoint(users.get(name, ())):
+            split.remove(name)
     return Roles(split=frozenset(split), merged=frozenset(merged), gathered=frozenset(rest) - split)

@@ -12,7 +12,7 @@ from compiler.ir.instructions import Forward, Instruction
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Decision, Hazard
 from compiler.passes.activate import reach
-from compiler.passes.order import find_data_ordering, find_producers
+from compiler.passes.order import find_data_ordering, find_producers, sort_by_data
 from compiler.passes.presence import is_made_of
 from compiler.types.dimension import TensorType
 
@@ -41,28 +41,25 @@ class SplitGraph:
         nodes = self.graph.nodes
         producers = find_producers(nodes.values())
         # copies that nothing uses: a sum of means and sums is added up over the batch by other nodes
-        idle, before = frozenset[str](), -1
-        while len(idle) > before:
-            before = len(idle)
-            used = {use.value for name, node in nodes.items() if name not in idle for use in node.uses}
-            pure = (
-                node
-                for node in nodes.values()
-                if node.micro_batch and node.provides and not (node.writes or node.is_write)
-            )
-            idle = frozenset(node.id for node in pure if used.isdisjoint(node.provides))
+        idle, used = set[str](), set[str]()
+        for name in reversed(sort_by_data(nodes)):
+            node = nodes[name]
+            is_pure = node.micro_batch and node.provides and not (node.writes or node.is_write)
+            if is_pure and used.isdisjoint(node.provides):
+                idle.add(name)
+            else:
+                used.update(use.value for use in node.uses)
         roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]
         whole = {value for name in firing for value in self.results[name]}
         roots += [producers[value] for value in returned if value in whole and value in producers]
         # absent nodes, and those that need one of their values, as shares of absent sums do
-        found, before = set(absent), -1
-        while len(found) > before:
-            before = len(found)
-            for name, node in nodes.items():
-                needed = (producers.get(use.value) for use in node.uses if not use.optional)
-                lacks = not node.is_write and any(maker in found for maker in needed)
-                if lacks or is_made_of(node, found, producers):
-                    found.add(name)
+        found = set(absent)
+        for name in sort_by_data(nodes):
+            node = nodes[name]
+            needed = (producers.get(use.value) for use in node.uses if not use.optional)
+            lacks = not node.is_write and any(maker in found for maker in needed)
+            if lacks or is_made_of(node, found, producers):
+                found.add(name)
         return reach(roots, nodes, producers, frozenset(found))
 
 

@@ -90,7 +90,7 @@ def check_clip_scope(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-CLIP for a clip over given gradients that also cover models the update does not step."""
     for name, op in graph.spec.ops.items():
         if isinstance(op, UpdateOp) and op.clip is not None and op.gradients is not None:
-            covered = {model for value in op.gradients for model in graph.sets.get(value, ())}
+            covered = {model for value in op.gradients for model in graph.values[value].models}
             others = sorted(covered.difference(op.update))
             if others:
                 yield Diagnostic(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.batch.losses import ADDITIVE, SCALING
 from compiler.batch.losses import find_terms as find_terms_of
 from compiler.ir.cell import find_parameter_cells
 from compiler.ir.diagnose import span_of
@@ -12,6 +11,7 @@ from compiler.ir.instructions import Evaluate, Gradient, Instruction
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import GradientPath, StepGraph
 from compiler.ir.value import Derivative, Ref
+from compiler.types.calls import ADDITIVE, SCALING
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.batch.calls import BATCH
 from compiler.batch.losses import (
     are_added,
     find_accumulating,
     find_addends,
-    find_batch_sums,
     find_own,
     find_plain,
-    find_rows,
     find_set_losses,
     find_terms,
-    find_whole,
 )
 from compiler.facts.models import Observations
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
+from compiler.types.calls import BATCH
+from compiler.types.values import Values, find_rows, find_whole
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import RandomOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
@@ -67,13 +65,13 @@ def check_coupled(graph: ModeGraph, coupled: Mapping[str, str]) -> Iterator[Diag
 def check_counts(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-COUNTS for an update that gathers sums and means, which are combined over steps in different ways."""
     spec = graph.spec
-    sums, rows, whole = find_batch_sums(spec, graph.types), find_rows(spec, graph.types), find_whole(spec)
+    rows, whole = find_rows(graph.values), find_whole(graph.values)
     for update in find_accumulating(spec):
         losses = find_set_losses(spec, update)
         terms = [term for loss in losses for term in find_addends(spec, loss, whole, rows)]
-        totals = [term for term in terms if term in sums]
+        totals = [term for term in terms if graph.values[term].is_summed]
         means = [term for term in terms if term not in totals]
-        if means and are_added(terms, sums, whole):
+        if means and are_added(terms, graph.values):
             yield Diagnostic(
                 code="E-COUNTS",
                 message=f"'{update}' gathers '{totals[0]}', a sum, and '{means[0]}', a mean: they count differently",
@@ -86,13 +84,13 @@ def check_counts(graph: ModeGraph) -> Iterator[Diagnostic]:
 def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-COUNTS for a term made of a sum over the batch by an op that is not linear in it."""
     spec = graph.spec
-    sums, rows = find_batch_sums(spec, graph.types), find_rows(spec, graph.types)
+    sums = frozenset(name for name, value in graph.values.items() if value.is_summed)
     accumulating = find_accumulating(spec)
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     split = updates if spec.micro_batches > 1 else accumulating
     terms = {name: find_terms(spec, loss) for name in split for loss in find_set_losses(spec, name)}
     for name, term in {term: name for name, found in terms.items() for term in found if term not in sums}.items():
-        summed = next((each for each in _find_origins(spec, name, rows) if each in sums), None)
+        summed = next((each for each in _find_origins(graph, name) if each in sums), None)
         if summed is not None:
             yield Diagnostic(
                 code="W-COUNTS",
@@ -105,8 +103,9 @@ def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
             )
 
 
-def _find_origins(spec: GraphSpec, value: str, rows: frozenset[str]) -> Iterator[str]:
+def _find_origins(graph: ModeGraph, value: str) -> Iterator[str]:
     """Yield the values without rows that a value is computed from, nearest first."""
+    spec, rows = graph.spec, find_rows(graph.values)
     owners = {made: name for name, op in spec.ops.items() for made in op.defines(name)}
     pending, seen = [value], {value}
     for each in pending:
@@ -117,10 +116,10 @@ def _find_origins(spec: GraphSpec, value: str, rows: frozenset[str]) -> Iterator
         pending.extend(new)
 
 
-def check_split_counts(spec: GraphSpec, observed: Observations) -> Iterator[Diagnostic]:
+def check_split_counts(spec: GraphSpec, values: Values, observed: Observations) -> Iterator[Diagnostic]:
     """Yield E-MICRO for a loss with its own count whose gradient by a value is taken in micro-batches."""
     own = find_own(spec, observed.counts)
-    for name in dict.fromkeys(find_plain(spec, "train")):
+    for name in dict.fromkeys(find_plain(spec, "train", values)):
         if own.get(name) in ("kept", "returned"):
             yield Diagnostic(
                 code="E-MICRO",

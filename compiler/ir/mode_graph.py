@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from compiler.facts.models import ModelFacts
@@ -13,7 +13,7 @@ from compiler.ir.step_graph import Edge, GradientPath
 from compiler.ir.value import Derivative
 from compiler.passes.order import close_ordering, find_producers
 from compiler.passes.paths import find_path
-from compiler.types.dimension import TensorType
+from compiler.types.values import Values
 from graphspec.declare.graph import GraphSpec
 
 
@@ -24,14 +24,12 @@ class ModeGraph:
     spec: GraphSpec
     models: Mapping[str, ModelFacts]
     nodes: Mapping[str, Instruction]
-    sets: Mapping[str, tuple[str, ...]]
-    """The models that every gradient set covers."""
+    values: Values
+    """What is known of the values of the spec."""
     everything: Mapping[str, Instruction]
     """The nodes of the whole document, those that do not run in this mode included."""
     ordering: tuple[Edge, ...]
     """Happens-before edges over all of them."""
-    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
-    """What is known of values."""
 
     @cached_property
     def causality(self) -> Causality:

@@ -66,7 +66,7 @@ class Windows:
 
     def accumulate(self, value: str) -> str:
         """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
-        if value != self.name and value not in self.context.sets:
+        if value != self.name and not self.context.value(value).models:
             return value  # a number that sets are multiplied with: that of the step in which the window is full
         if value not in self.found:
             owner = self.context.spec.ops.get(value)
@@ -96,8 +96,9 @@ class Windows:
         """Add a window for a gradient set, and return what it gives when it is full."""
         own = value == self.name
         window = self.name if own else f"{self.name}.{value}"
-        models = self.op.update if own else self.context.sets[value]
-        may_miss = self.op.missing == "skip" if own else value in self.context.may_miss and self.op.missing != "error"
+        models = self.op.update if own else self.context.value(value).models
+        given_may_miss = self.context.value(value).may_miss and self.op.missing != "error"
+        may_miss = self.op.missing == "skip" if own else given_may_miss
         owner = self.context.spec.ops.get(self._owner(value))
         given = owner.gradient if isinstance(owner, GradientOp) else None
         loss = self.op.loss if own else given
@@ -280,7 +281,7 @@ def find_reduce(windows: Windows, taken: str) -> Reduce:
     reduce: Reduce = "mean" if op.accumulate is None else op.accumulate.reduce
     if reduce != "mean":
         return reduce
-    if taken in context.totals or are_added(context.accumulating[windows.name], context.sums, context.whole):
+    if context.value(taken).is_total or are_added(context.accumulating[windows.name], context.values):
         return "sum"
     has_rows = any(entry.shape is None or entry.shape for entry in context.spec.inputs.values())
     return "mean" if has_rows else "steps"

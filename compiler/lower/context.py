@@ -12,7 +12,7 @@ from compiler.ir.instructions import Counted, Instruction
 from compiler.ir.program import Mode
 from compiler.ir.value import Argument, Constant, FunctionRef, Operand, Plain, Read, Ref, Scheduled, Setting, Use
 from compiler.timing.units import Pace
-from graphspec.analysis.gradient_sets import Sets
+from compiler.types.values import UNTYPED, Value, Values
 from graphspec.analysis.modes import Reach
 from graphspec.analysis.signatures import find_options
 from graphspec.declare.functions import FunctionName
@@ -34,12 +34,8 @@ class Lowering:
     models: Mapping[str, ModelFacts]
     reaches: Mapping[str, Reach]
     """Where every op can run."""
-    sets: Sets
-    """The models that every gradient set covers."""
-    may_miss: frozenset[str] = frozenset()
-    """The gradient sets in which some parameter may have no gradient."""
-    lazy: frozenset[str] = frozenset()
-    """The values that a sum omits where they are absent."""
+    values: Values
+    """What is known of the values of the spec."""
     accumulating: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The terms of what an update gathers over several steps."""
     counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
@@ -48,12 +44,6 @@ class Lowering:
     """The losses whose operands' shapes only the running step can check."""
     split: bool = False
     """The steps of this mode are split into micro-batches."""
-    sums: frozenset[str] = frozenset()
-    """The values that are sums over a batch."""
-    totals: frozenset[str] = frozenset()
-    """The gradients that are sums over a batch, being those of values with rows."""
-    whole: frozenset[str] = frozenset()
-    """The values that do not depend on the batch."""
     checked: frozenset[str] = frozenset()
     """The updates whose gradients are checked for finiteness."""
     scaled: bool = False
@@ -66,6 +56,10 @@ class Lowering:
     """What is known of the run."""
     scheduled: Mapping[tuple[str | int, ...], Scheduled] = field(default_factory=dict[tuple[str | int, ...], Scheduled])
     """The numbers that change while training: the op and the place below it -> the number."""
+
+    def value(self, name: str) -> Value:
+        """Return what is known of a value; of one that lowering makes, nothing."""
+        return self.values.get(name, UNTYPED)
 
     def number(self, value: float | ScheduleSpec, *place: str | int) -> float | Scheduled:
         """Return the number of a field; for a schedule, the scheduled number."""

@@ -22,7 +22,7 @@ from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp,
 def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Evaluate | Transform]:
     """Return the one node of a call; on gradient sets it is a transform, whose factors are the call's numbers."""
     function = op.call.name(context.backend)
-    if name in context.sets:
+    if context.value(name).models:
         operands = tuple(enumerate(op.inputs.positional))
         inputs = tuple(operand for _, operand in operands if isinstance(operand, str))
         factors = tuple(
@@ -35,10 +35,10 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Evaluate | Tra
             op=name,
             function=f"{function}_sets",
             inputs=inputs,
-            models=context.sets[name],
+            models=context.value(name).models,
             options={"factors": factors} if factors else {},
             context=context,
-            may_miss=not context.may_miss.isdisjoint(inputs),
+            may_miss=any(context.value(each).may_miss for each in inputs),
         )
         return (node,)
     differentiable = function not in CONSTANT_CALLS
@@ -48,7 +48,7 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Evaluate | Tra
     if function != "add":
         return (node,)
     # a sum omits lazy terms in the steps in which they are absent
-    return (replace(node, uses=tuple(replace(use, optional=use.value in context.lazy) for use in node.uses)),)
+    return (replace(node, uses=tuple(replace(use, optional=context.value(use.value).optional) for use in node.uses)),)
 
 
 def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Evaluate, ...]:

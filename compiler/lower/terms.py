@@ -6,13 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
-from compiler.batch.losses import ADDITIVE, find_addends, find_linear, is_linear
+from compiler.batch.losses import find_addends
 from compiler.batch.making import evaluate
 from compiler.ir.instructions import Evaluate, Instruction, InstructionBase, Transform
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Use
 from compiler.lower.context import Lowering, lower_operand, uses_of
 from compiler.lower.evaluate import count_of, lower_call, sum_of
 from compiler.lower.transform import Missing, gradient_node, transform_node
+from compiler.types.calls import ADDITIVE, find_linear, is_linear
+from compiler.types.values import find_whole
 from graphspec.declare.ops import CallOp, GradientOp
 
 Made: TypeAlias = tuple[str | None, tuple[Instruction, ...]]
@@ -61,7 +63,8 @@ def lower_parts(
     There a factor need not be a constant to keep terms apart: what does not depend on the batch is one for all parts.
     """
     terms = find_addends(context.spec, loss) if terms is None else terms
-    inner = {term: find_addends(context.spec, term, context.whole) for term in terms}
+    whole = find_whole(context.values)
+    inner = {term: find_addends(context.spec, term, whole) for term in terms}
     values = dict.fromkeys(value for found in inner.values() for value in found)
     own = [value for value in values if value in context.counted]
     plain = [value for value in values if value not in context.counted]
@@ -69,12 +72,12 @@ def lower_parts(
     wanted |= {f"{prefix}of.{value}": {value: sum_of(value)} for value in own}
     found: list[Share] = []
     for suffix, kept in wanted.items():
-        made = {term: _keep(term, kept, suffix, context, context.whole) for term in terms}
+        made = {term: _keep(term, kept, suffix, context, whole) for term in terms}
         nodes = tuple(node for _, nodes in made.values() for node in nodes)
         left = {term: value for term, (value, _) in made.items() if value is not None}
         share = _lower_share(loss, left, suffix, context)
         counted = "" if plain and suffix == f"{prefix}rows" else next(iter(kept))
-        is_lazy = context.lazy.issuperset(kept)
+        is_lazy = all(context.value(term).optional for term in kept)
         found.append(replace(share, nodes=(*nodes, *share.nodes), counted=counted, is_lazy=is_lazy))
     return _normalize_shares(loss, found)
 
@@ -90,7 +93,7 @@ def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: Lower
     """Return the share of a loss that some of its terms are, or what is left of them."""
     value, nodes = _keep(loss, kept, suffix, context)
     assert value is not None
-    is_lazy = context.lazy.issuperset(kept)
+    is_lazy = all(context.value(term).optional for term in kept)
     return Share(loss=value, term=suffix, nodes=nodes, is_lazy=is_lazy, whole=loss, terms=tuple(kept))
 
 
@@ -131,10 +134,12 @@ def _keep(
         return call.defines[0], nodes
     name = f"{call.id}.{suffix}"
     # what remains of an argument may be absent where the argument is not; what may be absent itself only sums can take
-    lazy = {value for each in nodes if all(use.optional for use in each.uses) for value in each.defines} | context.lazy
-    if call.function.name != "add":
-        lazy -= {use.value for use in call.uses}
-    uses = tuple(replace(use, optional=use.value in lazy) for use in uses_of(arguments))
+    lazy = {value for each in nodes if all(use.optional for use in each.uses) for value in each.defines}
+    needed = set[str]() if call.function.name == "add" else {use.value for use in call.uses}
+    uses = tuple(
+        replace(use, optional=use.value not in needed and (use.value in lazy or context.value(use.value).optional))
+        for use in uses_of(arguments)
+    )
     rest = replace(call, id=name, label=f"call {name}", uses=uses, arguments=arguments, outputs=(name,))
     return name, (*nodes, rest)
 

@@ -27,10 +27,10 @@ def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Tran
         op=name,
         function=context.function(op.transform),
         inputs=op.inputs,
-        models=context.sets.get(op.inputs[0], ()),
+        models=context.value(op.inputs[0]).models,
         options=context.settings(op.args, name),
         context=context,
-        may_miss=not context.may_miss.isdisjoint(op.inputs),
+        may_miss=any(context.value(each).may_miss for each in op.inputs),
     )
     return (node,)
 

@@ -31,7 +31,7 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Instructio
     The gradients of other updates are added where those fire.
     """
     chain, sets = _lower_gradients(name, op, context)
-    open_sets = find_open(chain) | context.may_miss
+    open_sets = find_open(chain, context.values)
     givers, verdicts = find_givers(context.spec, name), find_verdicts(chain)
     others = dict[str, None]()  # the verdicts over what others add
     if givers:
@@ -65,7 +65,7 @@ def _lower_gradients(
     In micro-batches the gradient of a loss with counts of its own is divided by them.
     """
     chain: list[Instruction] = []
-    sets: Mapping[str, tuple[str, ...]] = {value: context.sets.get(value, ()) for value in op.gradients or ()}
+    sets: Mapping[str, tuple[str, ...]] = {value: context.value(value).models for value in op.gradients or ()}
     if op.loss is not None:
         sets = {name: op.update}
         if name in context.accumulating and is_counted(lower_shares(op.loss, context)):
@@ -82,14 +82,14 @@ def _lower_gradients(
         sets = {windows.accumulate(value): models for value, models in sets.items()}
         taken = [*chain, *windows.taken, *check_gradients(name, op, context, windows.shared)]
         chain = [replace(each, gate=window_of(name)) if each.op == name else each for each in taken] + windows.nodes
-    closed, sets = _close(name, op, sets, context, find_open(chain) | context.may_miss)
+    closed, sets = _close(name, op, sets, context, find_open(chain, context.values))
     chain += closed
-    penalties, sets = regularize(name, op, sets, context, find_open(chain) | context.may_miss)
+    penalties, sets = regularize(name, op, sets, context, find_open(chain, context.values))
     chain += penalties
     is_given = op.loss is None and not chain
     whole = op.optimizer is not None or op.clip is not None or _is_sharing(name, context)
     if (len(sets) > 1 and whole) or (is_given and op.clip is None and _is_sharing(name, context)):
-        may_miss = not (find_open(chain) | context.may_miss).isdisjoint(sets)
+        may_miss = not (find_open(chain, context.values)).isdisjoint(sets)
         joined = _transform(f"{name}.joined", name, "join", sets, context, may_miss=may_miss)
         chain.append(joined)
         sets = {joined.output: joined.models}
@@ -112,7 +112,7 @@ def _lower_gradients(
             models=models,
             options=options,
             context=context,
-            may_miss=value in find_open(chain) | context.may_miss,
+            may_miss=value in find_open(chain, context.values),
         )
         chain.append(clipped)
         sets = {clipped.output: models}

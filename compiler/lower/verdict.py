@@ -76,7 +76,7 @@ def check_gradients(
     if name not in context.checked:
         return ()
     taken = (name,) if op.loss is not None else _find_raw(op.gradients or (), {}, context)
-    spans = {each: op.update if each == name else context.sets.get(each, ()) for each in taken}
+    spans = {each: op.update if each == name else context.value(each).models for each in taken}
     found = [(each, *pair) for each in taken for pair in (shared or {}).get(each, {each: False}).items()]
     node = _judge(name, op, name, {value: spans[each] for each, value, _ in found}, context)
     uses = tuple(replace(use, optional=is_lazy) for use, (_, _, is_lazy) in zip(node.uses, found, strict=True))
@@ -101,7 +101,7 @@ def check_final_gradients(
     made = {each.output: each for each in chain if isinstance(each, Transform | Gradient | TakeAccumulated)}
     spans = {value: each.models for value, each in made.items()} | dict(sets)
     looked = dict.fromkeys(each for value in sets for each in _find_looked(value, made, context))
-    covered = {each: spans.get(each) or context.sets.get(each, ()) for each in looked}
+    covered = {each: spans.get(each) or context.value(each).models for each in looked}
     return (_judge(name, op, subject, covered, context, *find_filled(chain)),)
 
 
@@ -157,12 +157,12 @@ def _step_of(value: str, made: Made, context: Lowering) -> tuple[str, tuple[str,
     owner = next((op for name, op in context.spec.ops.items() if value in (name, *op.defines(name))), None)
     match owner or made.get(value):
         case Transform() as each:
-            return each.function.name, tuple(one for one in each.inputs if one in made or one in context.sets)
+            return each.function.name, tuple(one for one in each.inputs if one in made or context.value(one).models)
         case TransformOp() as op:
             return op.transform.name(context.backend), op.inputs
         case CallOp() as op:
             inputs = (reference.name for reference in op.operands())
-            return op.call.name(context.backend), tuple(each for each in inputs if each in context.sets)
+            return op.call.name(context.backend), tuple(each for each in inputs if context.value(each).models)
         case _:
             return None
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
-from compiler.batch.losses import find_accumulating, find_batch_sums, find_counted, find_whole, is_split
+from compiler.batch.losses import find_accumulating, find_counted, is_split
 from compiler.declare import declare_models
 from compiler.facts.models import ModelFacts, Observations
 from compiler.facts.parameters import find_known_names
@@ -21,13 +21,12 @@ from compiler.lower.verdict import find_checked, is_scaled
 from compiler.passes.freeze import find_fully_frozen, freeze_parameters
 from compiler.passes.order import find_ordering
 from compiler.passes.policies import Policy
-from compiler.passes.presence import find_lazy, find_may_miss
+from compiler.passes.presence import find_open
 from compiler.passes.select import runs_in
 from compiler.timing.curves import declare_scheduled
 from compiler.timing.units import Pace
-from compiler.types.dimension import TensorType
 from compiler.types.infer_types import Structure
-from graphspec.analysis.gradient_sets import find_gradient_sets
+from compiler.types.values import Values, infer_values
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
 
@@ -67,12 +66,10 @@ class Document:
     """Every op, as it is in train mode."""
     structure: Structure
     """Types and layers, and the shapes that are certainly wrong."""
-    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
-    """The types of values by which losses are counted."""
+    values: Values
+    """What is known of the values of the spec."""
     uneven: frozenset[str] = frozenset()
     """The built-in means in windows that rows do not count."""
-    totals: frozenset[str] = frozenset()
-    """The gradients that are sums over a batch, being those of values with rows."""
     open: frozenset[str] = frozenset()
     """The losses whose operands have shapes that no declaration gives."""
 
@@ -84,9 +81,12 @@ class Document:
 
 def begin_document(context: Context, models: Mapping[str, ModelFacts]) -> Document:
     """Return a document of which nothing but its models is known."""
-    whole = ModeGraph(spec=context.spec, models=models, nodes={}, sets={}, everything={}, ordering=())
+    values = infer_values(context.spec, {})
+    whole = ModeGraph(spec=context.spec, models=models, nodes={}, values=values, everything={}, ordering=())
     nothing = Structure(types={}, elements={}, open=frozenset(), layers={}, problems=())
-    return Document(spec=context.spec, backend=context.table.backend, models=models, whole=whole, structure=nothing)
+    return Document(
+        spec=context.spec, backend=context.table.backend, models=models, whole=whole, structure=nothing, values=values
+    )
 
 
 def lower_mode(
@@ -104,23 +104,17 @@ def lower_mode(
     """
     spec = context.spec
     reaches = find_reaches(spec.ops)
-    sets = find_gradient_sets(spec.ops, spec.models)
     lowering = Lowering(
         spec=spec,
         mode=mode,
         backend=document.backend,
         models=document.models,
         reaches=reaches,
-        sets=sets,
-        may_miss=find_may_miss(spec, sets),
-        lazy=find_lazy(spec),
+        values=document.values,
         accumulating=find_accumulating(spec),
-        counted=find_counted(spec, mode, context.observed, document.uneven),
+        counted=find_counted(spec, mode, document.values, context.observed, document.uneven),
         open=document.open,
         split=is_split(spec, mode),
-        sums=find_batch_sums(spec, document.types),
-        totals=document.totals,
-        whole=find_whole(spec),
         checked=find_checked(spec),
         scaled=is_scaled(spec, mode, reaches),
         averages=averages,
@@ -130,12 +124,12 @@ def lower_mode(
     )
     lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
     fully_frozen = find_fully_frozen(spec, frozen, document.names) if frozen else frozenset[str]()
-    everything = freeze_parameters(lowered, frozen, fully_frozen, spec, lowering.may_miss)
+    everything = freeze_parameters(lowered, frozen, fully_frozen, spec, find_open((), document.values))
     return ModeGraph(
         spec=spec,
         models=document.models,
         nodes={name: node for name, node in everything.items() if runs_in(mode, node, reaches)},
-        sets=sets,
+        values=document.values,
         everything=everything,
         ordering=find_ordering(spec, everything),
     )

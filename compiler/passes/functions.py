@@ -83,7 +83,7 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     return CompiledMode(
         program=ModeProgram(mode=mode, gates=gates, functions=functions, undecided=activity.undecided),
         graphs=named,
-        live=frozenset(live) | find_sums(spec, live),
+        live=frozenset(live) | find_sums(spec, live, document.values),
     )
 
 

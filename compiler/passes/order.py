@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from compiler.ir.cell import Cell
 from compiler.ir.diagnose import cycle_problem
-from compiler.ir.digraph import Causality, close, find_cycles
+from compiler.ir.digraph import Causality, close, find_cycles, sort
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard
 from graphspec.declare.graph import GraphSpec
@@ -40,6 +40,14 @@ def find_data_ordering(
     producers = find_producers(nodes.values())
     users = nodes if among is None else among
     return tuple(edge for node in users.values() for edge in _data_edges(node, producers))
+
+
+def sort_by_data(nodes: Mapping[str, Instruction]) -> tuple[str, ...]:
+    """Return the nodes, each after those whose values it uses; their data edges must have no cycle."""
+    producers = find_producers(nodes.values())
+    return sort(
+        {name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()}
+    )
 
 
 def find_producers(nodes: Iterable[Instruction]) -> dict[str, str]:

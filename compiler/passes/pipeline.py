@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
-from compiler.batch.losses import find_batch_sums, find_totals, find_uneven
+from compiler.batch.losses import find_uneven
 from compiler.checks import GRAPH_CHECKS, MODE_CHECKS, OWNERSHIP_CHECKS, check_recomputed
 from compiler.checks.effects import check_defer_never, check_skip_scope
 from compiler.checks.micro_batches import check_split_counts
@@ -23,6 +23,7 @@ from compiler.passes.paths import find_paths
 from compiler.passes.schedule import schedule
 from compiler.passes.versions import assign_versions
 from compiler.types.infer_types import find_structure
+from compiler.types.values import infer_values
 from graphspec.diagnostics import Diagnostic
 
 State = TypeVar("State")
@@ -68,8 +69,8 @@ def _lower(document: Document, context: Context) -> Document:
 def _infer_types(document: Document, context: Context) -> Document:
     """Infer shapes and types of values, and the layers of models."""
     structure = find_structure(context.spec, document.whole.nodes, document.models, context.observed)
-    whole = replace(document.whole, types=structure.types)
-    return replace(document, whole=whole, structure=structure, types=structure.types)
+    values = infer_values(context.spec, structure.types)
+    return replace(document, whole=replace(document.whole, values=values), structure=structure, values=values)
 
 
 def _find_counts(document: Document, context: Context) -> Document:
@@ -83,16 +84,16 @@ def _find_counts(document: Document, context: Context) -> Document:
     return replace(
         document,
         uneven=find_uneven(spec, {} if document.structure.problems else document.structure.elements),
-        totals=find_totals(spec, document.types),
         open=structure.open,
     )
 
 
 def _lower_again(document: Document, context: Context) -> Document:
     """Lower once more where the counts of losses change what ops become."""
-    spec = context.spec
-    has_sums = find_batch_sums(spec, document.types) != find_batch_sums(spec, {})
-    if not (document.uneven or document.totals or has_sums):
+    spec, before = context.spec, infer_values(context.spec, {})
+    pairs = ((before[name], value) for name, value in document.values.items())
+    is_same = all((old.is_summed, old.is_total) == (new.is_summed, new.is_total) for old, new in pairs)
+    if is_same and not document.uneven:
         return document
     again = _lower(document, context)
     structure = find_structure(spec, again.whole.nodes, document.models, context.observed)
@@ -121,7 +122,7 @@ DOCUMENT: tuple[Pass[Document], ...] = (
     Pass(
         name="counts",
         run=_find_counts,
-        checks=(lambda document, context: check_split_counts(context.spec, context.known),),
+        checks=(lambda document, context: check_split_counts(context.spec, document.values, context.known),),
     ),
     Pass(name="lower again", run=_lower_again),
 )

@@ -17,34 +17,20 @@ from compiler.ir.instructions import (
     Transform,
 )
 from compiler.ir.value import Ref
-from graphspec.analysis.gradient_sets import Sets
-from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import CallOp, GradientOp, LossOp, Op
+from compiler.passes.order import find_producers, sort_by_data
+from compiler.types.values import Values
 
-
-def find_lazy(spec: GraphSpec) -> frozenset[str]:
-    """Return the values that a sum does without where they are absent: lazy losses, and sums of nothing else."""
-    lazy = {name for name, op in spec.ops.items() if isinstance(op, LossOp) and op.is_lazy}
-    before = -1
-    while len(lazy) > before:
-        before = len(lazy)
-        lazy |= {name for name, op in spec.ops.items() if is_sum(op) and {each.name for each in op.operands()} <= lazy}
-    return frozenset(lazy)
-
-
-def is_sum(op: Op) -> bool:
-    """Return whether an op adds up values, and can do so with fewer of them."""
-    return isinstance(op, CallOp) and op.call.is_builtin and op.call.name("torch") == "add"
+NO_VALUES: Values = {}
 
 
 def find_absent(nodes: Mapping[str, Instruction], idle: Collection[str]) -> frozenset[str]:
     """Return the nodes without a value in a step: those of idle ops, and what is made of nothing but these."""
-    absent = {name for name, node in nodes.items() if node.admission in idle and not node.is_write}
-    producers = {value: node.id for node in nodes.values() for value in node.provides}
-    before = -1
-    while len(absent) > before:
-        before = len(absent)
-        absent |= {name for name, node in nodes.items() if is_made_of(node, absent, producers)}
+    producers = find_producers(nodes.values())
+    absent: set[str] = set()
+    for name in sort_by_data(nodes):
+        is_idle = nodes[name].admission in idle and not nodes[name].is_write
+        if is_idle or is_made_of(nodes[name], absent, producers):
+            absent.add(name)
     return frozenset(absent)
 
 
@@ -97,22 +83,9 @@ CLOSING = frozenset({"require", "fill", "accumulated"})
 """Transforms after which no gradient is missing: one rejects it, one fills in zeros, one is given complete sets."""
 
 
-def find_may_miss(spec: GraphSpec, sets: Sets) -> frozenset[str]:
-    """Return the sets that may miss gradients: those of `unconnected: skip`, and what is computed of them."""
-    gradients = {name: op for name, op in spec.ops.items() if isinstance(op, GradientOp)}
-    skipping = {value for name, op in gradients.items() if op.unconnected == "skip" for value in op.defines(name)}
-    made = [name for name in sets if name in spec.ops and name not in gradients]
-    found = skipping.intersection(sets)
-    before = -1
-    while len(found) > before:
-        before = len(found)
-        found |= {name for name in made if any(each.name in found for each in spec.ops[name].operands())}
-    return frozenset(found)
-
-
-def find_open(nodes: Iterable[Instruction]) -> frozenset[str]:
-    """Return the gradient sets that may miss gradients among what nodes define."""
-    found: set[str] = set()
+def find_open(nodes: Iterable[Instruction], values: Values = NO_VALUES) -> frozenset[str]:
+    """Return the gradient sets that may miss gradients, among what nodes define and the values of a spec."""
+    found = {name for name, value in values.items() if value.may_miss}
     for node in nodes:
         match node:
             case Gradient():

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from compiler.facts.models import ModelFacts, Observations, find_used_models
 from compiler.ir.diagnose import span_of
-from compiler.ir.digraph import sort
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule, Store
 from compiler.ir.value import Argument, Constant, Ref, Scheduled, Shape
-from compiler.passes.order import find_producers
+from compiler.passes.order import sort_by_data
 from compiler.types.dimension import UNKNOWN, ShapeProblem, TensorType, format_shape
 from compiler.types.dtype import agree
 from compiler.types.infer import infer_call, is_open
@@ -83,11 +82,7 @@ def find_structure(
 ) -> Structure:
     """Return the structure of a spec whose data edges have no cycle; walks every op once, in data order."""
     walk = _Walk(spec=spec, models=models, observed=observed or Observations())
-    producers = find_producers(nodes.values())
-    before = {
-        name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()
-    }
-    for name in sort(before):
+    for name in sort_by_data(nodes):
         walk.visit(nodes[name])
     return Structure(
         types=walk.types,

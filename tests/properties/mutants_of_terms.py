@@ -153,7 +153,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="products-by-rows",
         says="A loss that a parameter multiplies counts by rows over micro-batches, whatever it counts itself.",
-        place="passes.document:find_whole",
+        place="lower.terms:find_whole",
         change=to.give(frozenset()),
         killer="numbers",
         case="absent-terms",
@@ -233,15 +233,15 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="rows-lie-first",
         says="The rows of a batch lie along the first axis, whatever moved them.",
-        place="batch.losses:find_rows",
-        change=to.change_arguments(forget_shapes),
+        place="types.values:_is_reduced",
+        change=to.change_arguments(lambda op, known: (op, UNKNOWN)),
         killer="numbers",
         case="moved-rows",
     ),
     Mutant(
         name="products-add-nothing-up",
         says="A product of matrices over the rows of a batch is a mean.",
-        place="batch.losses:SUMMING",
+        place="types.values:SUMMING",
         change=lambda original: original - {"matmul"},
         killer="numbers",
         case="moved-rows",
@@ -249,7 +249,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="rows-of-parts-lie-first",
         says="The rows of a micro-batch lie along the first axis, whatever moved them.",
-        place="batch.calls:Called._keeps_rows",
+        place="types.calls:Called._keeps_rows",
         change=keep_by_axis,
         killer="numbers",
         case="moved-parts",
@@ -257,7 +257,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="counted-without-shapes",
         says="Whether sums stand beside means is asked before shapes are known.",
-        place="checks.micro_batches:find_batch_sums",
+        place="passes.pipeline:infer_values",
         change=to.change_arguments(forget_shapes),
         killer="mistakes",
         case=7,

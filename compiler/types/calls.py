@@ -9,6 +9,7 @@ from enum import Enum
 
 from compiler.ir.value import Plain, Setting, Shape
 from compiler.types.dimension import TensorType
+from graphspec.declare.ops import CallOp
 from graphspec.declare.options import BATCH
 
 
@@ -39,6 +40,8 @@ def combine(placements: Collection[Placement]) -> Placement:
     return Placement.PARTIAL_SUM if found == {Placement.PARTIAL_SUM} else Placement.MIXED
 
 
+ADDITIVE = frozenset({"add", "sub"})
+SCALING = frozenset({"mul", "div", "neg"})
 LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
 """Calls of one value that are the same for a sum as for its terms."""
 COUPLING = frozenset({"max", "min", "norm"})
@@ -130,6 +133,32 @@ def is_linear_call(name: str, placements: Sequence[Placement]) -> bool:
             return all(each is Placement.REPLICATED for each in placements[1:])
         case _:
             return name in LINEAR and all(each is Placement.REPLICATED for each in placements[1:])
+
+
+def is_linear(op: CallOp, whole: Collection[str] | None = None) -> bool:
+    """Return whether a call adds values up, or multiplies one by constants, or by values that are ``whole``.
+
+    A number divided by a value is not linear.
+    """
+    call = op.call.name("torch")
+    if not op.call.is_builtin:
+        return False
+    if whole is None:
+        is_first = call != "div" or isinstance(next(operand for _, operand in op.inputs.items()), str)
+        return call in ADDITIVE or (call in SCALING and is_first and sum(1 for _ in op.operands()) == 1)
+    placements = [
+        Placement.REPLICATED if not isinstance(each, str) or each in whole else Placement.PARTIAL_MEAN
+        for _, each in op.inputs.items()
+    ]
+    return op.outputs is None and Placement.PARTIAL_MEAN in placements and is_linear_call(call, placements)
+
+
+def find_linear(op: CallOp, whole: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the values in which a call is linear: the terms of a sum, or the one that is multiplied."""
+    names = tuple(reference.name for reference in op.operands())
+    if whole is None or op.call.name("torch") in ADDITIVE:
+        return names
+    return tuple(name for name in names if name not in whole)
 
 
 def has_batch(shape: Shape) -> bool:
