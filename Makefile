@@ -26,7 +26,7 @@ quick: $(DEV)/installed  ## check format, lint, types and layers, and run the te
 	$(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup $(QUICK)
 
 # loadgroup keeps tests that share a costly fixture on one worker. tests/conftest.py gives each process one thread.
-# At its end, a table tells what each folder of tests/ took beside its budget.
+# At its end pytest lists the slowest tests.
 test: $(DEV)/installed  ## run every test, with both frameworks
 	$(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup
 

@@ -40,15 +40,18 @@ def compile_step(
     *,
     pending: bool = False,
 ) -> Plan:
-    """Compile a spec for a backend (``torch`` or ``tensorflow``) under an order policy.
+    """Compile a spec for a backend, ``torch`` or ``tensorflow``; nothing that the spec names is imported.
 
-    ``observed`` replaces assumptions about user classes by what a backend saw; ``hook`` is called after every pass;
-    ``pace`` is what is known of the run, by which durations are counted (the spec's own batch and steps are known).
-    With ``pending``, what needs a length that only a run knows is left out and listed in the plan, which can then be
-    inspected but not built; otherwise it is an error.
-    Imports nothing that the spec names. Raises SpecError with every error of the spec, and ValueError for a backend or
-    policy that does not exist.
+    - ``order``: the policy that chooses between valid schedules, ``fewest``, ``listed``, ``latest`` or ``memory``.
+    - ``pace``: the lengths of an epoch, a batch and a run, which convert durations to steps, where the spec has none.
+    - ``pending``: leave out parts that need an unknown length, and list them in ``plan.pending``. Such a plan can be
+      inspected, but not built. By default they are errors.
+    - ``observed``: the traits of user classes that a backend has observed.
+    - ``hook``: called after every pass over the graph of a step with the name of the pass and the graph.
 
+    Raises SpecError with every error of the spec, and ValueError for an unknown backend or policy.
+
+    >>> from compiler import compile_step
     >>> from graphspec import load
     >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
     >>> print(plan.text().splitlines()[0])

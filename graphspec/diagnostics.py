@@ -106,20 +106,22 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One problem: its code, what was found and expected, where, and the remedy.
-
-    ``label`` is printed next to the caret, ``notes`` and ``help`` below the excerpt.
-    """
+    """One problem: its code, what was found and expected, where, and the remedy."""
 
     code: str
+    """The name of its page in docs/errors."""
     message: str
     span: Span | None = None
+    """Its place in a file; None for problems without one."""
     severity: Severity = "error"
     label: str = ""
+    """A few words beside the caret of the excerpt."""
     notes: tuple[str, ...] = ()
+    """Facts below the excerpt."""
     help: str = ""
+    """The remedy."""
     is_pending: bool = False
-    """What is not known may be known where a run starts: a plan can be made without it."""
+    """It only lacks a length that a run knows: a plan can be made without it."""
 
     def __post_init__(self) -> None:
         """Cut what a document has made too long to be read."""
@@ -135,10 +137,21 @@ def _cut(text: str) -> str:
 
 
 class SpecError(Exception):
-    """Hold every problem of a document; printing it shows each with its place in the source."""
+    """Every problem of a document at once; printed, each is shown with an excerpt of its source.
+
+    >>> from graphspec import SpecError, load
+    >>> try:
+    ...     load('{"graphspec": 1, "name": "empty", "opps": {}}', name="empty.json")
+    ... except SpecError as error:
+    ...     found = error.diagnostics[0]
+    >>> found.code, found.message, found.span.place
+    ('GS040', "unknown key 'opps' in the document", 'empty.json:1:35')
+    """
 
     diagnostics: tuple[Diagnostic, ...]
+    """The problems, sorted by place."""
     texts: Mapping[str, str]
+    """The sources by file name."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]) -> None:
         self.diagnostics = sort_diagnostics(diagnostics)
@@ -163,13 +176,12 @@ def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...
 
 
 def render(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, color: bool = False) -> str:
-    """Return diagnostics as text, each with an excerpt of its source, and a line that counts them.
+    """Return diagnostics as text, each with an excerpt of its source, and a line with their number.
 
-    Of more than a hundred the first are shown, errors before warnings.
+    ``texts`` are the sources by file name; a diagnostic of any other file is shown without an excerpt. Of more than a
+    hundred only the first hundred are shown, errors before warnings.
 
-    ``texts`` are the sources by file name; a diagnostic of a file that is not among them is shown without excerpt.
-
-    >>> from graphspec import load
+    >>> from graphspec import SpecError, load, render
     >>> try:
     ...     load('{"graphspec": 1, "name": "empty", "opps": {}}')
     ... except SpecError as error:

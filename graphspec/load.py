@@ -17,18 +17,20 @@ from graphspec.read.interpolation import interpolate
 from graphspec.read.overrides import override
 from graphspec.read.source import Document, read_document
 
-_DEFAULT_LIMITS = Limits()
+STANDARD = Limits()
 
 
 def load(
-    source: Path | str, overrides: Sequence[str] = (), *, name: str | None = None, limits: Limits = _DEFAULT_LIMITS
+    source: Path | str, overrides: Sequence[str] = (), *, name: str | None = None, limits: Limits = STANDARD
 ) -> GraphSpec:
-    """Return the spec in a file, or in a text, with overrides applied.
+    """Return the checked spec in a YAML or JSON file, or in a text, with overrides applied.
 
-    A string is a text if it has a line break in it or begins with `{`, as JSON does; else the path of a file.
-    Messages call it ``name``, by default the path of the file. An override is `path=value`, as in `vars.lr=1e-3`.
+    A string with a line break, or one that begins with `{`, is a text; any other is the path of a file. Messages call
+    the document ``name``, by default the path of the file. An override is `path=value`, as in `vars.lr=1e-3`.
+
     Raises SpecError with every problem of the document.
 
+    >>> from graphspec import load
     >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml", ["vars.latent=8"])
     >>> list(spec.models), spec.models["generator"].optimizer.options["lr"]
     (['generator', 'discriminator'], 0.0005)

@@ -34,19 +34,24 @@ def build(
 ) -> Step:
     """Build a plan on a device (``auto``: cuda, mps, else cpu) and check it before the first step.
 
-    ``seed`` defaults to the spec's; what the spec names is imported only from the packages in ``allow``; ``models``
-    replace the declared ones, unchanged except that they are put into training mode. ``dtype`` is the type of
-    parameters and draws; inputs declared as float32 or float64 are converted to it. Raises SpecError with every problem
-    found. A step built with ``debug`` checks every number it makes and raises StepError at the first that is not finite
-    (GS261) and at a gradient of weights that are no longer there (GS262); its numbers are the same, and it is slower.
-    ``jit_compile`` lets XLA compile the step, only on TensorFlow (GS268): its numbers differ in the last bits.
-    Without ``weights`` the files under `weights:` are not read, for a step that is restored right after.
-    With ``profile`` the profilers of PyTorch and TensorFlow show the parts of the step by the names of its ops.
-    With ``norms`` the report of a step has the norms of the gradients of its updates; only reading it waits for them.
+    - ``seed``: by default the spec's.
+    - ``allow``: the packages from which classes and functions that the spec names may be imported.
+    - ``models``: models in place of the declared ones, by name. They are put into training mode, else left as they are.
+    - ``dtype``: of parameters and random numbers. Inputs declared as float32 or float64 are converted to it.
+    - ``debug``: check every number, and raise StepError at the first that is not finite (GS261) and at a gradient of
+      weights that were overwritten (GS262). The numbers are the same; the step is slower.
+    - ``jit_compile``: let XLA compile the step, on TensorFlow only (GS268). Numbers differ in the last bits.
+    - ``weights``: whether to read the files under `weights:`; not needed for a step that is restored right away.
+    - ``profile``: show the parts of the step in the profilers of PyTorch and TensorFlow by the names of their ops.
+    - ``norms``: measure the gradients of updates for :attr:`StepReport.updates`.
+      Only reading a norm waits for the device.
+
+    Raises SpecError with every problem found, and GS217 where the framework is not installed.
 
     >>> import numpy as np
     >>> from compiler import compile_step
     >>> from graphspec import load
+    >>> from runtime import build
     >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
     >>> outputs = step({"image": np.zeros((4, 1, 8, 8), np.float32)})
     >>> list(outputs)
@@ -78,12 +83,14 @@ def build(
 
 
 def emit(plan: Plan) -> str:
-    """Return the plan as a source file that needs the framework alone; nothing a spec names is imported.
+    """Return the plan as the source of a Python file that needs only the framework.
 
-    Raises SpecError: E-SHAPE and E-BUFFERS for facts that only the class of a model shows.
+    Nothing that the spec names is imported. Raises SpecError: E-SHAPE and E-BUFFERS for facts that only the class of a
+    model shows.
 
     >>> from compiler import compile_step
     >>> from graphspec import load
+    >>> from runtime import emit
     >>> source = emit(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")))
     >>> "stepgraph" in source.split("import torch")[1]
     False

@@ -21,9 +21,17 @@ MOMENTUM, DAMPENING, START = "momentum", "dampening", "initial_accumulator_value
 
 @final
 class Options(Mapping[str, Value]):
-    """The numbers of the next update other than the learning rate, by name: ``betas``, ``groups.0.lr_scale``.
+    """The numbers of an optimizer other than the learning rate, by name: ``betas``, ``groups.0.lr_scale``.
 
     A number that is set replaces the spec's from the next update on, until it is set to None.
+
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import build
+    >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
+    >>> options = step.optimizers["generator"].options
+    >>> options
+    {'betas': (0.5, 0.999), 'eps': 1e-08, 'weight_decay': 0.0}
     """
 
     __slots__ = ("_access", "_declared", "_places", "_set", "_written")
@@ -47,17 +55,25 @@ class Options(Mapping[str, Value]):
 
     @property
     def by_hand(self) -> Mapping[str, Value]:
-        """Return the numbers that are set at present."""
+        """Return the numbers that are set by hand at present."""
         return MappingProxyType(self._set)
 
     def __getitem__(self, name: str) -> Value:
-        """Return a number that the next update takes, its schedule evaluated; raise KeyError for an unknown name."""
+        """Return a number of the next update, its schedule evaluated. Raises KeyError for an unknown name.
+
+        >>> options["eps"]
+        1e-08
+        """
         return self._access.number(self._places[name])
 
     def __setitem__(self, name: str, value: Value | None) -> None:
         """Set a number from the next update on; None restores the spec's.
 
-        Raises SpecError: GS270 an unknown name, not a value of the option, or a number that cannot change any more.
+        Raises SpecError: GS270 an unknown name, an invalid value, or a number that cannot change after the build.
+
+        >>> options["weight_decay"] = 0.1
+        >>> dict(options.by_hand)
+        {'weight_decay': 0.1}
         """
         place = self._find(name)
         reason, help = self._why_fixed(name)

@@ -11,7 +11,20 @@ from runtime.step import Step
 def reopen(folder: Path | str, *, checkpoint: str = "best", device: str = "auto", allow: Sequence[str] = ()) -> Step:
     """Return the step of a run, restored from a checkpoint: ``best``, ``newest``, or the number of a step.
 
-    Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what :func:`build` raises.
+    ``device`` and ``allow`` are those of :func:`build`.
+
+    Raises SpecError: GS240 to GS243 for a run or checkpoint that is missing or damaged, and what :func:`build` raises.
+
+    >>> from tempfile import mkdtemp
+    >>> from runtime import reopen
+    >>> from runtime.cli import execute
+    >>> folder = f"{mkdtemp()}/run"
+    >>> spec = "examples/simultaneous-gan/simultaneous-gan.yaml"
+    >>> execute(["run", spec, "--steps", "2", "--out", folder])  # doctest: +ELLIPSIS
+    simultaneous-gan: torch on ...
+    0
+    >>> reopen(folder, device="cpu").state().counters["steps"]["train"]
+    2
     """
     from runtime.train.reopen import reopen_run  # imports numpy
 

@@ -56,16 +56,16 @@ KEPT = INTEGERS | {"bool", "float16", "float32", "float64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Everything that training changes, neutral to the backend.
+    """Everything that training changes, in the same form for every backend.
 
-    ``arrays`` are tensors by name (``models.<model>.<tensor>``, ``optimizers.<cell>.<slot>.<tensor>``,
-    ``state.<name>``, ``metrics.<mode>.<op>.<field>``); ``counters`` are counts by kind: ``steps``,
-    ``gates``, ``applied``. A state of one backend fits a step of another, as far as it is of built-in models,
-    optimizers and metrics.
+    The state of a step of one backend fits a step of the other, as far as built-in models, optimizers and metrics go.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
+    """Arrays by name: ``models.<model>.<tensor>``, ``optimizers.<optimizer>.<slot>.<tensor>``, ``state.<name>``,
+    ``metrics.<mode>.<op>.<field>``."""
     counters: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
+    """Counts by kind: ``steps``, ``gates``, ``applied``."""
     backend: str = ""
     """The framework of the step that it was read from, for messages; empty where it is not known."""
 

@@ -45,9 +45,17 @@ Error = TypeVar("Error", bound=BaseException)
 
 
 class StepError(SpecError):
-    """An error of a step, at its place in the spec.
+    """An error of a step, at its place in the spec. ``begun``: the step had already changed weights or other state.
 
-    ``begun``: the step had already changed state that outlives it.
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import StepError, build
+    >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
+    >>> try:
+    ...     step({"picture": 0})
+    ... except StepError as error:
+    ...     error.diagnostics[0].code, error.begun
+    ('GS209', False)
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, begun: bool = False) -> None:
@@ -57,7 +65,7 @@ class StepError(SpecError):
 
 @final
 class Step:
-    """A built training step: call it with a batch to take one step of a mode and get the outputs.
+    """A built training step: call it with a batch to take one step and get the outputs. Made by :func:`build`.
 
     >>> import numpy as np
     >>> from compiler import compile_step
@@ -98,17 +106,17 @@ class Step:
 
     @property
     def plan(self) -> Plan:
-        """Return the plan, compiled again with what was observed."""
+        """Return the plan, compiled with the observed traits of user classes."""
         return self._built.plan
 
     @property
     def spec(self) -> GraphSpec:
-        """Return the spec that was compiled."""
+        """Return the compiled spec."""
         return self._built.plan.spec
 
     @property
     def source(self) -> str:
-        """Return the Python source that runs."""
+        """Return the Python source that the step runs."""
         return self._built.source
 
     @property
@@ -118,22 +126,22 @@ class Step:
 
     @property
     def optimizers(self) -> Mapping[str, Optimizer]:
-        """Return the optimizers by the name of their cell: a model's, or that of the update that brings one."""
+        """Return the optimizers by name: of their model, or of the update that declares them."""
         return MappingProxyType(self._optimizers)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what building observed, and which check was made."""
+        """Return notes of the build: what it observed, and how it checked the step."""
         return self._built.notes
 
     @property
     def device(self) -> str:
-        """Return the device the step runs on."""
+        """Return the device of the step."""
         return self._built.device
 
     @property
     def report(self) -> StepReport:
-        """Return the report of the last step, computed now; before the first step, a report of step 0."""
+        """Return the report of the last step, made when it is read; before the first step, a report of step 0."""
         if self._last is None:
             return StepReport(step=0, mode="train", fired=())
         engine, (mode, dataset) = self._built.engine, self._last
@@ -153,12 +161,19 @@ class Step:
     def __call__(
         self, batch: Mapping[str, object], mode: str = "train", dataset: str | None = None
     ) -> dict[str, object]:
-        """Take one step of a mode with a batch of arrays or tensors; return the outputs that fired.
+        """Take one step of a mode; return the outputs of the step as tensors on its device, by name.
 
-        ``dataset`` is the data set of the batch, where the spec has several. Raises StepError: GS209 a batch
-        that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219 an unknown mode, GS281 an
-        unknown data set, GS290 a step before this one was left half done. A step that raises before its first write
-        has changed nothing; one that raises later says so, and no step follows before :meth:`restore` or :meth:`load`.
+        ``batch`` holds an array or tensor for every input of the mode, of the declared shape. ``dataset`` is the data
+        set of the batch, where the spec has several. An output of an op that did not fire in this step is left out.
+
+        Raises StepError: GS209 a batch that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219
+        an unknown mode, GS281 an unknown data set, GS290 an earlier step failed half done. A step that raises before
+        its first write has changed nothing; one that raises later says so, and then no step runs before :meth:`restore`
+        or :meth:`load`.
+
+        >>> outputs = step(images)
+        >>> tuple(outputs["fake"].shape)
+        (4, 1, 8, 8)
         """
         intake = self._intakes.get((mode, dataset)) or self._find_intake(mode, dataset)
         ready = self._admit(batch, intake)
@@ -181,22 +196,39 @@ class Step:
         return self._built.engine.sizes()
 
     def tensors(self) -> dict[str, object]:
-        """Return everything that training changes: ``models.<model>.<name>``, ``optimizers.<cell>.<slot>.<name>``."""
+        """Return the tensors that training changes: weights, buffers, slots of optimizers and declared states, by name.
+
+        Names are ``models.<model>.<name>``, ``optimizers.<optimizer>.<slot>.<name>`` and ``state.<name>``. On PyTorch
+        the tensors share the memory of the step; :meth:`state` returns copies.
+
+        >>> tuple(step.tensors()["models.generator.0.weight"].shape)
+        (128, 16)
+        """
         return self._built.engine.tensors()
 
     def state(self) -> State:
         """Return everything that training changes, copied to the host: a step that restores it continues bit for bit.
 
         Raises SpecError: GS267 where a user's module, metric or optimizer has state that a checkpoint cannot keep,
-        GS290 where the last step was left half done.
+        GS290 where the last step failed half done.
+
+        >>> step.state().arrays["models.generator.0.weight"].dtype
+        dtype('float32')
         """
         self._require_whole()
         return self._built.engine.state()
 
     def restore(self, state: State) -> None:
-        """Restore a state; the tensors of the step stay the same objects.
+        """Restore a state in place: the tensors of the step stay the same objects.
 
-        Raises SpecError: GS264 for every name that is missing, not expected, or does not fit; nothing is changed then.
+        Raises SpecError: GS264 for every name that is missing, unexpected, or of another shape or dtype. Then nothing
+        has changed.
+
+        >>> state = step.state()
+        >>> _ = step(images)
+        >>> step.restore(state)
+        >>> step.state().counters == state.counters
+        True
         """
         self._built.engine.restore(state)
         self._last, self._broken = None, ""
@@ -204,7 +236,11 @@ class Step:
     def save(self, path: str | Path) -> None:
         """Write the state into a checkpoint folder, which appears whole or not at all.
 
-        Raises SpecError: GS267 for state that a checkpoint cannot keep.
+        Raises SpecError: GS234 the folder cannot be written, GS267 and GS290 as :meth:`state`.
+
+        >>> from tempfile import mkdtemp
+        >>> folder = f"{mkdtemp()}/saved"
+        >>> step.save(folder)
         """
         from runtime.checkpoints import Checkpoint, write_checkpoint
 
@@ -223,9 +259,13 @@ class Step:
     def load(self, path: str | Path) -> None:
         """Restore the state that :meth:`save` wrote, or that of a checkpoint of a run.
 
-        Learning rates and other options stay those of this spec, or those that were set; a UserWarning names the ones
-        that differ from the saved ones. Raises SpecError: GS240 no checkpoint, GS241 a damaged one, GS242 one of
-        another format, GS264 as `restore`.
+        Learning rates and other options stay as they are in this spec, or as they were set; a UserWarning names those
+        that differ from the saved ones.
+
+        Raises SpecError: GS240 no checkpoint, GS241 a damaged one, GS242 one of another format, GS264 as
+        :meth:`restore`.
+
+        >>> step.load(folder)
         """
         from runtime.checkpoints import read_checkpoint
         from runtime.train.checkpointing import find_state
@@ -247,10 +287,17 @@ class Step:
         values: Sequence[str] = (),
         origin: Mapping[str, Plain] | None = None,
     ) -> Exported:
-        """Write the weights that answer outside train mode, and a mode as a program, into a folder of their own.
+        """Write the weights of all models, a mode as a program, or both into a folder of their own.
 
-        ``mode`` defaults to infer, else eval; ``values`` to its outputs. Raises SpecError: GS234 the folder cannot be
-        written, GS265 something cannot be exported, GS266 there is no such mode, or it changes models.
+        The weights are those used outside train mode: of a model's average, where one stands in for it. ``mode`` is by
+        default ``infer``, else ``eval``, else ``test``; ``values`` are by default its outputs. ``origin`` is added to
+        the listing of the export.
+
+        Raises SpecError: GS234 the folder cannot be written, GS265 something cannot be exported, GS266 there is no such
+        mode, or it changes models.
+
+        >>> step.export(f"{mkdtemp()}/exported", format="weights").files().keys()
+        dict_keys(['generator.safetensors', 'discriminator.safetensors'])
         """
         from runtime.export.export import Wanted, export_step
 
@@ -259,24 +306,32 @@ class Step:
         return export_step(self.plan, self._built.engine, Path(folder), wanted)
 
     def reset(self, mode: str = "eval") -> None:
-        """Start a mode anew: its first step draws the same random numbers again, and its running metrics are empty.
+        """Start a mode anew: its steps draw the same random numbers again, and its running metrics start empty.
 
-        Raises StepError: GS219 a mode that the spec has no ops for.
+        Weights and optimizers stay as they are. Raises StepError: GS219 a mode that the spec has no ops for.
+
+        >>> step.reset("eval")
         """
         self._require(mode)
         self._built.engine.reset(mode)
         self._last = None if self._last is not None and self._last[0] == mode else self._last
 
     def end_epoch(self, mode: str = "train") -> None:
-        """Record that a pass over the data has ended: metrics with `reset: epoch` start anew.
+        """Record the end of an epoch: metrics with `reset: epoch` start anew.
 
         Raises StepError: GS219 a mode that the spec has no ops for.
+
+        >>> step.end_epoch()
         """
         self._require(mode)
         self._built.engine.end_epoch(mode)
 
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
-        """Return a copy of an output on the host."""
+        """Return a copy of an output on the host, as a NumPy array.
+
+        >>> step.numpy(step(images)["g_loss"]).dtype
+        dtype('float32')
+        """
         return self._built.engine.numpy(value)
 
     def _find_intake(self, mode: str, dataset: str | None) -> Intake:

@@ -24,7 +24,7 @@ os.environ.update(
 settings.register_profile("repository", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("repository")
 
-pytest_plugins = ("pytester", "tests.suite.areas", "tests.suite.frameworks")
+pytest_plugins = ("pytester", "tests.suite.frameworks")
 
 
 def pytest_collection_finish() -> None:

@@ -275,7 +275,7 @@ class Program:
     """The data sets that ops distinguish: each call of the step then names the data set of its batch."""
 
     def mode(self, name: str) -> ModeProgram:
-        """Return the program of a mode; raise KeyError where the spec has none."""
+        """Return the program of a mode; raise StopIteration where the spec has none."""
         return next(mode for mode in self.modes if mode.mode == name)
 
     def model(self, name: str) -> ModelDecl:

@@ -20,17 +20,21 @@ class CompiledStep:
     spec: GraphSpec
     program: Program
     graphs: Mapping[str, StepGraph]
-    """What the passes found out, by function."""
+    """The graphs of the step with everything that the passes found, by function."""
     warnings: tuple[Diagnostic, ...]
     notes: tuple[str, ...]
-    """What was assumed about models that could not be inspected."""
+    """Assumptions about models that could not be inspected."""
     pace: Pace = field(default_factory=Pace)
-    """What was known of the run when its durations were turned into steps."""
+    """The lengths by which durations were converted to steps."""
     types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
-    """Shapes and types of values, as far as they are known."""
+    """The known shapes and dtypes, by value."""
     pending: tuple[Diagnostic, ...] = ()
-    """What needs a length that only a run knows. The schedule is that without it, and cannot be built."""
+    """The parts that need a length that only a run knows. The plan leaves them out and cannot be built."""
 
     def graphs_of(self, mode: str) -> Mapping[str, StepGraph]:
-        """Return the graphs of a mode by function."""
+        """Return the graphs of a mode by function; none for an unknown mode.
+
+        >>> list(plan.graphs_of("train"))
+        ['train_step']
+        """
         return {name: graph for name, graph in self.graphs.items() if graph.mode == mode}

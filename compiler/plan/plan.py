@@ -17,69 +17,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(CompiledStep):
-    """A compiled step in every form that a reader or a tool may want; ``print(plan)`` shows the train mode."""
+    """A compiled step: its schedule, the reasons for it, and its program. ``print(plan)`` shows train mode.
+
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+    >>> plan.spec.name, plan.program.backend, plan.warnings
+    ('simultaneous-gan', 'torch', ())
+    """
 
     def __str__(self) -> str:
         """Return the train plan as text."""
         return self.text()
 
     def text(self, mode: str = "train") -> str:
-        """Return the plan of a mode as text; raise KeyError for a mode the spec does not have.
+        """Return the plan of a mode as text, one line per instruction. Raises KeyError for an unknown mode.
 
-        >>> from compiler import compile_step
-        >>> from graphspec import load
-        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
         >>> print(plan.text().splitlines()[0])
         simultaneous-gan: train step for torch, order fewest
         """
         return printer.print_plan(self, self._known(mode))
 
     def to_json(self, mode: str = "train") -> Object:
-        """Return the plan of a mode in the published JSON format; raise KeyError for an unknown mode.
+        """Return the plan of a mode in the published JSON format. Raises KeyError for an unknown mode.
 
-        >>> from compiler import compile_step
-        >>> from graphspec import load
-        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
         >>> plan.to_json()["functions"][0]["name"]
         'train_step'
         """
         return json.export_plan(self, self._known(mode))
 
     def mermaid(self, mode: str = "train") -> str:
-        """Return the plan of a mode as a Mermaid flowchart; raise KeyError for an unknown mode.
+        """Return the plan of a mode as a Mermaid flowchart. Raises KeyError for an unknown mode.
 
-        >>> from compiler import compile_step
-        >>> from graphspec import load
-        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
         >>> plan.mermaid().splitlines()[0]
         'flowchart TD'
         """
         return diagram.draw_mermaid(self, self._known(mode))
 
     def dot(self, mode: str = "train") -> str:
-        """Return the plan of a mode as a Graphviz digraph; raise KeyError for an unknown mode.
+        """Return the plan of a mode as a Graphviz digraph. Raises KeyError for an unknown mode.
 
-        >>> from compiler import compile_step
-        >>> from graphspec import load
-        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
         >>> plan.dot().splitlines()[0]
         'digraph "simultaneous-gan" {'
         """
         return diagram.draw_dot(self, self._known(mode))
 
     def graph(self, mode: str = "train", function: str | None = None) -> networkx.MultiDiGraph[str]:
-        """Return a step of a mode as a graph: what runs, in order, and every constraint between two of its nodes.
+        """Return a step of a mode as a graph: its instructions, and every constraint between two of them.
 
-        A mode with ops that fire now and then has several functions, one for each set that fires together; ``function``
-        names one of them (``train_step_2``), and without it the one in which most runs is taken. Nodes have ``kind``,
-        ``op``, ``model``, ``position``, and the cells that they read and write at their versions (``d.params@0``);
-        edges have ``hazard``, ``why``, ``cell``, and the forwards ``through`` which a gradient still reads.
+        A mode in which some ops do not fire in every step has several functions, one for each set of ops that fires
+        together. ``function`` names one of them (``train_step_2``); the default is the longest. Nodes have the
+        attributes ``kind``, ``op``, ``model``, ``position``, and the cells that they read and write with their versions
+        (``d.params@0``). Edges have ``hazard``, ``why``, ``cell``, and the forwards ``through`` which a gradient still
+        reads.
 
-        Raises KeyError for a mode or function that there is not.
+        Raises KeyError for an unknown mode or function.
 
-        >>> from compiler import compile_step
-        >>> from graphspec import load
-        >>> graph = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")).graph()
+        >>> graph = plan.graph()
         >>> sorted({data["hazard"] for _, _, data in graph.in_edges("step_d", data=True)})
         ['backward-war', 'data', 'war']
         """
@@ -90,11 +84,8 @@ class Plan(CompiledStep):
         return diagram.export_network(graphs[chosen])
 
     def explain(self, op: str) -> str:
-        """Return what happens to an op, where and why; raise KeyError with suggestions for an unknown one.
+        """Return when an op runs and why, as text. Raises KeyError with suggestions for an unknown op.
 
-        >>> from compiler import compile_step
-        >>> from graphspec import load
-        >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
         >>> print(plan.explain("step_d").splitlines()[0])
         step_d: update (simultaneous-gan.yaml:25:3)
         """

@@ -14,11 +14,21 @@ from graphspec.declare.graph import GraphSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The lengths of an epoch (in steps), a step (in samples) and the run (in steps); None where unknown."""
+    """The lengths of an epoch, a batch and a run, by which durations are converted to steps; None where unknown.
+
+    >>> from compiler import Pace, compile_step
+    >>> from graphspec import load
+    >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml")
+    >>> compile_step(spec, pace=Pace(epoch=22)).pace  # the spec has the others
+    Pace(epoch=22, batch=64, run=2000)
+    """
 
     epoch: int | None = None
+    """Steps of an epoch."""
     batch: int | None = None
+    """Samples of a batch."""
     run: int | None = None
+    """Steps of the run."""
 
 
 STEPS = "or count steps: `1000 steps`"

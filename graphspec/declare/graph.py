@@ -163,13 +163,25 @@ class GraphSpec(Declaration):
         return isinstance(other, GraphSpec) and self.__dict__ == other.__dict__
 
     def span(self, *path: str | int, key: bool = False) -> Span | None:
-        """Return where a part of the spec is written, or its key; None for specs built in Python."""
+        """Return the place of a part of the spec, or of its key; None for specs built in Python.
+
+        >>> from graphspec import load
+        >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml")
+        >>> list(spec.models), spec.ops["step_g"].kind, spec.run.steps
+        (['generator', 'discriminator'], 'update', 2000)
+        >>> spec.span("ops", "step_g", key=True).line
+        27
+        """
         if self._document is None:
             return None
         return self._document.key_span(path) if key else self._document.value_span(path)
 
     def texts(self) -> Mapping[str, str]:
-        """Return the source texts by file name, as `render` takes them."""
+        """Return the source texts by file name, as :func:`render` takes them.
+
+        >>> list(spec.texts())
+        ['examples/simultaneous-gan/simultaneous-gan.yaml']
+        """
         return {} if self._document is None else self._document.texts
 
     def compute(self, model: str) -> Compute:

@@ -336,11 +336,11 @@ def to_plain(spec: GraphSpec) -> dict[str, Plain]:
 
 
 def render(spec: GraphSpec) -> str:
-    """Return the document that declares a spec as YAML; reading and rendering it again gives the same bytes.
+    """Return a spec as a YAML document; loading and dumping it again gives the same bytes.
 
-    >>> from graphspec import load
-    >>> text = render(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
-    >>> render(load(text)) == text
+    >>> from graphspec import dump, load
+    >>> text = dump(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+    >>> dump(load(text)) == text
     True
     """
     return lay_out(to_plain(spec))

@@ -26,10 +26,12 @@ from runtime.state import Array, Plain, PlainModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The state of a run: its arrays by name, and everything else in named sections such as `counters`."""
+    """The content of a checkpoint: arrays by name, and all else in named sections such as `counters`."""
 
     arrays: Mapping[str, Array]
+    """Arrays of any shape, of the names that :class:`State` has."""
     sections: Mapping[str, Plain]
+    """Plain data as JSON has it."""
 
 
 SEAL = "checksum"
@@ -229,8 +231,16 @@ MANIFEST = "manifest.json"
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
     """Write a checkpoint folder, sync it to the disk, and return its size in bytes.
 
-    It is written under a hidden name next to its place and moved there; a checkpoint that was there is replaced. Raises
-    SpecError: GS234 where the system or the content does not allow it, and then nothing has changed.
+    It is written under a hidden name beside its place and then moved there; an older checkpoint is replaced. Raises
+    SpecError: GS234 where the system or the content does not allow it. Then nothing has changed.
+
+    >>> import numpy as np
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from runtime.checkpoints import Checkpoint, write_checkpoint
+    >>> kept = Checkpoint(arrays={"models.net.0.weight": np.eye(3)}, sections={"counters": {"steps": {"train": 5}}})
+    >>> write_checkpoint(Path(mkdtemp()) / "kept", kept) > 0
+    True
     """
     origin = checkpoint.sections.get("origin")
     backend = origin.get("backend") if isinstance(origin, dict) else None
@@ -329,6 +339,14 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
     Raises SpecError: GS240 where it is missing or not readable, GS241 where it is damaged, GS242 where it is not
     stepgraph's or of a newer format.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
+    >>> place = Path(mkdtemp()) / "kept"
+    >>> _ = write_checkpoint(place, Checkpoint(arrays={}, sections={"counters": {"steps": {"train": 5}}}))
+    >>> read_checkpoint(place).sections["counters"]
+    {'steps': {'train': 5}}
     """
     try:
         return _read(folder)

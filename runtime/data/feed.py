@@ -94,7 +94,14 @@ class Attachable(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Feed:
-    """Batches, epoch after epoch; restored from a saved state it returns the very batches that would have followed."""
+    """The batches of a data source, epoch after epoch. Made by :func:`open_feed`.
+
+    >>> from graphspec import load
+    >>> from runtime.data import open_feed
+    >>> feed = open_feed(load("examples/simultaneous-gan/simultaneous-gan.yaml"), "train", seed=0)
+    >>> feed.epoch, feed.index, feed.taken
+    (0, 0, 0)
+    """
 
     batches: Batches
     place: Place
@@ -125,11 +132,15 @@ class Feed:
 
     @property
     def parts(self) -> tuple[Feed, ...]:
-        """Return the feeds that it consists of: itself."""
+        """Return the feeds of its sets: itself."""
         return (self,)
 
     def first(self) -> Batch | None:
-        """Return the first batch of the run; the position stays."""
+        """Return the first batch of the run, None where there is none; the position stays.
+
+        >>> feed.first()["image"].shape
+        (64, 1, 8, 8)
+        """
         return next(self.one_pass(), None)
 
     @property
@@ -138,10 +149,13 @@ class Feed:
         return self.batches.length
 
     def next(self) -> Batch | None:
-        """Return the next batch; None where an epoch has ended: the next call begins the next one.
+        """Return the next batch as arrays by input; None at the end of an epoch, after which the next one begins.
 
-        Raises SpecError: GS223-GS228, GS252, and GS250, GS251 of an inspector, with the numbers of epoch and batch; the
-        position then stays.
+        Raises SpecError: GS223 to GS228 and GS252 data that does not fit, GS250 and GS251 values that `check_data`
+        refuses, each with the numbers of epoch and batch. The position then stays.
+
+        >>> feed.next().keys()
+        dict_keys(['image'])
         """
         try:
             if self._rest is None:
@@ -160,24 +174,43 @@ class Feed:
         return batch
 
     def rows(self, batch: Batch) -> int:
-        """Return how many samples a batch has."""
+        """Return how many samples a batch has.
+
+        >>> feed.rows(feed.first())
+        64
+        """
         return count_rows(batch, self.place.spec)
 
     def attach(self, step: object) -> None:
-        """Pass the built step to a source that uses it. Raises SpecError: GS226 it raised."""
+        """Pass the built step to a source that uses it, such as one that acts by the policy under training.
+
+        Raises SpecError: GS226 the source raised.
+
+        >>> feed.attach(None)  # the digits use no step
+        """
         origin = self.batches.origin
         if isinstance(origin, Attachable):
             with blamed(self.place):
                 origin.attach(step)
 
     def state(self) -> Tree:
-        """Return the position, and the state of a source that has one. Raises SpecError: GS226, GS253."""
+        """Return the position, and the state of a source that has one, as plain data and arrays.
+
+        Raises SpecError: GS226 the source raised, GS253 its state cannot be kept.
+
+        >>> state = feed.state()
+        """
         return dict(Saved.of(self.batches, self.place, self.position))
 
     def restore(self, tree: Tree) -> None:
-        """Go to a saved position; the next batch is the one that would have followed.
+        """Go to a saved position: the next batch is the one that would have followed.
 
-        Raises SpecError: GS252 not a position in this source, GS226 the source raised. Nothing has changed then.
+        Raises SpecError: GS252 no position in this source, GS226 the source raised. Then nothing has changed.
+
+        >>> after = feed.next()
+        >>> feed.restore(state)
+        >>> bool((feed.next()["image"] == after["image"]).all())
+        True
         """
         try:
             saved = Saved.read(tree)
@@ -193,9 +226,12 @@ class Feed:
         self._rest = None
 
     def one_pass(self) -> Iterator[Batch]:
-        """Yield the batches of epoch 0 from its start, for an evaluation; the position stays.
+        """Yield the batches of the first epoch from its start, for an evaluation; the position stays.
 
         A source with a state is reset to its state before the first pass, so that every pass is the same.
+
+        >>> sum(feed.rows(batch) for batch in feed.one_pass())
+        1408
         """
         position = Position()
         origin = self.batches.origin
@@ -371,9 +407,19 @@ def open_feed(
     directory: Path | None = None,
     dataset: str | None = None,
 ) -> AnyFeed:
-    """Return the batches of ``data.<role>``, from the first one on; the arguments are those of :func:`open_data`.
+    """Return the batches of ``data.<role>`` of a spec, from the first one on.
 
-    Raises SpecError: GS201-GS205, GS220-GS229.
+    ``seed`` keys the shuffling. ``allow`` and ``directory`` are the packages and the folder from which sources of the
+    user's may be imported; files are found from ``directory``, too. ``dataset`` names one of several sets.
+
+    Raises SpecError: GS201 to GS205 a source that cannot be imported, GS220 to GS229 data that is missing or does not
+    fit.
+
+    >>> from graphspec import load
+    >>> from runtime.data import open_feed
+    >>> feed = open_feed(load("examples/simultaneous-gan/simultaneous-gan.yaml"), "train", seed=0)
+    >>> feed.length, feed.next()["image"].shape
+    (22, (64, 1, 8, 8))
     """
 
     def _open(dataset: str | None) -> Feed:

@@ -27,7 +27,23 @@ MOST = 2**53
 
 @final
 class Optimizer:
-    """One optimizer of a built step, the same on every backend."""
+    """One optimizer of a built step, with the same interface on every backend.
+
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import build
+    >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
+    >>> optimizer = step.optimizers["generator"]
+    >>> optimizer
+    <optimizer 'generator': adam on generator, learning rate 0.0005, 0 updates>
+    >>> optimizer.learning_rate = 1e-4
+    >>> optimizer.iterations = 100
+    >>> optimizer
+    <optimizer 'generator': adam on generator, learning rate 0.0001 (set by hand), 100 updates>
+    >>> optimizer.learning_rate = None  # the spec's again
+    >>> optimizer.learning_rate, sorted(optimizer.slots["0.weight"])
+    (0.0005, ['exp_avg', 'exp_avg_sq', 'step'])
+    """
 
     __slots__ = ("_access", "_declared", "_is_set", "_options", "_used")
 
@@ -48,12 +64,12 @@ class Optimizer:
 
     @property
     def name(self) -> str:
-        """Return the name of its cell: the name of the model, or of the update that declares it."""
+        """Return its name: that of its model, or of the update that declares it."""
         return self._declared.name
 
     @property
     def rule(self) -> str:
-        """Return its rule, ``adam``, or the class of the user's, ``pkg.mod:Class``."""
+        """Return its rule, as in ``adam``, or the user's class, as in ``pkg.mod:Class``."""
         return self._declared.rule
 
     @property
@@ -63,10 +79,10 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """Return the learning rate that the next update will use, its schedule evaluated.
+        """Return the learning rate of the next update, its schedule evaluated.
 
         A number that is set replaces the spec's from the next update on, until it is set to None. Raises SpecError:
-        GS270 a class without a learning rate, or a value that is not one.
+        GS270 a user's class without a learning rate, or a value that is no finite number from 0 up.
         """
         rate = self._access.rate()
         if rate is None:
@@ -85,7 +101,7 @@ class Optimizer:
 
     @property
     def is_rate_set(self) -> bool:
-        """Return whether the learning rate is a number that was set, not the spec's."""
+        """Return whether the learning rate was set by hand, in place of the spec's."""
         return self._is_set
 
     @property
@@ -99,20 +115,21 @@ class Optimizer:
 
     @property
     def options(self) -> Options:
-        """Return the other numbers that the next update takes, by name: ``optimizer.options["weight_decay"] = 0.1``."""
+        """Return the other numbers of the next update, by name: ``optimizer.options["weight_decay"] = 0.1``."""
         return self._options
 
     @property
     def iterations(self) -> int:
-        """Return how many updates were applied, the count that schedules and bias corrections use."""
+        """Return how many updates were applied: the count that schedules and bias corrections use.
+
+        It can be set, because it is state; 0 also resets the slots of a built-in rule. Raises SpecError: GS270 a value
+        that is no whole number from 0 up, or a user's class of PyTorch, which keeps its own count.
+        """
         return self._access.applied()
 
     @iterations.setter
     def iterations(self, count: SupportsIndex) -> None:
-        """Set how many updates were applied: it is state. Setting 0 also resets the slots of a built-in rule.
-
-        Raises SpecError: GS270 not a whole number from 0 up, or a user's class of PyTorch, which keeps its own count.
-        """
+        """Set how many updates were applied."""
         try:
             value = -1 if isinstance(count, bool) else operator.index(count)
         except TypeError:
@@ -131,10 +148,10 @@ class Optimizer:
 
     @property
     def slots(self) -> Slots:
-        """Return copies of its slots: by parameter, then by slot.
+        """Return copies of its slots, by parameter and slot: of the shape of the parameter, or counts.
 
         A parameter is called ``0.weight``, or ``model.0.weight`` where several models are stepped. Only
-        :meth:`runtime.step.Step.restore` writes slots.
+        :meth:`Step.restore` and :meth:`Step.load` write slots.
         """
         return self._access.slots()
 

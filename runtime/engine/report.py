@@ -16,32 +16,48 @@ from runtime.overflow import NOTHING, Overflow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateReport:
-    """What one update did in a step: whether it fired, why or why not, and the counts of its optimizers."""
+    """What one update did in a step: whether it fired, why or why not, and how far its optimizers are."""
 
     name: str
     fired: bool
     reason: str
-    """In words: `every 5 steps`, `it starts at step 100`, `it follows 'critic', which did not fire`."""
+    """Why it fired or not: `every 5 steps`, `it starts at step 100`, `it follows 'critic', which did not fire`."""
     iterations: Mapping[str, int]
-    """By optimizer: the updates it has applied so far, by this update or another."""
+    """The updates that each of its optimizers has applied so far, for this update or another."""
     learning_rates: Mapping[str, float]
-    """By optimizer: the rate of its last update in this step; empty where this update did not fire."""
+    """The learning rate that each of its optimizers used in this step; empty where the update did not fire."""
     skipped: bool = False
-    """It was due in this step, but skipped because of gradients that are not finite: ``reason`` says whose."""
+    """It was due, but skipped because of gradients that are not finite; ``reason`` says whose."""
     nonfinite: str | None = None
-    """The first parameter whose gradient is not finite: `net.0.weight`; None where all are, or none was checked."""
+    """The first parameter whose gradient is not finite, as in `net.0.weight`; None without one, or unchecked."""
     gradient_norm: float | None = None
-    """The Euclidean norm of its gradients, over its whole window, without the loss scale and before they are clipped;
-    None where it was not measured, or the step was built without `norms`."""
+    """The Euclidean norm of its gradients over its whole window, without the loss scale and before clipping; None where
+    it was not measured, or the step was built without `norms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StepReport:
-    """What the last step did: its number in its mode (from 1), the mode, and the updates and averages that fired."""
+    """What the last step did.
+
+    >>> import numpy as np
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import build
+    >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+    >>> step = build(plan, device="cpu", norms=True)
+    >>> _ = step({"image": np.zeros((4, 1, 8, 8), np.float32)})
+    >>> step.report
+    StepReport(step=1, mode='train', fired=('step_d', 'step_g'))
+    >>> update = step.report.updates["step_d"]
+    >>> update.fired, update.reason, update.gradient_norm > 0
+    (True, 'every step', True)
+    """
 
     step: int
+    """Its number in its mode, from 1."""
     mode: str
     fired: tuple[str, ...]
+    """The updates and averages that fired."""
     held: tuple[str, ...] = ()
     """The updates and averages that were due, but skipped."""
     scale_before: float | None = None
@@ -49,9 +65,9 @@ class StepReport:
     scale_after: float | None = None
     """The loss scale after the step."""
     dataset: str | None = None
-    """The data set of its batch, where the step was given one."""
+    """The data set of its batch, if one was given."""
     updates: Mapping[str, UpdateReport] = field(default_factory=dict[str, UpdateReport], compare=False)
-    """Every update of the spec by name, in the order of the spec; left out of the repr, because it is long."""
+    """Every update of the spec by name, in the order of the spec."""
 
     def __repr__(self) -> str:
         """Return the fields that have a value, without the updates, which are long."""

@@ -73,11 +73,23 @@ class ExportedProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was exported, and its folder."""
+    """What :meth:`Step.export` wrote, and where.
+
+    >>> from tempfile import mkdtemp
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import build
+    >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
+    >>> exported = step.export(f"{mkdtemp()}/exported", format="weights")
+    >>> exported.models["generator"].packed.tensors["0.weight"]
+    ((128, 16), 'float32')
+    """
 
     folder: Path
     models: Mapping[str, ExportedModel]
+    """The files of weights by model; none without weights."""
     program: ExportedProgram | None
+    """The program; None without one."""
 
     def __repr__(self) -> str:
         """Return the folder and the names in it, short for any export."""
@@ -85,7 +97,11 @@ class Exported:
         return f"<exported into {str(self.folder)!r}: {', '.join(names)}>"
 
     def files(self) -> dict[str, bytes]:
-        """Return the content of every file but the listing."""
+        """Return the content of every file but the listing, by its path in the folder.
+
+        >>> list(exported.files())
+        ['generator.safetensors', 'discriminator.safetensors']
+        """
         files = {model.file: model.packed.content for model in self.models.values()}
         return files if self.program is None else {**files, **self.program.files()}
 
