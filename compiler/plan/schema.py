@@ -1,86 +1,130 @@
-"""The JSON Schema of the plan format: ``python -m compiler.plan.schema schemas`` writes plan.schema.json."""
+"""The published format of plans, as models; ``python -m compiler.plan.schema schemas`` writes plan.schema.json."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, Any, Literal
 
-from compiler.ir.instructions import KINDS, RestoreAccumulator, Transform
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+
+from compiler.ir.instructions import KINDS, InstructionBase, RestoreAccumulator, Transform
 from compiler.ir.step_graph import Hazard
-from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, UNLESS, VERSIONS, Json, Object, listing, record
+from compiler.ir.value import Commits, Names, Object
 from compiler.passes.policies import POLICIES
 from graphspec.declare.schedules import Clock, ScheduleKind
 
-MODES: Object = {"enum": ["train", "eval", "test", "infer"]}
-KIND: Object = {"enum": [*get_args(ScheduleKind)]}
-CLOCK: Object = {"enum": [*get_args(Clock)]}
+
+class Exact(BaseModel):
+    """A record with exactly these fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+Version = Annotated[str, Field(pattern="^.+@[0-9]+$", description="A cell at a version: `generator.params@0`.")]
+Unless = Annotated[
+    list[Names],
+    Field(description="Where all verdicts of one of these lists are given, no penalty is added, no window restored."),
+]
+InWords = Annotated[str, Field(description="A schedule in words.")]
+EDGES = sorted({hazard.value for hazard in Hazard} | {"graph"})
+
+
+class ReasonRecord(Exact):
+    """One reason of a decision."""
+
+    edge: Annotated[str, WithJsonSchema({"enum": [*EDGES]})]
+    op: str
+    cell: str
+    through: Names
+    place: str
+
+
+class DecisionRecord(Exact):
+    """Something that the compiler decided."""
+
+    code: str
+    subject: str
+    text: str
+    because: list[ReasonRecord]
+
+
+class ScheduleRecord(Exact):
+    """A number that changes while training: an optimizer's option, an op's, or that of a `schedule` op."""
+
+    optimizer: str = ""
+    op: str = ""
+    option: str = ""
+    kind: ScheduleKind
+    clock: Clock
+    text: str
+
+
+class GroupRecord(Exact):
+    """A group of a model's parameters."""
+
+    model: str
+    match: str
+    parameters: Annotated[Names | None, Field(description="Null: named by a class.")]
+    lr_scale: float | InWords
+    weight_decay: Annotated[float | InWords | None, Field(description="Null: the optimizer's.")]
+    frozen: bool
+    frozen_until: Annotated[int | None, Field(description="The last step; null: for ever, or never.")]
+
+
+class WarningRecord(Exact):
+    """A warning of the spec."""
+
+    code: str
+    op: str
+    text: str
+    place: str
+
+
+def _record(kind: type[InstructionBase]) -> type[BaseModel]:
+    """Return the model of one kind of instruction; what is empty is left out."""
+    fields: dict[str, Any] = {"kind": (Literal[kind.kind()], ...), "op": (str, ...)}
+    fields |= {name: (type_, ...) for name, type_ in kind.FIELDS.items()}
+    fields |= {"reads": (list[Version], []), "writes": (list[Version], []), "commits": (Commits, [])}
+    if kind in (Transform, RestoreAccumulator):
+        fields["unless"] = Unless, []
+    return create_model(kind.__name__, __base__=Exact, **fields)
+
+
+class FunctionRecord(Exact):
+    """The straight-line program of one set of ops that fire together; its instructions are of every kind."""
+
+    name: str
+    active: Names
+    datasets: Annotated[list[str | None], Field(min_length=1, description="Null: a batch of no named data set.")] = []
+
+
+class PlanRecord(Exact):
+    """The schedule of one mode of a compiled training step, and the decisions that led to it."""
+
+    plan: Literal[2]
+    name: str
+    backend: str
+    mode: Literal["train", "eval", "test", "infer"]
+    order: Annotated[str, WithJsonSchema({"enum": [*POLICIES]})]
+    groups: list[GroupRecord]
+    schedules: list[ScheduleRecord]
+    decisions: list[DecisionRecord]
+    warnings: list[WarningRecord]
 
 
 def plan_schema() -> Object:
     """Return the JSON Schema (draft 2020-12) of what ``Plan.to_json`` returns."""
-    edges = sorted({hazard.value for hazard in Hazard} | {"graph"})
-    reason = record({"edge": {"enum": [*edges]}, "op": TEXT, "cell": TEXT, "through": NAMES, "place": TEXT})
-    decision = record({"code": TEXT, "subject": TEXT, "text": TEXT, "because": listing(reason)})
-    kinds: list[Json] = []
-    for kind in KINDS:
-        # Accesses are left out where there are none.
-        instruction = record({"kind": {"const": kind.kind()}, "op": TEXT, **kind.FIELDS})
-        conditions: Object = {"unless": UNLESS} if kind in (Transform, RestoreAccumulator) else {}
-        kinds.append(_allow(instruction, {"reads": VERSIONS, "writes": VERSIONS, "commits": COMMITS, **conditions}))
-    # A function lists data sets where the spec names some, null for a batch of none.
-    function = _allow(
-        record({"name": TEXT, "active": NAMES, "instructions": listing({"oneOf": kinds})}),
-        {"datasets": {"type": "array", "items": {"type": ["string", "null"]}, "minItems": 1}},
-    )
-    schedule: Object = {"oneOf": [_schedule("optimizer", "option"), _schedule("op", "option"), _schedule("op")]}
-    group = record(
-        {
-            "model": TEXT,
-            "match": TEXT,
-            "parameters": {"type": ["array", "null"], "items": TEXT, "description": "Null: named by a class."},
-            "lr_scale": {"type": ["number", "string"], "description": "A text: a schedule in words."},
-            "weight_decay": {
-                "type": ["number", "string", "null"],
-                "description": "A text: a schedule in words. Null: the optimizer's.",
-            },
-            "frozen": FLAG,
-            "frozen_until": {"type": ["integer", "null"], "description": "The last step; null: for ever, or never."},
-        }
-    )
-    document = record(
-        {
-            "plan": {"const": 2},
-            "name": TEXT,
-            "backend": TEXT,
-            "mode": MODES,
-            "order": {"enum": [*POLICIES]},
-            "functions": listing(function),
-            "groups": listing(group),
-            "schedules": listing(schedule),
-            "decisions": listing(decision),
-            "warnings": listing(record({"code": TEXT, "op": TEXT, "text": TEXT, "place": TEXT})),
-        }
-    )
-    title: Object = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "stepgraph plan, version 2",
-        "description": "The schedule of one mode of a compiled training step, and the decisions that led to it.",
-    }
-    return {**title, **document}
-
-
-def _allow(found: Object, more: Object) -> Object:
-    """Return the schema of a record that may have more fields."""
-    properties = found["properties"]
-    assert isinstance(properties, dict)
-    return {**found, "properties": {**properties, **more}}
-
-
-def _schedule(*names: str) -> Object:
-    """Return the schema of a schedule that belongs to an option of an optimizer, a field of an op, or an op."""
-    return record({**dict.fromkeys(names, TEXT), "kind": KIND, "clock": CLOCK, "text": TEXT})
+    first, *others = map(_record, KINDS)
+    kinds: Any = first
+    for other in others:
+        kinds = kinds | other
+    listed: Any = list[Annotated[kinds, Field(discriminator="kind")]]
+    function: Any = create_model("FunctionRecord", __base__=FunctionRecord, instructions=(listed, ...))
+    functions: Any = list[function], ...
+    plan = create_model("stepgraph plan, version 2", __base__=PlanRecord, functions=functions)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **plan.model_json_schema()}
 
 
 def main(folder: str) -> None:

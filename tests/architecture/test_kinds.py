@@ -21,7 +21,7 @@ import compiler.lower.table
 import runtime.codegen.lower
 from compiler import Plan, compile_step
 from compiler.ir.instructions import KINDS, InstructionBase
-from compiler.ir.value import NAMES, Object, Use
+from compiler.ir.value import Fields, Names, Use
 from compiler.plan.schema import plan_schema
 from graphspec.declare.ops import KINDS as OPS
 from graphspec.declare.ops import OpBase, Reference
@@ -87,7 +87,7 @@ class Swap(InstructionBase):
     inputs: tuple[str, str]
     outputs: tuple[str, ...]
 
-    FIELDS: ClassVar[Object] = {"inputs": NAMES, "outputs": NAMES}
+    FIELDS: ClassVar[Fields] = {"inputs": Names, "outputs": Names}
 
     @property
     def defines(self):

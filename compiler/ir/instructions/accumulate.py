@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+from pydantic import BaseModel
+
 from compiler.ir.instructions.base import (
     Commit,
     Effect,
@@ -14,7 +16,12 @@ from compiler.ir.instructions.base import (
     find_verdicts,
     list_unless,
 )
-from compiler.ir.value import COMMITS, FLAG, NAMES, TEXT, Object, listing, record
+from compiler.ir.value import (
+    Commits,
+    Fields,
+    Names,
+    Object,
+)
 
 Guard: TypeAlias = Literal["none", "drop", "window"]
 """What a gradient set that is not committed costs a window: nothing, itself, or all of it."""
@@ -43,12 +50,12 @@ class Accumulate(Effect):
     """Only gradients of ``frozen`` parameters may be absent."""
     frozen: Frozen = ()
 
-    FIELDS: ClassVar[Object] = {
-        "window": TEXT,
-        "inputs": NAMES,
-        "reduce": {"enum": ["mean", "sum", "steps"]},
-        "count": TEXT,
-        "guard": {"enum": ["none", "drop", "window"]},
+    FIELDS: ClassVar[Fields] = {
+        "window": str,
+        "inputs": Names,
+        "reduce": Literal["mean", "sum", "steps"],
+        "count": str,
+        "guard": Literal["none", "drop", "window"],
     }
 
     @property
@@ -89,7 +96,7 @@ class TakeAccumulated(InstructionBase):
     alone: bool = False
     """This step adds nothing: the window holds the gradients of earlier steps."""
 
-    FIELDS: ClassVar[Object] = {"window": TEXT, "outputs": NAMES}
+    FIELDS: ClassVar[Fields] = {"window": str, "outputs": Names}
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -127,7 +134,7 @@ class ResetAccumulator(Effect):
 
     window: str
 
-    FIELDS: ClassVar[Object] = {"window": TEXT}
+    FIELDS: ClassVar[Fields] = {"window": str}
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -152,7 +159,7 @@ class RestoreAccumulator(Effect):
     unless: Commit = ()
     """The verdicts under which that update is applied."""
 
-    FIELDS: ClassVar[Object] = {"window": TEXT}
+    FIELDS: ClassVar[Fields] = {"window": str}
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -189,7 +196,7 @@ class CheckFinite(InstructionBase):
     filled: str = ""
     """The value that says whether the window holds anything: an empty window is no overflow."""
 
-    FIELDS: ClassVar[Object] = {"inputs": NAMES, "outputs": NAMES}
+    FIELDS: ClassVar[Fields] = {"inputs": Names, "outputs": Names}
 
     @property
     def key(self) -> str:
@@ -226,6 +233,13 @@ class CheckFinite(InstructionBase):
         return {"inputs": list(self.gradients), "outputs": [self.output]}
 
 
+class Conditional(BaseModel, extra="forbid"):
+    """An op that writes only under some verdicts, as the plan shows it."""
+
+    op: str
+    commits: Commits
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveOverflow(Effect):
     """End a step: find which writes were not committed, so that nothing counts them, and update the loss scale."""
@@ -239,11 +253,11 @@ class ResolveOverflow(Effect):
     fatal: tuple[tuple[str, str], ...] = ()
     """(op, verdict): the step fails where the verdict is not given."""
 
-    FIELDS: ClassVar[Object] = {
-        "inputs": NAMES,
-        "conditional": listing(record({"op": TEXT, "commits": COMMITS})),
-        "scaled": FLAG,
-        "fatal": NAMES,
+    FIELDS: ClassVar[Fields] = {
+        "inputs": Names,
+        "conditional": list[Conditional],
+        "scaled": bool,
+        "fatal": Names,
     }
 
     @property

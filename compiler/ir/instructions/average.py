@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from compiler.ir.instructions.base import Effect, export_operand, find_names
-from compiler.ir.value import INPUTS, TEXT, Object, Operand, Scheduled
+from compiler.ir.value import (
+    Fields,
+    Inputs,
+    Object,
+    Operand,
+    Scheduled,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +24,11 @@ class Blend(Effect):
     decay: float | Scheduled
     buffers: Literal["copy", "average", "ignore"]
 
-    FIELDS: ClassVar[Object] = {
-        "source": TEXT,
-        "target": TEXT,
-        "decay": {"type": ["number", "string"]},
-        "buffers": {"enum": ["copy", "average", "ignore"]},
+    FIELDS: ClassVar[Fields] = {
+        "source": str,
+        "target": str,
+        "decay": float | str,
+        "buffers": Literal["copy", "average", "ignore"],
     }
 
     @property
@@ -63,7 +69,7 @@ class Assign(Effect):
     source: str
     target: str
 
-    FIELDS: ClassVar[Object] = {"source": TEXT, "target": TEXT}
+    FIELDS: ClassVar[Fields] = {"source": str, "target": str}
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -92,7 +98,7 @@ class Store(Effect):
     state: str
     value: Operand
 
-    FIELDS: ClassVar[Object] = {"state": TEXT, "inputs": INPUTS}
+    FIELDS: ClassVar[Fields] = {"state": str, "inputs": Inputs}
 
     @property
     def operands(self) -> tuple[str, ...]:

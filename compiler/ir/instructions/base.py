@@ -14,11 +14,12 @@ from typing import ClassVar, Literal, TypeAlias
 
 from compiler.ir.cell import Cell
 from compiler.ir.value import (
-    NAMES,
     Argument,
     Constant,
     Derivative,
+    Fields,
     Json,
+    Names,
     Object,
     Operand,
     Read,
@@ -46,7 +47,7 @@ class InstructionBase(ABC):
     that none can be added without one.
     """
 
-    FIELDS: ClassVar[Object]
+    FIELDS: ClassVar[Fields]
     """The schemas of what its kind adds to the published plan."""
 
     op: str
@@ -291,7 +292,7 @@ class Release(Effect):
 
     values: tuple[str, ...]
 
-    FIELDS: ClassVar[Object] = {"values": NAMES}
+    FIELDS: ClassVar[Fields] = {"values": Names}
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -314,7 +315,7 @@ class Emit(Effect):
 
     values: tuple[str, ...]
 
-    FIELDS: ClassVar[Object] = {"values": NAMES}
+    FIELDS: ClassVar[Fields] = {"values": Names}
 
     @property
     def operands(self) -> tuple[str, ...]:

@@ -14,7 +14,17 @@ from compiler.ir.instructions.base import (
     format_arguments,
     format_options,
 )
-from compiler.ir.value import FLAG, INPUTS, NAMES, TEXT, Argument, FunctionRef, Object, Scheduled, Setting, Shape
+from compiler.ir.value import (
+    Argument,
+    Fields,
+    FunctionRef,
+    Inputs,
+    Names,
+    Object,
+    Scheduled,
+    Setting,
+    Shape,
+)
 from compiler.ir.weight_terms import format_number
 
 Counted: TypeAlias = Literal["", "kept", "elements", "returned", "assumed", "asked"]
@@ -53,12 +63,12 @@ class Evaluate(InstructionBase):
     user's object or class with ``update``, ``compute`` and ``reset`` counts by itself.
     """
 
-    FIELDS: ClassVar[Object] = {
-        "function": TEXT,
-        "inputs": INPUTS,
-        "outputs": NAMES,
-        "graph": FLAG,
-        "detached": NAMES,
+    FIELDS: ClassVar[Fields] = {
+        "function": str,
+        "inputs": Inputs,
+        "outputs": Names,
+        "graph": bool,
+        "detached": Names,
     }
 
     @property
@@ -133,7 +143,7 @@ class Random(InstructionBase):
     gathered: bool = False
     """``like`` is one micro-batch of what is meant: it has another number of rows."""
 
-    FIELDS: ClassVar[Object] = {"distribution": TEXT, "outputs": NAMES}
+    FIELDS: ClassVar[Fields] = {"distribution": str, "outputs": Names}
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -190,7 +200,7 @@ class Schedule(InstructionBase):
     output: str
     number: Scheduled
 
-    FIELDS: ClassVar[Object] = {"outputs": NAMES}
+    FIELDS: ClassVar[Fields] = {"outputs": Names}
 
     @property
     def defines(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from compiler.ir.instructions.base import (
     InstructionBase,
@@ -13,7 +13,13 @@ from compiler.ir.instructions.base import (
     format_arguments,
     list_set,
 )
-from compiler.ir.value import FLAG, INPUTS, NAMES, TEXT, Argument, Object
+from compiler.ir.value import (
+    Argument,
+    Fields,
+    Inputs,
+    Names,
+    Object,
+)
 from graphspec.declare.precision import Compute
 
 
@@ -44,17 +50,17 @@ class Forward(InstructionBase):
     compute: Compute = "float32"
     """The dtype of its matrix products and convolutions; their results are float32 again."""
 
-    FIELDS: ClassVar[Object] = {
-        "model": TEXT,
-        "inputs": INPUTS,
-        "outputs": NAMES,
-        "train": FLAG,
-        "graph": FLAG,
-        "frozen": FLAG,
-        "snapshot": {"enum": ["none", "buffers", "all"]},
-        "checkpoint": FLAG,
-        "compute": {"enum": [*get_args(Compute)]},
-        "detached": NAMES,
+    FIELDS: ClassVar[Fields] = {
+        "model": str,
+        "inputs": Inputs,
+        "outputs": Names,
+        "train": bool,
+        "graph": bool,
+        "frozen": bool,
+        "snapshot": Literal["none", "buffers", "all"],
+        "checkpoint": bool,
+        "compute": Compute,
+        "detached": Names,
     }
 
     @property

@@ -18,7 +18,15 @@ from compiler.ir.instructions.base import (
     list_set,
     list_unless,
 )
-from compiler.ir.value import FLAG, NAMES, TEXT, Derivative, FunctionRef, Object, Operand, Setting
+from compiler.ir.value import (
+    Derivative,
+    Fields,
+    FunctionRef,
+    Names,
+    Object,
+    Operand,
+    Setting,
+)
 from compiler.ir.weight_terms import Penalty, format_penalty
 
 
@@ -64,14 +72,14 @@ class Gradient(InstructionBase):
     term: str = ""
     """Of a loss whose terms count differently: the one that it is about."""
 
-    FIELDS: ClassVar[Object] = {
-        "loss": TEXT,
-        "targets": NAMES,
-        "outputs": NAMES,
-        "retain_graph": FLAG,
-        "create_graph": FLAG,
-        "scaled": FLAG,
-        "frozen": NAMES,
+    FIELDS: ClassVar[Fields] = {
+        "loss": str,
+        "targets": Names,
+        "outputs": Names,
+        "retain_graph": bool,
+        "create_graph": bool,
+        "scaled": bool,
+        "frozen": Names,
     }
 
     @property
@@ -155,7 +163,7 @@ class Transform(InstructionBase):
     frozen: Frozen = ()
     """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
 
-    FIELDS: ClassVar[Object] = {"function": TEXT, "inputs": NAMES, "penalties": NAMES, "outputs": NAMES}
+    FIELDS: ClassVar[Fields] = {"function": str, "inputs": Names, "penalties": Names, "outputs": Names}
 
     @property
     def penalizes(self) -> str | None:

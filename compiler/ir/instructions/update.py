@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compiler.ir.instructions.base import Effect
-from compiler.ir.value import NAMES, Object
+from compiler.ir.value import (
+    Fields,
+    Names,
+    Object,
+)
 from compiler.ir.weight_terms import Projection, format_projection
 
 
@@ -35,7 +39,7 @@ class Apply(Effect):
     projections: tuple[Projection, ...] = ()
     """The constraints that are then applied to the parameters, in order."""
 
-    FIELDS: ClassVar[Object] = {"optimizers": NAMES, "inputs": NAMES, "constraints": NAMES}
+    FIELDS: ClassVar[Fields] = {"optimizers": Names, "inputs": Names, "constraints": Names}
 
     @property
     def operands(self) -> tuple[str, ...]:
