@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -182,7 +182,7 @@ def find_decls(option: HyperParameter) -> Mapping[str, ScheduleDecl]:
 Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 Object: TypeAlias = dict[str, Json]
 
-Fields: TypeAlias = Mapping[str, Any]
+Fields: TypeAlias = Mapping[str, object]
 """What a kind of instruction adds to the published plan: the types of its fields."""
 Names: TypeAlias = list[str]
 Inputs: TypeAlias = list[str | float | bool]

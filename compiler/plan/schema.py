@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Never, cast
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
@@ -84,12 +84,12 @@ class WarningRecord(Exact):
 
 def _record(kind: type[InstructionBase]) -> type[BaseModel]:
     """Return the model of one kind of instruction; what is empty is left out."""
-    fields: dict[str, Any] = {"kind": (Literal[kind.kind()], ...), "op": (str, ...)}
+    fields: dict[str, object] = {"kind": (Literal[kind.kind()], ...), "op": (str, ...)}
     fields |= {name: (type_, ...) for name, type_ in kind.FIELDS.items()}
     fields |= {"reads": (list[Version], []), "writes": (list[Version], []), "commits": (Commits, [])}
     if kind in (Transform, RestoreAccumulator):
         fields["unless"] = Unless, []
-    return create_model(kind.__name__, __base__=Exact, **fields)
+    return create_model(kind.__name__, __base__=Exact, **cast("dict[str, Never]", fields))
 
 
 class FunctionRecord(Exact):
@@ -117,12 +117,12 @@ class PlanRecord(Exact):
 def plan_schema() -> Object:
     """Return the JSON Schema (draft 2020-12) of what ``Plan.to_json`` returns."""
     first, *others = map(_record, KINDS)
-    kinds: Any = first
+    kinds: object = first
     for other in others:
         kinds = kinds | other
-    listed: Any = list[Annotated[kinds, Field(discriminator="kind")]]
-    function: Any = create_model("FunctionRecord", __base__=FunctionRecord, instructions=(listed, ...))
-    functions: Any = list[function], ...
+    listed = list[Annotated[kinds, Field(discriminator="kind")]]
+    function = create_model("FunctionRecord", __base__=FunctionRecord, instructions=(listed, ...))
+    functions = list[function], ...
     plan = create_model("stepgraph plan, version 2", __base__=PlanRecord, functions=functions)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **plan.model_json_schema()}
 
