@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from compiler.facts.models import ModelFacts, find_used_models, find_used_states
-from compiler.facts.optimizers import find_optimizers, find_tempo
+from compiler.facts.optimizers import find_clock_rates, find_optimizers
 from compiler.ir.cell import find_tied
 from compiler.ir.diagnose import place_in
 from compiler.ir.digraph import sort
@@ -23,7 +23,7 @@ from compiler.ir.program import (
 from compiler.ir.value import HyperParameter, ScheduleDecl
 from compiler.lower.context import freeze_options
 from compiler.timing.curves import UNKNOWN, declare_schedule
-from compiler.timing.units import Pace, PaceProblem, Tempo
+from compiler.timing.units import ClockRates, Pace, PaceProblem
 from compiler.types.infer_types import Structure
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.schedules import ScheduleSpec
@@ -100,7 +100,7 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
     """
     found: list[OptimizerDecl] = []
     for cell in find_optimizers(spec):
-        optimizer, tempo = cell.optimizer, find_tempo(spec, cell, pace)
+        optimizer, rates = cell.optimizer, find_clock_rates(spec, cell, pace)
         path = optimizer.class_.find(backend) if optimizer.class_ is not None else None
         groups: list[GroupDecl] = []
         for model in (each for each in cell.models if each in spec.models):
@@ -111,8 +111,8 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
                         model=model,
                         index=index,
                         match=group.match,
-                        lr_scale=_declare_number(1.0 if group.lr_scale is None else group.lr_scale, tempo),
-                        weight_decay=None if decay is None else _declare_number(decay, tempo),
+                        lr_scale=_declare_number(1.0 if group.lr_scale is None else group.lr_scale, rates),
+                        weight_decay=None if decay is None else _declare_number(decay, rates),
                         frozen=group.is_frozen,
                     )
                 )
@@ -120,9 +120,9 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
         for key, value in optimizer.resolved().items():
             match value:
                 case tuple():
-                    options[key] = tuple(_declare_number(each, tempo) for each in value)
+                    options[key] = tuple(_declare_number(each, rates) for each in value)
                 case ScheduleSpec():
-                    options[key] = _declare_number(value, tempo)
+                    options[key] = _declare_number(value, rates)
                 case _:
                     options[key] = value
         declared = OptimizerDecl(
@@ -139,12 +139,12 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
     return tuple(found)
 
 
-def _declare_number(value: float | ScheduleSpec, tempo: Tempo) -> float | ScheduleDecl:
+def _declare_number(value: float | ScheduleSpec, rates: ClockRates) -> float | ScheduleDecl:
     """Return a number of a group, a schedule in ticks of its clock."""
     if not isinstance(value, ScheduleSpec):
         return value
     try:
-        return declare_schedule(value, tempo)
+        return declare_schedule(value, rates)
     except PaceProblem:
         return UNKNOWN
 

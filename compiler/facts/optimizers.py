@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
-from compiler.timing.period import find_rhythm
-from compiler.timing.units import Pace, Tempo
+from compiler.timing.period import find_firing_period
+from compiler.timing.units import ClockRates, Pace
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
@@ -149,21 +149,21 @@ def _find_phases(
         )
 
 
-def find_tempo(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> Tempo:
+def find_clock_rates(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> ClockRates:
     """Return the tempo of an optimizer: the pace, and the steps between two of its updates where that is constant.
 
     It is constant for one update with a rhythm, and for several that all fire in every step.
     """
-    rhythms = [find_rhythm(spec, name, epoch=pace.epoch) for name in cell.updates]
+    rhythms = [find_firing_period(spec, name, epoch=pace.epoch) for name in cell.updates]
     names = " and ".join(f"'{name}'" for name in cell.updates)
     if len(rhythms) == 1:
         reason = f"{names} does not fire at a steady pace"
         interval = None if rhythms[0] is None else Fraction(rhythms[0].every)
     else:
         reason = f"{names} do not all fire in every step"
-        is_constant = all(rhythm is not None and rhythm.is_plain for rhythm in rhythms)
+        is_constant = all(period is not None and period.is_plain for period in rhythms)
         interval = Fraction(1, len(rhythms)) if is_constant else None
-    return Tempo(
+    return ClockRates(
         pace=pace,
         interval=interval,
         missing=f"how many steps lie between two updates of the optimizer of '{cell.name}': {reason}",

@@ -24,7 +24,7 @@ from compiler.ir.instructions import (
 )
 from compiler.ir.program import drop_of, window_of
 from compiler.ir.value import Read, Use, Write
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from compiler.lower.evaluate import lower_call
 from compiler.lower.terms import (
     Share,
@@ -50,7 +50,7 @@ Reduce = Literal["mean", "sum", "steps"]
 class Windows:
     """The nodes that gather the gradients of one update, and the sets that they give when the window is full."""
 
-    def __init__(self, name: str, op: UpdateOp, context: Lowering) -> None:
+    def __init__(self, name: str, op: UpdateOp, context: LoweringContext) -> None:
         self.name, self.op, self.context = name, op, context
         self.nodes: list[Instruction] = []
         self.taken: list[Instruction] = []

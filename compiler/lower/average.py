@@ -9,7 +9,7 @@ from compiler.facts.models import ModelFacts
 from compiler.ir.cell import buffers_of, state_of
 from compiler.ir.instructions import Assign, Blend, Instruction, Store
 from compiler.ir.value import Read, Ref, Scheduled, Use, Write
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from compiler.lower.verdict import find_holdable
 from compiler.timing.curves import UNKNOWN
 from graphspec.declare.graph import GraphSpec
@@ -17,7 +17,7 @@ from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.declare.schedules import ScheduleSpec
 
 
-def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Instruction, ...]:
+def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instruction, ...]:
     """Return the one node of a weight average; it follows every write of its source."""
     target = op.target(name)
     policy = buffer_policy(op, context.models[op.ema], context.models[target])
@@ -42,7 +42,7 @@ def lower_ema(name: str, op: EmaOp, context: Lowering) -> tuple[Instruction, ...
     return (_follow(blend, context, buffers=policy != "ignore"),)
 
 
-def lower_copy(name: str, op: CopyOp, context: Lowering) -> tuple[Instruction, ...]:
+def lower_copy(name: str, op: CopyOp, context: LoweringContext) -> tuple[Instruction, ...]:
     """Return the one node of a hard target update."""
     copy = Assign(id=name, op=name, label=f"copy {name}", place=context.place(name), source=op.copy_, target=op.into)
     return (_follow(copy, context, buffers=True),)
@@ -102,7 +102,7 @@ def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal[
     return op.buffers or target.policy or source.policy or "ignore"
 
 
-def _follow(write: Blend | Assign, context: Lowering, *, buffers: bool) -> Blend | Assign:
+def _follow(write: Blend | Assign, context: LoweringContext, *, buffers: bool) -> Blend | Assign:
     """Return an average or copy with its effects: it reads one model's cells and writes another's."""
     source, target = context.models[write.source], context.models[write.target]
     read, written = (
@@ -119,7 +119,7 @@ def _follow(write: Blend | Assign, context: Lowering, *, buffers: bool) -> Blend
     )
 
 
-def lower_assign(name: str, op: AssignOp, context: Lowering) -> tuple[Store, ...]:
+def lower_assign(name: str, op: AssignOp, context: LoweringContext) -> tuple[Store, ...]:
     """Return the one node of an assignment; it reads nothing of the state, which it replaces."""
     value = context.operand(op.value, name, "value")
     store = Store(

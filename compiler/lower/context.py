@@ -25,7 +25,7 @@ from graphspec.read.source import Plain as PlainValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lowering:
+class LoweringContext:
     """The surroundings in which one op is lowered."""
 
     spec: GraphSpec
@@ -102,7 +102,7 @@ def lower_operand(operand: str | bool | int | float) -> Ref | Constant:
     return Ref(name=operand) if isinstance(operand, str) else Constant(value=operand)
 
 
-def lower_inputs(op: str, inputs: Inputs, context: Lowering) -> tuple[Argument, ...]:
+def lower_inputs(op: str, inputs: Inputs, context: LoweringContext) -> tuple[Argument, ...]:
     """Return the arguments of an op's call: positional ones first, then those by keyword."""
     return tuple(
         Argument(operand=context.operand(operand, op, "inputs", key), name=key if isinstance(key, str) else None)

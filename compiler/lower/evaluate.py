@@ -11,7 +11,7 @@ from compiler.facts.models import ModelFacts
 from compiler.ir.cell import buffers_of
 from compiler.ir.instructions import CONSTANT_CALLS, Evaluate, Forward, Random, Schedule, Transform
 from compiler.ir.value import Read, Setting, Use, Write
-from compiler.lower.context import Lowering, lower_inputs, uses_of
+from compiler.lower.context import LoweringContext, lower_inputs, uses_of
 from compiler.lower.transform import transform_node
 from compiler.timing.resolve import find_reset
 from graphspec.declare.functions import FunctionName
@@ -19,7 +19,7 @@ from graphspec.declare.inputs import Inputs
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, ScheduleOp
 
 
-def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Evaluate | Transform]:
+def lower_call(name: str, op: CallOp, context: LoweringContext) -> tuple[Evaluate | Transform]:
     """Return the one node of a call; on gradient sets it is a transform, whose factors are the call's numbers."""
     function = op.call.name(context.backend)
     if context.value(name).models:
@@ -51,7 +51,7 @@ def lower_call(name: str, op: CallOp, context: Lowering) -> tuple[Evaluate | Tra
     return (replace(node, uses=tuple(replace(use, optional=context.value(use.value).optional) for use in node.uses)),)
 
 
-def lower_loss(name: str, op: LossOp, context: Lowering) -> tuple[Evaluate, ...]:
+def lower_loss(name: str, op: LossOp, context: LoweringContext) -> tuple[Evaluate, ...]:
     """Return the one node of a loss; of one whose sum and count are kept apart a second, which makes a mean of them."""
     node = _evaluate(name, "loss", op.loss, op.inputs, context.settings(op.args, name), op.defines(name), context, True)
     weight = None if op.weight is None else context.number(op.weight, name, "weight")
@@ -84,7 +84,7 @@ def count_of(loss: str) -> str:
     return f"{loss}.count"
 
 
-def lower_metric(name: str, op: MetricOp, context: Lowering) -> tuple[Evaluate]:
+def lower_metric(name: str, op: MetricOp, context: LoweringContext) -> tuple[Evaluate]:
     """Return the one node of a metric, whose value is no function of the weights for any gradient."""
     options = context.settings(op.args, name)
     node = _evaluate(name, "metric", op.metric, op.inputs, options, op.defines(name), context, False)
@@ -98,7 +98,7 @@ def _evaluate(
     inputs: Inputs,
     options: Mapping[str, Setting],
     outputs: tuple[str, ...],
-    context: Lowering,
+    context: LoweringContext,
     differentiable: bool,
 ) -> Evaluate:
     """Return the node of a pure function."""
@@ -118,7 +118,7 @@ def _evaluate(
     )
 
 
-def lower_random(name: str, op: RandomOp, context: Lowering) -> tuple[Random]:
+def lower_random(name: str, op: RandomOp, context: LoweringContext) -> tuple[Random]:
     """Return the one node of a draw; ``like`` is used for its shape only."""
     draw = Random(
         id=name,
@@ -136,7 +136,7 @@ def lower_random(name: str, op: RandomOp, context: Lowering) -> tuple[Random]:
     return (draw,)
 
 
-def lower_schedule(name: str, op: ScheduleOp, context: Lowering) -> tuple[Schedule]:
+def lower_schedule(name: str, op: ScheduleOp, context: LoweringContext) -> tuple[Schedule]:
     """Return the one node of a schedule, which reads its clock alone."""
     number = Schedule(
         id=name,
@@ -150,7 +150,7 @@ def lower_schedule(name: str, op: ScheduleOp, context: Lowering) -> tuple[Schedu
     return (number,)
 
 
-def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Forward]:
+def lower_forward(name: str, op: ForwardOp, context: LoweringContext) -> tuple[Forward]:
     """Return the one node of a forward: it reads weights and buffers, and in train mode writes the buffers."""
     owner = context.models[op.forward]
     train = _is_training(name, op, owner, context)
@@ -185,7 +185,7 @@ def lower_forward(name: str, op: ForwardOp, context: Lowering) -> tuple[Forward]
     return (call,)
 
 
-def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: Lowering) -> bool:
+def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: LoweringContext) -> bool:
     """Return whether the model runs in train mode: as written, else where some update owns it.
 
     Other modes than train always evaluate, except for an op that says ``train: true`` and never runs in train mode.

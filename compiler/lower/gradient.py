@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.ir.instructions import Instruction, Transform
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from compiler.lower.terms import find_seeds, is_counted, lower_counted, lower_parts
 from compiler.lower.transform import gradient_node, transform_node
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import GradientOp
 
 
-def lower_gradient(name: str, op: GradientOp, context: Lowering) -> tuple[Instruction, ...]:
+def lower_gradient(name: str, op: GradientOp, context: LoweringContext) -> tuple[Instruction, ...]:
     """Return the one node of a gradient: one set over its models, and one value per differentiated value.
 
     In micro-batches the set of a loss with counts of its own is combined from the sets of its shares.

@@ -10,7 +10,7 @@ from compiler.ir.digraph import Causality
 from compiler.ir.instructions import Apply, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.value import Read, Use
 from compiler.ir.weight_terms import Penalty, Projection
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from compiler.lower.transform import transform_node
 from compiler.passes.commits import assume, either
 from compiler.passes.presence import find_open
@@ -18,7 +18,7 @@ from graphspec.declare.ops import UpdateOp
 
 
 def regularize(
-    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, may_miss: frozenset[str]
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: LoweringContext, may_miss: frozenset[str]
 ) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
     """Return the nodes that add penalties to the gradient sets of an update, model by model, and the resulting sets."""
     kept = (model for model in op.update if is_kept(context.spec, name, model))
@@ -113,7 +113,9 @@ def _add_unless(node: Transform, commit: Commit) -> Transform:
     return replace(node, unless=commit, uses=uses)
 
 
-def find_projections(name: str, op: UpdateOp, models: Collection[str], context: Lowering) -> Iterator[Projection]:
+def find_projections(
+    name: str, op: UpdateOp, models: Collection[str], context: LoweringContext
+) -> Iterator[Projection]:
     """Yield the constraints that are applied, in order, to the models that an update steps."""
     for model in (each for each in op.update if each in models):
         written = op.constraint or context.spec.models[model].constraint or ()

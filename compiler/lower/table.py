@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 from compiler.ir.instructions import Instruction
 from compiler.lower.average import lower_assign, lower_copy, lower_ema
-from compiler.lower.context import Lowering, read_states
+from compiler.lower.context import LoweringContext, read_states
 from compiler.lower.evaluate import lower_call, lower_forward, lower_loss, lower_metric, lower_random, lower_schedule
 from compiler.lower.gradient import lower_gradient
 from compiler.lower.transform import lower_transform
@@ -31,10 +31,10 @@ from graphspec.declare.ops import (
 )
 
 Kind = TypeVar("Kind", bound=OpBase)
-OpLowering: TypeAlias = Callable[[str, OpBase, Lowering], tuple[Instruction, ...]]
+OpLowering: TypeAlias = Callable[[str, OpBase, LoweringContext], tuple[Instruction, ...]]
 
 
-def lower_op(name: str, op: Op, context: Lowering) -> tuple[Instruction, ...]:
+def lower_op(name: str, op: Op, context: LoweringContext) -> tuple[Instruction, ...]:
     """Return the instructions of an op, the one that carries the op's name last."""
     gated_by = op.every if isinstance(op.every, str) else ""
     nodes = LOWERINGS[type(op)](name, op, context)
@@ -44,11 +44,11 @@ def lower_op(name: str, op: Op, context: Lowering) -> tuple[Instruction, ...]:
 
 
 def _row(
-    kind: type[Kind], lowering: Callable[[str, Kind, Lowering], tuple[Instruction, ...]]
+    kind: type[Kind], lowering: Callable[[str, Kind, LoweringContext], tuple[Instruction, ...]]
 ) -> tuple[type[OpBase], OpLowering]:
     """Return a row of the table."""
 
-    def apply(name: str, op: OpBase, context: Lowering) -> tuple[Instruction, ...]:
+    def apply(name: str, op: OpBase, context: LoweringContext) -> tuple[Instruction, ...]:
         """Lower an op, which is of this kind."""
         assert isinstance(op, kind)
         return lowering(name, op, context)

@@ -10,7 +10,7 @@ from compiler.batch.losses import find_addends
 from compiler.batch.making import evaluate
 from compiler.ir.instructions import Evaluate, Instruction, InstructionBase, Transform
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Use
-from compiler.lower.context import Lowering, lower_operand, uses_of
+from compiler.lower.context import LoweringContext, lower_operand, uses_of
 from compiler.lower.evaluate import count_of, lower_call, sum_of
 from compiler.lower.transform import Missing, gradient_node, transform_node
 from compiler.types.calls import ADDITIVE, find_linear, is_linear
@@ -45,7 +45,7 @@ class Share:
         return count_of(self.counted) if self.counted else ""
 
 
-def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
+def lower_shares(loss: str, context: LoweringContext) -> tuple[Share, ...]:
     """Return the shares of a loss: what counts by rows, or is a sum, together; every term with its own count alone."""
     terms = find_addends(context.spec, loss)
     own = [term for term in terms if term in context.counted]
@@ -56,7 +56,7 @@ def lower_shares(loss: str, context: Lowering) -> tuple[Share, ...]:
 
 
 def lower_parts(
-    loss: str, context: Lowering, terms: Collection[str] | None = None, prefix: str = ""
+    loss: str, context: LoweringContext, terms: Collection[str] | None = None, prefix: str = ""
 ) -> tuple[Share, ...]:
     """Return the shares of a loss, or of some of its terms, in a step of micro-batches.
 
@@ -89,7 +89,7 @@ def _normalize_shares(loss: str, shares: Sequence[Share]) -> tuple[Share, ...]:
     return tuple(replace(share, term="", is_lazy=False) if share.count else Share(loss=loss) for share in shares)
 
 
-def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: Lowering) -> Share:
+def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: LoweringContext) -> Share:
     """Return the share of a loss that some of its terms are, or what is left of them."""
     value, nodes = _keep(loss, kept, suffix, context)
     assert value is not None
@@ -98,7 +98,7 @@ def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: Lower
 
 
 def _keep(
-    value: str, kept: Mapping[str, str], suffix: str, context: Lowering, whole: Collection[str] | None = None
+    value: str, kept: Mapping[str, str], suffix: str, context: LoweringContext, whole: Collection[str] | None = None
 ) -> Made:
     """Return what remains of a value when only some of its terms are kept, each under a replacement name.
 
@@ -151,7 +151,7 @@ def lower_gradient_of(
     models: tuple[str, ...],
     output: str,
     missing: Missing,
-    context: Lowering,
+    context: LoweringContext,
     seeds: tuple[Operand, ...] = (),
 ) -> tuple[Instruction, ...]:
     """Return what makes a share of a loss, and the gradient of it with respect to models, times ``seeds``."""
@@ -203,7 +203,7 @@ def lower_counted(
     models: tuple[str, ...],
     output: str,
     missing: Missing,
-    context: Lowering,
+    context: LoweringContext,
     seeds: tuple[Operand, ...] = (),
 ) -> tuple[Instruction, ...]:
     """Return the gradient set of a loss with counts of its own, in a step of several micro-batches, from its shares.
@@ -235,7 +235,7 @@ def lower_counted(
 
 
 def _divide(
-    share: Share, op: str, taken: str, models: tuple[str, ...], may_miss: bool, context: Lowering
+    share: Share, op: str, taken: str, models: tuple[str, ...], may_miss: bool, context: LoweringContext
 ) -> tuple[Instruction, ...]:
     """Return what divides a gradient set by the count of its share."""
     one, place = f"{share.count}.inverse", context.place(share.counted)
@@ -257,7 +257,7 @@ def add_shares(
     op: str,
     sets: Collection[str],
     models: tuple[str, ...],
-    context: Lowering,
+    context: LoweringContext,
     *,
     may_miss: bool,
     lazy: Collection[str] = (),
@@ -270,7 +270,7 @@ def add_shares(
 
 
 def close_shares(
-    values: Mapping[str, Share], op: str, wanted: Missing, models: tuple[str, ...], context: Lowering
+    values: Mapping[str, Share], op: str, wanted: Missing, models: tuple[str, ...], context: LoweringContext
 ) -> Transform:
     """Return the node that requires a gradient of some share for every parameter, or fills in zeros.
 

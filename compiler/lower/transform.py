@@ -10,7 +10,7 @@ from compiler.ir.cell import optimizer_cell
 from compiler.ir.instructions import Gradient, Transform
 from compiler.ir.value import FunctionRef, Operand, Read, Ref, Setting, Use
 from compiler.ir.weight_terms import Penalty
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from compiler.timing.curves import find_scheduled
 from graphspec.declare.ops import TransformOp
 
@@ -20,7 +20,7 @@ ON_WEIGHTS = frozenset({"clip_agc"})
 """Built-in transforms that read the weights as well."""
 
 
-def lower_transform(name: str, op: TransformOp, context: Lowering) -> tuple[Transform, ...]:
+def lower_transform(name: str, op: TransformOp, context: LoweringContext) -> tuple[Transform, ...]:
     """Return the one node of a transform; its set spans the models of its first input."""
     node = transform_node(
         name,
@@ -42,7 +42,7 @@ def transform_node(
     function: FunctionRef | str,
     inputs: tuple[str, ...],
     models: tuple[str, ...],
-    context: Lowering,
+    context: LoweringContext,
     options: Mapping[str, Setting] | None = None,
     penalties: tuple[Penalty, ...] = (),
     may_miss: bool = False,
@@ -82,7 +82,7 @@ def gradient_node(
     label: str,
     loss: str,
     models: tuple[str, ...],
-    context: Lowering,
+    context: LoweringContext,
     output: str | None,
     values: tuple[str, ...] = (),
     value_outputs: tuple[str, ...] = (),

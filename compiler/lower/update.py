@@ -11,7 +11,7 @@ from compiler.ir.instructions import Apply, ApplyPart, Instruction, Transform
 from compiler.ir.program import window_of
 from compiler.ir.value import Read, Setting, Use, Write
 from compiler.lower.accumulate import Windows
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from compiler.lower.regularization import find_projections, regularize
 from compiler.lower.terms import Share, is_counted, lower_counted, lower_gradient_of, lower_parts, lower_shares
 from compiler.lower.transform import transform_node
@@ -25,7 +25,7 @@ from compiler.passes.presence import find_open
 from graphspec.declare.ops import UpdateOp
 
 
-def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Instruction, ...]:
+def lower_update(name: str, op: UpdateOp, context: LoweringContext) -> tuple[Instruction, ...]:
     """Return the chain of an update: its final gradients, those of others for what it shares with them, its write.
 
     The gradients of other updates are added where those fire.
@@ -58,7 +58,7 @@ def lower_update(name: str, op: UpdateOp, context: Lowering) -> tuple[Instructio
 
 
 def _lower_gradients(
-    name: str, op: UpdateOp, context: Lowering
+    name: str, op: UpdateOp, context: LoweringContext
 ) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
     """Return the nodes of an update before its write, and the sets they give: gradient (unless given) to clip.
 
@@ -120,14 +120,14 @@ def _lower_gradients(
     return (*chain, *check_final_gradients(name, op, sets, chain, context, subject)), sets
 
 
-def _is_sharing(name: str, context: Lowering) -> bool:
+def _is_sharing(name: str, context: LoweringContext) -> bool:
     """Return whether an update gives gradients to another, or takes some: then it has one set, which is its own."""
     kept = find_kept(context.spec, name)
     return bool(find_givers(context.spec, name)) or len(kept) < len(find_held(context.spec)[name])
 
 
 def _close(
-    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, open_sets: frozenset[str]
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: LoweringContext, open_sets: frozenset[str]
 ) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
     """Return the nodes that reject missing gradients of an update, or fill in zeros, and the resulting sets."""
     if op.missing == "skip" or open_sets.isdisjoint(sets):
@@ -144,7 +144,7 @@ def _close(
 
 
 def _transform(
-    node: str, op: str, function: str, sets: Mapping[str, tuple[str, ...]], context: Lowering, *, may_miss: bool
+    node: str, op: str, function: str, sets: Mapping[str, tuple[str, ...]], context: LoweringContext, *, may_miss: bool
 ) -> Transform:
     """Return a built-in transform without options of sets in a row."""
     models = tuple(model for models in sets.values() for model in models)
@@ -155,7 +155,7 @@ def _transform(
 
 
 def _lower_apply(
-    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: Lowering, open_sets: frozenset[str]
+    name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: LoweringContext, open_sets: frozenset[str]
 ) -> Instruction:
     """Return the write of an update: it steps the newest parameters of the models, whichever op wrote them."""
     kept = tuple(model for model in op.update if is_kept(context.spec, name, model))

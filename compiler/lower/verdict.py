@@ -19,7 +19,7 @@ from compiler.ir.instructions import (
 )
 from compiler.ir.program import Mode, window_of
 from compiler.ir.value import Use
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from graphspec.analysis.modes import Reach
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, TransformOp, UpdateOp
@@ -66,7 +66,7 @@ def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
 
 
 def check_gradients(
-    name: str, op: UpdateOp, context: Lowering, shared: Mapping[str, Mapping[str, bool]] | None = None
+    name: str, op: UpdateOp, context: LoweringContext, shared: Mapping[str, Mapping[str, bool]] | None = None
 ) -> tuple[Instruction, ...]:
     """Return the node that checks the raw gradients that a window takes in, if the update has a verdict.
 
@@ -88,7 +88,7 @@ def check_final_gradients(
     op: UpdateOp,
     sets: Mapping[str, tuple[str, ...]],
     chain: Sequence[Instruction],
-    context: Lowering,
+    context: LoweringContext,
     subject: str,
 ) -> tuple[Instruction, ...]:
     """Return the node that checks what an optimizer is given, if there is to be a verdict.
@@ -106,7 +106,12 @@ def check_final_gradients(
 
 
 def _judge(
-    name: str, op: UpdateOp, subject: str, spans: Mapping[str, tuple[str, ...]], context: Lowering, filled: str = ""
+    name: str,
+    op: UpdateOp,
+    subject: str,
+    spans: Mapping[str, tuple[str, ...]],
+    context: LoweringContext,
+    filled: str = "",
 ) -> Instruction:
     """Return the node that gives the verdict over some sets; ``spans``: the models of each."""
     return CheckFinite(
@@ -124,7 +129,7 @@ def _judge(
     )
 
 
-def _find_looked(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
+def _find_looked(value: str, made: Made, context: LoweringContext) -> tuple[str, ...]:
     """Return the sets to check so that a set is finite, and all that it is made of."""
     step = _step_of(value, made, context)
     if step is None:
@@ -135,7 +140,7 @@ def _find_looked(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
     return (*_find_hidden(value, made, context), value)
 
 
-def _find_hidden(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
+def _find_hidden(value: str, made: Made, context: LoweringContext) -> tuple[str, ...]:
     """Return the sets to check of which one may be infinite although the set that is made of them is finite."""
     step = _step_of(value, made, context)
     if step is None:
@@ -145,14 +150,14 @@ def _find_hidden(value: str, made: Made, context: Lowering) -> tuple[str, ...]:
     return tuple(each for one in inputs for each in find(one, made, context))
 
 
-def _find_raw(sets: Iterable[str], made: Made, context: Lowering) -> tuple[str, ...]:
+def _find_raw(sets: Iterable[str], made: Made, context: LoweringContext) -> tuple[str, ...]:
     """Return the original gradients that sets are computed from."""
     steps = ((value, _step_of(value, made, context)) for value in sets)
     found = ((value,) if step is None else _find_raw(step[1], made, context) for value, step in steps)
     return tuple(dict.fromkeys(each for one in found for each in one))
 
 
-def _step_of(value: str, made: Made, context: Lowering) -> tuple[str, tuple[str, ...]] | None:
+def _step_of(value: str, made: Made, context: LoweringContext) -> tuple[str, tuple[str, ...]] | None:
     """Return the function that makes a set, and the sets it is given; None for gradients as they were taken."""
     owner = next((op for name, op in context.spec.ops.items() if value in (name, *op.defines(name))), None)
     match owner or made.get(value):
@@ -172,7 +177,7 @@ def verdict_of(subject: str) -> str:
     return f"{subject}.finite"
 
 
-def guard_of(name: str, op: UpdateOp, context: Lowering, overflow: Overflow) -> Guard:
+def guard_of(name: str, op: UpdateOp, context: LoweringContext, overflow: Overflow) -> Guard:
     """Return what happens to the window of an update when the gradients of a step are not committed.
 
     One that takes all gradients, finite or not, loses those of steps in which the update that paces it is skipped.

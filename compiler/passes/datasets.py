@@ -12,7 +12,7 @@ from compiler.ir.step_graph import StepGraph
 from compiler.passes.activate import Outputs, find_holdable, find_live_gates, find_outputs, find_undecided
 from compiler.timing.gates import sort_gates
 from compiler.timing.period import refuse_held
-from compiler.timing.units import Pace, PaceProblem, Tempo
+from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.analysis.datasets import find_all_places, find_datasets, find_inputs, find_possible
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
@@ -94,7 +94,7 @@ def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceP
     if op.mode not in (None, ("train",)):
         return PaceProblem(f"'{name}' also runs in modes that count steps of their own", "write `mode: train` on it")
     try:
-        Tempo(pace=pace).steps(Duration(count=1, unit="epochs"))
+        ClockRates(pace=pace).steps(Duration(count=1, unit="epochs"))
     except PaceProblem as problem:
         help = "declare `data: {train: ...}` with a source of known length, or write `on_epoch_end: carry`"
         return PaceProblem(problem.message, help, unit=problem.unit)

@@ -15,7 +15,7 @@ from compiler.ir.hazard_table import HazardTable
 from compiler.ir.instructions import Frozen
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Mode
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from compiler.lower.table import lower_op
 from compiler.lower.verdict import find_checked, is_scaled
 from compiler.passes.freeze import find_fully_frozen, freeze_parameters
@@ -104,7 +104,7 @@ def lower_mode(
     """
     spec = context.spec
     reaches = find_reaches(spec.ops)
-    lowering = Lowering(
+    lowering = LoweringContext(
         spec=spec,
         mode=mode,
         backend=document.backend,

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from compiler.facts.optimizers import find_optimizers, find_tempo
+from compiler.facts.optimizers import find_clock_rates, find_optimizers
 from compiler.facts.parameters import Names
 from compiler.ir.cell import find_tied, parameters_of
 from compiler.ir.instructions import Accumulate, Apply, Frozen, Gradient, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import Gate, Mode, group_of
 from compiler.passes.presence import CLOSING
-from compiler.timing.period import find_rhythm, refuse_held
-from compiler.timing.units import Pace, PaceProblem, Tempo
+from compiler.timing.period import find_firing_period, refuse_held
+from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
@@ -101,13 +101,13 @@ def _count(spec: GraphSpec, freeze: FreezeUntil, pace: Pace) -> int:
     """Return the last step of a moment: that of the last update, or the last one that ends before it."""
     cell = next((cell for cell in find_optimizers(spec) if freeze.model in cell.models), None)
     if freeze.until.unit != "updates" or cell is None:
-        return math.floor(Tempo(pace=pace).steps(freeze.until))
+        return math.floor(ClockRates(pace=pace).steps(freeze.until))
     refuse_held(spec, cell.updates)
-    rhythm = find_rhythm(spec, cell.updates[0], epoch=pace.epoch) if len(cell.updates) == 1 else None
-    if rhythm is not None:
-        return rhythm.step(int(freeze.until.count))
-    tempo = replace(find_tempo(spec, cell, pace), help="count steps: `1000 steps`")
-    return math.floor(tempo.steps(freeze.until))
+    period = find_firing_period(spec, cell.updates[0], epoch=pace.epoch) if len(cell.updates) == 1 else None
+    if period is not None:
+        return period.step(int(freeze.until.count))
+    rates = replace(find_clock_rates(spec, cell, pace), help="count steps: `1000 steps`")
+    return math.floor(rates.steps(freeze.until))
 
 
 def find_holders(spec: GraphSpec, model: str) -> frozenset[str]:

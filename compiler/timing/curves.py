@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias, cast
 
-from compiler.facts.optimizers import OptimizerCell, find_optimizers, find_tempo
+from compiler.facts.optimizers import OptimizerCell, find_clock_rates, find_optimizers
 from compiler.ir.instructions import Instruction
 from compiler.ir.value import Scheduled, ScheduleDecl
-from compiler.timing.units import Pace, PaceProblem, Tempo, exact
+from compiler.timing.units import ClockRates, Pace, PaceProblem, exact
 from graphspec.declare.base import Declaration
 from graphspec.declare.durations import Duration, Length
 from graphspec.declare.graph import GraphSpec
@@ -29,7 +29,7 @@ UNKNOWN = ScheduleDecl(kind="constant", fields={"value": 0.0}, clock="steps")
 def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every schedule of an optimizer, or of a group that it steps, that its clock cannot count."""
     for cell in find_optimizers(spec):
-        tempo = find_tempo(spec, cell, pace)
+        rates = find_clock_rates(spec, cell, pace)
         places: dict[Path, object] = {}
         for option, value in cell.optimizer.options.items():
             places[(*cell.path, option)] = value
@@ -42,7 +42,7 @@ def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
         for path, schedule in places.items():
             if isinstance(schedule, ScheduleSpec):
                 try:
-                    declare_schedule(schedule, tempo)
+                    declare_schedule(schedule, rates)
                 except PaceProblem as problem:
                     yield report_pace(spec, problem, path)
 
@@ -60,9 +60,9 @@ def report_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnosti
     )
 
 
-def declare_schedule(schedule: ScheduleSpec, tempo: Tempo) -> ScheduleDecl:
+def declare_schedule(schedule: ScheduleSpec, rates: ClockRates) -> ScheduleDecl:
     """Return a schedule with all lengths in ticks of its clock; raise PaceProblem where they cannot be counted."""
-    count = _Count(clock=schedule.clock, tempo=tempo)
+    count = _Count(clock=schedule.clock, rates=rates)
     pace = count.pace()
     if schedule.parts is None:
         return _declare_curve(schedule, count, (), pace)
@@ -81,14 +81,14 @@ class _Count:
     """How lengths are counted: by which clock, at which tempo."""
 
     clock: Clock
-    tempo: Tempo
+    rates: ClockRates
 
     def pace(self) -> int:
         """Return the steps of an epoch on the clock `epochs`, the samples of a step on `samples`, else 1."""
         if self.clock in ("updates", "steps"):
             return 1
         try:
-            length = self.tempo.length(self.clock)
+            length = self.rates.length(self.clock)
         except PaceProblem as problem:
             raise problem.within(f"`clock: {self.clock}` cannot be read", ("clock",)) from problem
         return int(length if self.clock == "epochs" else 1 / length)
@@ -98,7 +98,7 @@ class _Count:
         if not isinstance(length, Duration):
             return exact(length)
         try:
-            return self.tempo.convert(length, self.clock)
+            return self.rates.convert(length, self.clock)
         except PaceProblem as problem:
             raise problem.within(f"`{length}` of a schedule cannot be counted in {self.clock}", path) from problem
 
@@ -152,7 +152,7 @@ class ScheduledField:
 
     place: Place
     schedule: ScheduleSpec
-    tempo: Tempo
+    rates: ClockRates
     cells: tuple[OptimizerCell, ...] = ()
     """Whose updates are counted, one after another."""
     path: Place
@@ -169,7 +169,7 @@ def declare_scheduled(spec: GraphSpec, pace: Pace) -> Mapping[Place, Scheduled]:
     found: dict[Place, Scheduled] = {}
     for field in _find_fields(spec, pace):
         try:
-            schedule = declare_schedule(field.schedule, field.tempo)
+            schedule = declare_schedule(field.schedule, field.rates)
         except PaceProblem:
             schedule = UNKNOWN
         op, *option = map(str, field.place)
@@ -190,7 +190,7 @@ def check_scheduled(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             if len(field.cells) > 1:  # others come in the place of the optimizer whose updates are counted
                 message = f"the updates of an optimizer that changes at epoch {field.cells[1].epoch} are not counted on"
                 raise PaceProblem(message, "write `clock: steps`", path=("clock",))
-            declare_schedule(field.schedule, field.tempo)
+            declare_schedule(field.schedule, field.rates)
         except PaceProblem as problem:
             yield report_pace(spec, problem, field.path)
 
@@ -221,9 +221,9 @@ def _count(
 ) -> ScheduledField:
     """Return a field with what its schedule counts: steps, or the updates of the optimizers of some cells."""
     if schedule.clock != "updates" or not cells:
-        return ScheduledField(place=place, schedule=schedule, tempo=Tempo(pace=pace), path=path)
-    tempo = find_tempo(spec, cells[0], pace)
-    return ScheduledField(place=place, schedule=schedule, tempo=tempo, cells=cells, path=path)
+        return ScheduledField(place=place, schedule=schedule, rates=ClockRates(pace=pace), path=path)
+    rates = find_clock_rates(spec, cells[0], pace)
+    return ScheduledField(place=place, schedule=schedule, rates=rates, cells=cells, path=path)
 
 
 def find_scheduled(instruction: Instruction) -> Iterator[Scheduled]:

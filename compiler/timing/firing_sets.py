@@ -94,7 +94,7 @@ class _Walk:
     """The gates whose counts decide when they are due."""
     turns: tuple[tuple[str, frozenset[str], Mapping[str, bool]], ...]
     """What a step can be: the data set of its batch, the ops that fire on all of it, which undecided gates are due."""
-    rhythm: int
+    period: int
     """The least common multiple of the intervals of gates on the clock ``steps``."""
     epoch: int | None
     """How many steps an epoch has, where gates have to do with its end."""
@@ -112,7 +112,7 @@ class _Walk:
             gates=gates,
             counted=tuple(gate for gate in decided if gate.clock == "writes"),
             turns=tuple((dataset, free, due) for dataset, free in always.items() for due in ways),
-            rhythm=math.lcm(*(gate.every for gate in gates if gate.clock == "steps")),
+            period=math.lcm(*(gate.every for gate in gates if gate.clock == "steps")),
             epoch=next((gate.epoch for gate in gates if gate.epoch is not None), None),
         )
 
@@ -157,7 +157,7 @@ class _Walk:
         met: dict[tuple[int, States], int] = {}
         trail: list[States] = []
         while count is None or len(trail) < count:
-            key = (begin + len(trail) * length) % self.rhythm, states
+            key = (begin + len(trail) * length) % self.period, states
             if key in met:
                 first = met[key]
                 return states if count is None else trail[first + (count - first) % (len(trail) - first)]

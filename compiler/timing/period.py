@@ -15,7 +15,7 @@ NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rhythm:
+class FiringPeriod:
     """Firing in the steps ``first``, ``first + every``, ... (from 1), forever or up to ``until``."""
 
     first: int
@@ -31,19 +31,19 @@ class Rhythm:
         """Return the step of a firing, counted from 1."""
         return self.first + (number - 1) * self.every
 
-    def thin(self, every: int, start: int | None, *, endless: bool) -> Rhythm:
+    def thin(self, every: int, start: int | None, *, endless: bool) -> FiringPeriod:
         """Return the rhythm of every n-th firing; with a start, the first firing from it on and every n-th after."""
         skipped = every - 1 if start is None else max(0, -((self.first - start) // self.every))
         first = self.first + skipped * self.every
-        return Rhythm(first=first, every=self.every * every, endless=self.endless and endless)
+        return FiringPeriod(first=first, every=self.every * every, endless=self.endless and endless)
 
 
-EVERY_STEP = Rhythm(first=1, every=1)
+EVERY_STEP = FiringPeriod(first=1, every=1)
 
 
-def find_rhythm(
+def find_firing_period(
     spec: GraphSpec, name: str, within: frozenset[str] = NONE, *, epoch: int | None = None
-) -> Rhythm | None:
+) -> FiringPeriod | None:
     """Return the rhythm of an update, ema or copy in train mode; None where it has none.
 
     Starts and ends are in steps here; ``within`` are the ops on whose rhythm this one's depends; ``epoch`` is the
@@ -60,7 +60,7 @@ def find_rhythm(
     source, within = find_source(op), within | {name}
     base = EVERY_STEP if source is None else find_writes(spec, source, within, epoch=epoch)
     if isinstance(op.every, str):
-        named = find_rhythm(spec, op.every, within, epoch=epoch)
+        named = find_firing_period(spec, op.every, within, epoch=epoch)
         base = named if base is not None and (base.is_plain or base == named) else None
     every = 1 if isinstance(op.every, str) else op.every or 1
     start = None if op.start is None else int(op.start.count)
@@ -75,10 +75,10 @@ def find_rhythm(
 
 def find_writes(
     spec: GraphSpec, model: str, within: frozenset[str] = NONE, *, epoch: int | None = None
-) -> Rhythm | None:
+) -> FiringPeriod | None:
     """Return the rhythm in which a model's weights are written; None where it has none."""
-    rhythms = [find_rhythm(spec, name, within, epoch=epoch) for name in find_writers(spec, model)]
-    if any(rhythm is not None and rhythm.is_plain for rhythm in rhythms):
+    rhythms = [find_firing_period(spec, name, within, epoch=epoch) for name in find_writers(spec, model)]
+    if any(period is not None and period.is_plain for period in rhythms):
         return EVERY_STEP
     return rhythms[0] if len(rhythms) == 1 else None
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate, Mode
-from compiler.timing.units import Pace, PaceProblem, Tempo
+from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
@@ -47,7 +47,7 @@ def check_phases(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             if elsewhere:
                 message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
                 raise PaceProblem(message, "write `mode: train` on it, or use one optimizer")
-            Tempo(pace=pace).steps(Duration(count=cell.epoch - 1, unit="epochs"))
+            ClockRates(pace=pace).steps(Duration(count=cell.epoch - 1, unit="epochs"))
         except PaceProblem as problem:
             change = f"the optimizer of '{cell.owner}' changes at epoch {cell.epoch}"
             source = "declare `data: {train: ...}` with a source of known length"

@@ -13,9 +13,9 @@ from compiler.ir.program import Gate, Mode
 from compiler.passes.datasets import has_ends
 from compiler.passes.freeze import has_freezes
 from compiler.timing.curves import check_schedules
-from compiler.timing.period import Rhythm, find_rhythm, find_source, find_writers, find_writes, refuse_held
+from compiler.timing.period import FiringPeriod, find_firing_period, find_source, find_writers, find_writes, refuse_held
 from compiler.timing.phases import has_phases
-from compiler.timing.units import Pace, PaceProblem, Tempo, complete_pace, exact
+from compiler.timing.units import ClockRates, Pace, PaceProblem, complete_pace, exact
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, MetricOp, Op, UpdateOp
@@ -60,7 +60,7 @@ def check_resets(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
 
 def _count_steps(op: MetricOp, pace: Pace) -> int:
     """Return the whole steps of a stretch, rounded up; 1 where it is given as a word."""
-    return 1 if isinstance(op.reset, str) else math.ceil(Tempo(pace=pace).steps(op.reset))
+    return 1 if isinstance(op.reset, str) else math.ceil(ClockRates(pace=pace).steps(op.reset))
 
 
 Field: TypeAlias = Literal["start", "until", "half_life"]
@@ -163,28 +163,28 @@ def _duration(op: Op, field: Field) -> Duration | None:
 
 def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: Pace) -> Duration | Diagnostic:
     """Return a duration in the unit of the passes, or the problem that it cannot be counted."""
-    tempo = Tempo(pace=pace)
+    rates = ClockRates(pace=pace)
     try:
         if field == "half_life":
             # An average counts the writes of its source.
             source = find_source(spec.ops[name]) or ""
-            rhythm = find_writes(spec, source, epoch=pace.epoch)
-            tempo = Tempo(
+            period = find_writes(spec, source, epoch=pace.epoch)
+            rates = ClockRates(
                 pace=pace,
-                interval=None if rhythm is None else Fraction(rhythm.every),
+                interval=None if period is None else Fraction(period.every),
                 missing=f"how many steps lie between two writes of '{source}', which is no constant number",
                 help="count updates: `500 updates`",
             )
-            return Duration(count=float(tempo.convert(duration, "updates")), unit="updates")
+            return Duration(count=float(rates.convert(duration, "updates")), unit="updates")
         if duration.unit == "updates":
             step = _find_counted(spec, name, field).step(int(duration.count))
         elif field == "start":
             # The first step of epoch 3, the one with sample 1000, the one after a share of the run. 2.5 epochs lie in
             # the middle of epoch 2, which goes from 2 to 3.
             begun = exact(duration.count) - (0 if duration.unit == "run" else 1)
-            step = math.floor(begun * tempo.length(duration.unit)) + 1
+            step = math.floor(begun * rates.length(duration.unit)) + 1
         else:
-            step = math.floor(tempo.steps(duration))
+            step = math.floor(rates.steps(duration))
         return Duration(count=step, unit="steps")
     except PaceProblem as problem:
         return Diagnostic(
@@ -197,7 +197,7 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
         )
 
 
-def _find_counted(spec: GraphSpec, name: str, field: Field) -> Rhythm:
+def _find_counted(spec: GraphSpec, name: str, field: Field) -> FiringPeriod:
     """Return the rhythm of the updates that a start or end of an op counts: its own, or those of its source."""
     op = spec.ops[name]
     source = find_source(op)
@@ -207,8 +207,8 @@ def _find_counted(spec: GraphSpec, name: str, field: Field) -> Rhythm:
     if source is None and not isinstance(op, UpdateOp):
         raise PaceProblem(f"the op '{name}' applies no updates and follows none", help)
     refuse_held(spec, (name,) if source is None else find_writers(spec, source))
-    rhythm = find_rhythm(spec, name) if source is None else find_writes(spec, source)
-    if rhythm is None:
+    period = find_firing_period(spec, name) if source is None else find_writes(spec, source)
+    if period is None:
         missing = f"'{name}' is applied" if source is None else f"'{source}' is written"
         raise PaceProblem(f"the number of steps after which {missing} again is not constant", help)
-    return rhythm
+    return period

@@ -95,7 +95,7 @@ def find_batch(spec: GraphSpec) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tempo:
+class ClockRates:
     """A pace, and how many steps lie between two updates; None with what is not known, and a remedy."""
 
     pace: Pace

@@ -59,7 +59,7 @@ _OPS: Mapping[tuple[str, ...], str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class RuleContext:
     """A spec with its names; nothing is held against ``broken`` ones, nor, if ``blind``, against any unknown one."""
 
     spec: GraphSpec
@@ -113,7 +113,7 @@ class Scope:
         return Diagnostic(code=code, message=message, span=span, label=label, notes=notes, help=help)
 
 
-def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> Scope:
+def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> RuleContext:
     """Return the scope of a spec."""
     sections: tuple[tuple[Facet, str, Iterable[str]], ...] = (
         ("input", "inputs", spec.inputs),
@@ -138,7 +138,7 @@ def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind:
     entries = {name: tuple(each) for name, each in listed.items()}
     sets = find_gradient_sets(spec.ops, spec.models)
     kinds = {name: kind for name, kind in _find_kinds(spec).items() if kind is not None and name not in broken}
-    return Scope(spec=spec, entries=entries, sets=sets, kinds=kinds, broken=broken, blind=blind)
+    return RuleContext(spec=spec, entries=entries, sets=sets, kinds=kinds, broken=broken, blind=blind)
 
 
 def _find_kinds(spec: GraphSpec) -> Mapping[str, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphspec.analysis.scope import Scope
+from graphspec.analysis.scope import RuleContext
 from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
@@ -19,7 +19,7 @@ _FEW = 15
 """How many names a message lists."""
 
 
-def check_functions(scope: Scope) -> Iterator[Diagnostic]:
+def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check every use of a function of the library; a user's functions are not known here."""
     for name, op in scope.sound_ops():
         match op:
@@ -50,7 +50,7 @@ def check_functions(scope: Scope) -> Iterator[Diagnostic]:
         yield from check_options(scope, title, options, op.args, ("ops", name, "args"))
 
 
-def check_arguments(scope: Scope) -> Iterator[Diagnostic]:
+def check_arguments(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse what a user's function is passed twice by one name; a metric may be a class, which is made with `args`."""
     for name, op in scope.sound_ops():
         match op:
@@ -69,7 +69,7 @@ def check_arguments(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS059", message, path, key=True, help="remove one of them")
 
 
-def _report_unknown(scope: Scope, path: Path, family: Family, name: str) -> Diagnostic:
+def _report_unknown(scope: RuleContext, path: Path, family: Family, name: str) -> Diagnostic:
     """Return the problem of a name that a family does not have, and what was probably meant."""
     names = tuple(FUNCTIONS[family])
     listing = ", ".join(names) if len(names) <= _FEW else "those of docs/functions.md"
@@ -88,7 +88,7 @@ def _report_unknown(scope: Scope, path: Path, family: Family, name: str) -> Diag
     return scope.report("GS110", f"no {family} is named '{name}'", path, label=label, help=help)
 
 
-def check_outputs(scope: Scope) -> Iterator[Diagnostic]:
+def check_outputs(scope: RuleContext) -> Iterator[Diagnostic]:
     """Compare the outputs of every op with its results, where their number is known."""
     for name, op in scope.sound_ops():
         names = found = len(op.defines(name))
@@ -116,7 +116,7 @@ def check_outputs(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS116", message, ("ops", name, "outputs"), key=True, help=help)
 
 
-def check_models(scope: Scope) -> Iterator[Diagnostic]:
+def check_models(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check the calls of models that are not classes: how many inputs they take, and that they have no methods."""
     for name, op in scope.sound_ops():
         kind = scope.kinds.get(op.forward) if isinstance(op, ForwardOp) else None
@@ -136,7 +136,7 @@ def check_models(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS056", message, ("ops", name, "method"), help="`method` goes with models of a `class`")
 
 
-def check_dimensions(scope: Scope) -> Iterator[Diagnostic]:
+def check_dimensions(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse a named size that no input gives; inputs without a shape may give the batch."""
     inputs = scope.spec.inputs.values()
     known = dict.fromkeys(size for spec in inputs for size in spec.shape or () if isinstance(size, str))

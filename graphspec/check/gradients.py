@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphspec.analysis.scope import Entry, Scope
+from graphspec.analysis.scope import Entry, RuleContext
 from graphspec.declare.library import ON_GRADIENTS
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, Op, Reference, TransformOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.words import enumerate_names
 
 
-def check_losses(scope: Scope) -> Iterator[Diagnostic]:
+def check_losses(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse to differentiate what is no loss: a forward's result, an input, a metric."""
     for name, op in scope.sound_ops():
         for reference in op.operands():
@@ -31,7 +31,7 @@ def check_losses(scope: Scope) -> Iterator[Diagnostic]:
                 yield scope.report("GS118", message, ("ops", name, *reference.path), help=help)
 
 
-def check_sets(scope: Scope) -> Iterator[Diagnostic]:
+def check_sets(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse tensors where gradient sets are wanted, and gradient sets where tensors are."""
     for name, op in scope.sound_ops():
         for reference in op.operands():
@@ -62,7 +62,7 @@ def _takes_sets(op: Op) -> bool:
     return isinstance(op, CallOp) and (not op.call.is_builtin or op.call.name("torch") in ON_GRADIENTS)
 
 
-def _find_value(scope: Scope, reference: Reference) -> Entry | None:
+def _find_value(scope: RuleContext, reference: Reference) -> Entry | None:
     """Return the declaration of a reference where it names a value, as the rules on references demand."""
     entry = scope.find(reference.name)
     wrong = reference.name in scope.broken or reference.role not in ("value", "loss", "gradients")
@@ -71,7 +71,7 @@ def _find_value(scope: Scope, reference: Reference) -> Entry | None:
     return entry
 
 
-def check_coverage(scope: Scope) -> Iterator[Diagnostic]:
+def check_coverage(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that the gradients of an update cover each of its models once, and that joined sets agree."""
     for name, op in scope.sound_ops():
         joined: tuple[str, ...] = ()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from graphspec.analysis.scope import Facet, Scope
+from graphspec.analysis.scope import Facet, RuleContext
 from graphspec.declare.fields import KEYWORDS, is_name
 from graphspec.declare.ops import ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
 
 
-def check_spelling(scope: Scope) -> Iterator[Diagnostic]:
+def check_spelling(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse names that the generated source could not use."""
     for name, (entry, *_) in scope.entries.items():
         if is_name(name):
@@ -22,7 +22,7 @@ def check_spelling(scope: Scope) -> Iterator[Diagnostic]:
         yield scope.report("GS102", f"{name!r} {why}", entry.path, key=entry.is_key, help=help)
 
 
-def check_clashes(scope: Scope) -> Iterator[Diagnostic]:
+def check_clashes(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse a second declaration of a name: inputs, states, models, ops and values share one namespace."""
     for first, *others in scope.entries.values():
         for other in others:
@@ -31,7 +31,7 @@ def check_clashes(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS101", message, other.path, key=other.is_key, label="declared again here", help=help)
 
 
-def check_repeats(scope: Scope) -> Iterator[Diagnostic]:
+def check_repeats(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse a name that stands twice in a list where each counts once."""
     lists: list[tuple[str, Path, tuple[str, ...] | None]] = [("`outputs`", ("outputs",), scope.spec.outputs)]
     for op_name, op in scope.sound_ops():
@@ -90,7 +90,7 @@ WANTED: Mapping[Role, Wanted] = {
 }
 
 
-def check_ops(scope: Scope) -> Iterator[Diagnostic]:
+def check_ops(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check every name that an op mentions."""
     for name, op in scope.spec.ops.items():
         for reference in op.references():
@@ -98,7 +98,7 @@ def check_ops(scope: Scope) -> Iterator[Diagnostic]:
             yield from check_reference(scope, f"`{reference.path[0]}` of op '{name}'", path, reference)
 
 
-def check_document(scope: Scope) -> Iterator[Diagnostic]:
+def check_document(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check the names that `outputs` and `run.images` mention."""
     named: list[tuple[str, Path, str]] = [
         ("`outputs`", ("outputs", index), name) for index, name in enumerate(scope.spec.outputs or ())
@@ -109,7 +109,7 @@ def check_document(scope: Scope) -> Iterator[Diagnostic]:
         yield from check_reference(scope, field, path, Reference(path=path, name=name, role="value"))
 
 
-def check_reference(scope: Scope, field: str, path: Path, reference: Reference) -> Iterator[Diagnostic]:
+def check_reference(scope: RuleContext, field: str, path: Path, reference: Reference) -> Iterator[Diagnostic]:
     """Check one mention of a name; ``field`` says in words where it stands."""
     name, wanted = reference.name, WANTED[reference.role]
     entry = scope.find(name)
@@ -143,7 +143,7 @@ def check_reference(scope: Scope, field: str, path: Path, reference: Reference) 
     yield scope.report("GS106", message, path, label=label, help=help)
 
 
-def check_likeness(scope: Scope) -> Iterator[Diagnostic]:
+def check_likeness(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that every `like` names a model, and that likenesses end at a model of another kind."""
     reported: set[str] = set()
     for name, model in scope.spec.models.items():
@@ -168,7 +168,7 @@ def check_likeness(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS108", f"model '{name}' is like itself{through}", path, help=help)
 
 
-def check_ties(scope: Scope) -> Iterator[Diagnostic]:
+def check_ties(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that declared ties name parameters of other models."""
     for name, model in scope.spec.models.items():
         for index, tie in enumerate(model.traits.ties if model.traits is not None else ()):

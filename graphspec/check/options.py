@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from graphspec.analysis.scope import Scope
+from graphspec.analysis.scope import RuleContext
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.layers import LAYERS, Layer
 from graphspec.declare.ops import UpdateOp
@@ -19,7 +19,7 @@ from graphspec.words import closest, describe, did_you_mean, enumerate_names
 
 
 def check_options(
-    scope: Scope, owner: str, options: tuple[Option, ...], given: Mapping[str, object], path: Path
+    scope: RuleContext, owner: str, options: tuple[Option, ...], given: Mapping[str, object], path: Path
 ) -> Iterator[Diagnostic]:
     """Compare the options at a path with a table; ``owner`` is the noun phrase for what has the options."""
     names = tuple(option.name for option in options)
@@ -41,7 +41,7 @@ def check_options(
             yield scope.report("GS114", f"{owner} needs `{option.name}`", path, key=True, help=help)
 
 
-def _check_value(scope: Scope, owner: str, option: Option, value: object, path: Path) -> Iterator[Diagnostic]:
+def _check_value(scope: RuleContext, owner: str, option: Option, value: object, path: Path) -> Iterator[Diagnostic]:
     place = (*path, option.name)
     is_list = isinstance(value, list | tuple)
     items = cast("Sequence[object]", value) if is_list else ()
@@ -78,7 +78,7 @@ def _check_value(scope: Scope, owner: str, option: Option, value: object, path: 
 
 
 def _check_schedule(
-    scope: Scope, owner: str, option: Option, schedule: ScheduleSpec, path: Path
+    scope: RuleContext, owner: str, option: Option, schedule: ScheduleSpec, path: Path
 ) -> Iterator[Diagnostic]:
     """Compare the values that a schedule begins with, ends with or takes with what the option takes."""
     for value in find_values(schedule):
@@ -90,13 +90,13 @@ def _check_schedule(
             yield scope.report("GS113", message, (*path, *value.place), help=help)
 
 
-def check_layers(scope: Scope) -> Iterator[Diagnostic]:
+def check_layers(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check every layer of every model, the inner ones too."""
     for name, model in scope.spec.models.items():
         yield from _check_layers(scope, model.layers or (), ("models", name, "layers"))
 
 
-def _check_layers(scope: Scope, layers: tuple[Layer, ...], path: Path) -> Iterator[Diagnostic]:
+def _check_layers(scope: RuleContext, layers: tuple[Layer, ...], path: Path) -> Iterator[Diagnostic]:
     for index, layer in enumerate(layers):
         inner = (*path, index, layer.kind)
         if layer.kind not in LAYERS:
@@ -112,7 +112,7 @@ def _check_layers(scope: Scope, layers: tuple[Layer, ...], path: Path) -> Iterat
             yield from _check_layers(scope, layer.layers, inner)
 
 
-def check_optimizers(scope: Scope) -> Iterator[Diagnostic]:
+def check_optimizers(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that every model an update steps has an optimizer, unless the update brings its own."""
     for name, op in scope.sound_ops():
         if not isinstance(op, UpdateOp) or op.optimizer is not None:
@@ -126,7 +126,7 @@ def check_optimizers(scope: Scope) -> Iterator[Diagnostic]:
                 yield scope.report("GS107", message, ("ops", name, "update", index), help=help)
 
 
-def check_optimizer_options(scope: Scope) -> Iterator[Diagnostic]:
+def check_optimizer_options(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check the options of every built-in optimizer, in models and in updates; of one by epochs each by itself."""
     given: dict[Path, OptimizerSpec | None] = {
         ("models", name, "optimizer"): model.optimizer for name, model in scope.spec.models.items()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from graphspec.analysis.datasets import UNNAMED, find_datasets, find_declared, find_places
 from graphspec.analysis.evaluation import find_goal, find_returned, find_role, find_watched_mode
 from graphspec.analysis.modes import find_reaches, is_bound
-from graphspec.analysis.scope import Scope
+from graphspec.analysis.scope import RuleContext
 from graphspec.declare.ops import MODES, ModeName
 from graphspec.declare.run import BestSpec, StopSpec
 from graphspec.diagnostics import Diagnostic
@@ -15,7 +15,7 @@ from graphspec.read.source import Path
 from graphspec.words import did_you_mean, enumerate_names
 
 
-def check_windows(scope: Scope) -> Iterator[Diagnostic]:
+def check_windows(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an op whose end comes before its start; moments in different units are left to the compiler."""
     for name, op in scope.sound_ops():
         start, until = op.start, op.until
@@ -35,7 +35,7 @@ def check_windows(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS120", message, ("ops", name, "until"), help=help)
 
 
-def check_modes(scope: Scope) -> Iterator[Diagnostic]:
+def check_modes(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an op that runs in a mode in which a value it reads is not computed."""
     ops, reaches = scope.spec.ops, find_reaches(scope.spec.ops)
     owners = {value: name for name, op in ops.items() for value in op.defines(name)}
@@ -60,12 +60,12 @@ def check_modes(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS119", message, ("ops", name), key=True, notes=notes, help="change one of these modes")
 
 
-def _say_modes(scope: Scope, name: str) -> str:
+def _say_modes(scope: RuleContext, name: str) -> str:
     op = scope.spec.ops[name]
     return f"op '{name}' runs in {' and '.join(mode for mode in MODES if op.runs_in(mode)) or 'no'} mode only"
 
 
-def check_meetings(scope: Scope) -> Iterator[Diagnostic]:
+def check_meetings(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an op that runs on batches on which a value it reads is not made."""
     ops, datasets = scope.spec.ops, find_datasets(scope.spec)
     places = find_places(ops, datasets)
@@ -93,7 +93,7 @@ def check_meetings(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS132", message, ("ops", name), key=True, notes=notes, help=help)
 
 
-def check_datasets(scope: Scope) -> Iterator[Diagnostic]:
+def check_datasets(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that every data set that an op or the evaluation names is one of the training sets, where there are any."""
     spec, declared = scope.spec, find_declared(scope.spec)
     if scope.blind or "train" not in spec.data:
@@ -113,7 +113,7 @@ def check_datasets(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS131", message, path, label=did_you_mean(name, declared), help=help)
 
 
-def check_evaluation(scope: Scope) -> Iterator[Diagnostic]:
+def check_evaluation(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that an evaluation has samples, and something to return."""
     spec = scope.spec
     if spec.run.eval is None or scope.blind:
@@ -133,7 +133,7 @@ def check_evaluation(scope: Scope) -> Iterator[Diagnostic]:
         yield scope.report("GS126", message, ("run", "eval"), key=True, help=help)
 
 
-def check_watched(scope: Scope) -> Iterator[Diagnostic]:
+def check_watched(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that `best` and `stop` go by a figure that is returned, and of which less or more is better."""
     run = scope.spec.run
     watches: Mapping[str, BestSpec | StopSpec | None] = {"best": run.best, "stop": run.stop}
@@ -157,7 +157,7 @@ def check_watched(scope: Scope) -> Iterator[Diagnostic]:
             yield scope.report("GS125", message, path, help="also write `mode: min` or `mode: max`")
 
 
-def _suggest_figure(scope: Scope, name: str, mode: ModeName) -> str:
+def _suggest_figure(scope: RuleContext, name: str, mode: ModeName) -> str:
     """Return how to make the step return a figure, or to name another."""
     if scope.spec.run.eval is None and name in find_returned(scope.spec, "eval"):
         return "it is returned in eval mode: add `eval: {every: 1 epochs}` to `run`"

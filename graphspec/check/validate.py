@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from graphspec.analysis.scope import Scope, build_scope
+from graphspec.analysis.scope import RuleContext, build_scope
 from graphspec.check.functions import check_arguments, check_dimensions, check_functions, check_models, check_outputs
 from graphspec.check.gradients import check_coverage, check_losses, check_sets
 from graphspec.check.names import (
@@ -30,7 +30,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, sort_diagnostics
 from graphspec.limits import MOST_PROBLEMS
 
-Rule = Callable[[Scope], Iterable[Diagnostic]]
+Rule = Callable[[RuleContext], Iterable[Diagnostic]]
 
 RULES: tuple[Rule, ...] = (
     check_spelling,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from compiler.ir.program import Gate, ModelDecl, Program
 from compiler.ir.value import Plain
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect, Draft, Global
+from runtime.codegen.dialect import Dialect, EmitContext, Global
 from runtime.codegen.flow import DRAWING_LAYERS, has_layer
 from runtime.codegen.lower.accumulate import window_globals, window_registration
 from runtime.codegen.lower.evaluate import layer_stack
@@ -32,9 +32,9 @@ WIDEST = 100
 """Characters of names per ``global`` statement, which cannot be broken over lines."""
 
 
-def emit_build(draft: Draft) -> Block:
+def emit_build(context: EmitContext) -> Block:
     """Return ``def build(seed=0, device="cpu", dtype=torch.float32, models=None):``."""
-    program, dialect = draft.program, draft.dialect
+    program, dialect = context.program, context.dialect
     header = syntax.define(
         "build",
         syntax.parameter("seed", syntax.constant(program.seed)),
@@ -43,10 +43,10 @@ def emit_build(draft: Draft) -> Block:
         syntax.parameter("models", syntax.constant(None)),
         *dialect.build_parameters(),
     )
-    assigned = tuple(_globals(draft))
+    assigned = tuple(_globals(context))
     given = ast.BoolOp(op=ast.Or(), values=[syntax.name("models"), syntax.dictionary({})])
     made = syntax.call("make_models", *(syntax.name(each) for each in ("seed", "device", "dtype")), given)
-    listed = {each.name: syntax.name(draft.names.optimizer(each.name)) for each in program.optimizers}
+    listed = {each.name: syntax.name(context.names.optimizer(each.name)) for each in program.optimizers}
     registered = syntax.perform(syntax.call("OPTIMIZERS.update", syntax.dictionary(listed)))
     making: tuple[Code, ...] = (
         Line(statement=syntax.perform(syntax.call("MODELS.update", made))),
@@ -58,17 +58,17 @@ def emit_build(draft: Draft) -> Block:
         ),
         *(  # the dropout layers of built-in models draw keyed numbers
             Line(
-                statement=syntax.perform(syntax.call("random.attach", syntax.name(draft.names.model(model.name)))),
+                statement=syntax.perform(syntax.call("random.attach", syntax.name(context.names.model(model.name)))),
                 op=model.name,
                 place=model.place,
             )
-            for model in (program.models if draft.needs.random else ())
+            for model in (program.models if context.needs.random else ())
             if model.kind == "layers" and has_layer(model.layers, DRAWING_LAYERS)
         ),
-        *dialect.last_lines(draft, draft.needs),
+        *dialect.last_lines(context, context.needs),
         *([Line(statement=registered)] if listed else []),
-        *window_registration(draft),
-        *registration(draft),
+        *window_registration(context),
+        *registration(context),
     )
     body = (*_global_lines(assigned), *dialect.place(making))
     return Block(header=Line(statement=header), body=body, doc=dialect.build_doc)
@@ -86,9 +86,9 @@ def _global_lines(assigned: tuple[Global, ...]) -> Iterator[Line]:
         yield Line(statement=syntax.share(line))
 
 
-def _globals(draft: Draft) -> Iterator[Global]:
+def _globals(context: EmitContext) -> Iterator[Global]:
     """Yield every global variable in the order of assignment."""
-    program, names, dialect, needs = draft.program, draft.names, draft.dialect, draft.needs
+    program, names, dialect, needs = context.program, context.names, context.dialect, context.needs
     if needs.clock:
         yield Global(name="clock", value=syntax.call("Clock"))
     yield from dialect.first_globals(needs)
@@ -106,14 +106,14 @@ def _globals(draft: Draft) -> Iterator[Global]:
         else:
             part = _slice(covers, model, names)
         yield Global(name=names.part(covers, model), value=part)
-    yield from sharing_globals(draft)
-    yield from scheduled_globals(draft)
-    yield from pattern_globals(draft)
+    yield from sharing_globals(context)
+    yield from scheduled_globals(context)
+    yield from pattern_globals(context)
     for optimizer in program.optimizers:
-        value = construct_optimizer(optimizer, draft)
+        value = construct_optimizer(optimizer, context)
         yield Global(name=names.optimizer(optimizer.name), value=value, place=(optimizer.name, optimizer.place))
-    yield from window_globals(draft)
-    yield from verdict_globals(draft)
+    yield from window_globals(context)
+    yield from verdict_globals(context)
     if needs.random:
         kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"
         yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
@@ -121,9 +121,9 @@ def _globals(draft: Draft) -> Iterator[Global]:
     if gates:
         yield Global(name="gates", value=syntax.call("Gates", syntax.name("clock"), syntax.dictionary(gates)))
     for mode, metric in find_metrics(program):
-        value, place = construct_metric(mode, metric, draft), (metric.op, metric.place)
+        value, place = construct_metric(mode, metric, context), (metric.op, metric.place)
         yield Global(name=names.metric(mode, metric.op), value=value, place=place)
-    yield from norm_globals(draft)
+    yield from norm_globals(context)
     if names.checks:
         yield Global(name=names.checks, value=syntax.call("Checks", syntax.name("MODELS"), syntax.name("OPTIMIZERS")))
 
@@ -186,23 +186,23 @@ WEIGHTS = "WEIGHTS"
 """The dictionary of the files that weights are read from, by model."""
 
 
-def emit_models(draft: Draft, provided: frozenset[str]) -> Block:
+def emit_models(context: EmitContext, provided: frozenset[str]) -> Block:
     """Return ``def make_models(seed, device, dtype, given):``; models in ``provided`` are always given."""
     header = syntax.define("make_models", *(syntax.parameter(each) for each in ("seed", "device", "dtype", "given")))
     start = syntax.assign(MADE, syntax.call("dict", syntax.name("given")))
     body = (
         Line(statement=start),
-        *(_emit_model(model, draft) for model in draft.program.models if model.name not in provided),
-        Line(statement=syntax.give(draft.dialect.finished(MADE))),
+        *(_emit_model(model, context) for model in context.program.models if model.name not in provided),
+        Line(statement=syntax.give(context.dialect.finished(MADE))),
     )
     doc = "Return every model by name: the given ones as they are, the others with their initial weights."
     return Block(header=Line(statement=header), body=body, doc=doc)
 
 
-def _emit_model(model: ModelDecl, draft: Draft) -> Block:
+def _emit_model(model: ModelDecl, context: EmitContext) -> Block:
     """Return the lines that make one model unless it was given."""
     absent = ast.Compare(left=syntax.constant(model.name), ops=[ast.NotIn()], comparators=[syntax.name(MADE)])
-    body = [*_make_lines(model, draft)]
+    body = [*_make_lines(model, context)]
     if model.weights is not None:  # its file is read unless it was removed from the list of files
         name, files = syntax.constant(model.name), syntax.name(WEIGHTS)
         is_listed = ast.Compare(left=name, ops=[ast.In()], comparators=[files])
@@ -223,23 +223,23 @@ def weights_register(program: Program, provided: frozenset[str]) -> Iterator[Lin
         yield Line(statement=syntax.assign(WEIGHTS, syntax.dictionary(named)), comment=comment)
 
 
-def _make_lines(model: ModelDecl, draft: Draft) -> Iterator[Code]:
+def _make_lines(model: ModelDecl, context: EmitContext) -> Iterator[Code]:
     """Yield the lines that make a model: a copy of another, a user's class, or layers with portable weights."""
     if model.like is not None and model.initial == "copy":
         original = syntax.item(syntax.name(MADE), syntax.constant(model.like))
-        yield _line(model, draft.dialect.copied(model, original))
+        yield _line(model, context.dialect.copied(model, original))
         made = syntax.item(syntax.name(MADE), syntax.constant(model.name))
-        if model.compute != draft.program.model(model.like).compute:
-            for statement in draft.dialect.lowered(model, made):
+        if model.compute != context.program.model(model.like).compute:
+            for statement in context.dialect.lowered(model, made):
                 yield Line(statement=statement, op=model.name, place=model.place)
         return
-    made, contexts = _line(model, _construct(model, draft)), draft.dialect.seeding(model)
+    made, contexts = _line(model, _construct(model, context)), context.dialect.seeding(model)
     if contexts:
         seeded = syntax.within(*contexts)
         yield Block(header=Line(statement=seeded, op=model.name, place=model.place), body=(made,))
     else:
         yield made
-    for statement in draft.dialect.made(model, syntax.item(syntax.name(MADE), syntax.constant(model.name))):
+    for statement in context.dialect.made(model, syntax.item(syntax.name(MADE), syntax.constant(model.name))):
         yield Line(statement=statement, op=model.name, place=model.place)
     if model.kind != "class":  # initial values are keyed by (seed, model, parameter)
         entries = {
@@ -257,14 +257,14 @@ def _line(model: ModelDecl, value: ast.expr) -> Line:
     return Line(statement=syntax.assign_item(MADE, model.name, value), op=model.name, place=model.place)
 
 
-def _construct(model: ModelDecl, draft: Draft) -> ast.expr:
+def _construct(model: ModelDecl, context: EmitContext) -> ast.expr:
     """Return the module of a model: of a user's class, of built-in layers, or one parameter."""
     match model.kind:
         case "class":
             arguments = {key: syntax.literal(value) for key, value in model.args.items()}
-            return syntax.call(draft.names.imported(model.class_path or ""), **arguments)
+            return syntax.call(context.names.imported(model.class_path or ""), **arguments)
         case "layers":
-            return layer_stack(model.layers, draft.dialect, **draft.dialect.model_options(model))
+            return layer_stack(model.layers, context.dialect, **context.dialect.model_options(model))
         case "parameter":
             shape = syntax.literal(model.parameters[0].shape)
-            return syntax.call("ParameterModel", shape, **draft.dialect.model_options(model))
+            return syntax.call("ParameterModel", shape, **context.dialect.model_options(model))

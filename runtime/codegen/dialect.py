@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runtime.codegen.callee import Resolved
     from runtime.codegen.flow import Flow
     from runtime.codegen.needs import Needs
-    from runtime.codegen.resources import Names, Wish
+    from runtime.codegen.resources import NameRequest, Names
     from runtime.codegen.scheduled_numbers import Form
     from runtime.codegen.support_code import Imported, Library
     from runtime.codegen.text import Block, Code, Line
@@ -74,7 +74,7 @@ class Dialect(ABC):
     def library(self) -> Library:
         """Return the support code."""
 
-    def wishes(self, program: Program) -> Iterator[Wish]:
+    def name_requests(self, program: Program) -> Iterator[NameRequest]:
         """Yield the names that only this framework's modules need."""
         return iter(())
 
@@ -83,25 +83,25 @@ class Dialect(ABC):
         return ()
 
     @abstractmethod
-    def function(self, function: Function, draft: Draft) -> Block:
+    def function(self, function: Function, context: EmitContext) -> Block:
         """Return the function of one active set."""
 
     # ------------------------------------------------------------ instructions
 
     @abstractmethod
-    def forward(self, instruction: Forward, scope: Scope) -> Lowered:
+    def forward(self, instruction: Forward, scope: EmitScope) -> Lowered:
         """Return the call of a model."""
 
     @abstractmethod
-    def gradient(self, instruction: Gradient, scope: Scope) -> Lowered:
+    def gradient(self, instruction: Gradient, scope: EmitScope) -> Lowered:
         """Return the gradient of a loss."""
 
     @abstractmethod
-    def resolve_overflow(self, instruction: ResolveOverflow, scope: Scope) -> Lowered:
+    def resolve_overflow(self, instruction: ResolveOverflow, scope: EmitScope) -> Lowered:
         """Return the end of a step with verdicts."""
 
     @abstractmethod
-    def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
+    def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return the arguments of the verdicts of a step."""
 
     @abstractmethod
@@ -131,14 +131,14 @@ class Dialect(ABC):
         """Return sizes with another number of rows in the first place."""
 
     @abstractmethod
-    def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
+    def call(self, instruction: Evaluate, scope: EmitScope) -> Resolved:
         """Return how a built-in function is called."""
 
     @abstractmethod
     def layer(self, layer: LayerDecl) -> Resolved:
         """Return how a built-in layer is constructed."""
 
-    def has_operators(self, instruction: Evaluate, scope: Scope) -> bool:
+    def has_operators(self, instruction: Evaluate, scope: EmitScope) -> bool:
         """Return whether Python's operators mean the same as the built-in calls, for the operands of this one."""
         return True
 
@@ -242,14 +242,14 @@ class Dialect(ABC):
         """Yield the attributes that ``build`` looks up on a user's model that draws random numbers."""
         return iter(())
 
-    def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
+    def last_lines(self, context: EmitContext, needs: Needs) -> Iterator[Line]:
         """Yield lines of ``build`` once everything is made."""
         return iter(())
 
     # ------------------------------------------------------------ dispatch
 
     @abstractmethod
-    def table_lines(self, draft: Draft) -> Iterator[Code]:
+    def table_lines(self, context: EmitContext) -> Iterator[Code]:
         """Yield the module's table of functions, by mode and active set."""
 
     @abstractmethod
@@ -266,7 +266,7 @@ class Dialect(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class EmitContext:
     """A module under construction: its program, its names, and its dialect."""
 
     program: Program
@@ -276,7 +276,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class EmitScope:
     """The surroundings of an instruction: the program, the names, and the facts about its function."""
 
     program: Program

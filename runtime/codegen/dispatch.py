@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from compiler.ir.program import Function
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft
+from runtime.codegen.dialect import EmitContext
 from runtime.codegen.lower.overflow import check_lines, hold_lines
 from runtime.codegen.text import Block, Code, Line
 
 
-def emit_dispatch(draft: Draft) -> Iterator[Code]:
+def emit_dispatch(context: EmitContext) -> Iterator[Code]:
     """Yield the table of functions, and ``def step(batch, mode="train")``."""
-    program, needs, dialect = draft.program, draft.needs, draft.dialect
-    yield from dialect.table_lines(draft)
+    program, needs, dialect = context.program, context.needs, context.dialect
+    yield from dialect.table_lines(context)
     default = program.modes[0].mode
     chosen = [syntax.parameter("dataset", syntax.constant(None))] if program.datasets else []
     header = syntax.define(
@@ -33,7 +33,7 @@ def emit_dispatch(draft: Draft) -> Iterator[Code]:
     key = _key([mode, *dataset, *([syntax.name("fired")] if needs.gates else [])])
     function = syntax.item(syntax.name("FUNCTIONS"), key)
     called = syntax.call(function, syntax.name("batch"), *dialect.step_arguments(needs))
-    after = [*check_lines(draft), *hold_lines(draft)]
+    after = [*check_lines(context), *hold_lines(context)]
     if needs.clock:
         finished = syntax.perform(syntax.call("clock.finish"))
         after.append(Line(statement=finished, comment="counts the step: one that fails leaves no trace"))
@@ -53,12 +53,12 @@ def _key(parts: Sequence[ast.expr]) -> ast.expr:
     return parts[0] if len(parts) == 1 else syntax.sequence(parts)
 
 
-def function_table(draft: Draft, use: Callable[[Function], ast.expr]) -> ast.expr:
+def function_table(context: EmitContext, use: Callable[[Function], ast.expr]) -> ast.expr:
     """Return the functions by mode, or by mode, data set and active set where the program has data sets and gates."""
-    gated = draft.needs.gates
+    gated = context.needs.gates
     keys: list[ast.expr | None] = []
     values: list[ast.expr] = []
-    for mode in draft.program.modes:
+    for mode in context.program.modes:
         for function in mode.functions:
             fired = tuple(gate.op for gate in mode.gates if gate.op in function.gated)
             chosen = [syntax.literal(fired)] if gated else []

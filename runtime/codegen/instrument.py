@@ -22,27 +22,27 @@ from compiler.ir.instructions import (
 from compiler.ir.program import Function, InputDecl
 from compiler.ir.value import Read
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_through
 from runtime.codegen.resources import find_uses
 from runtime.codegen.scope import line_of, read
 from runtime.codegen.text import Block, Line
 
 
-def start_lines(scope: Scope) -> Iterator[Line]:
+def start_lines(scope: EmitScope) -> Iterator[Line]:
     """Yield the line that begins a step."""
     if scope.names.checks:
         yield Line(statement=_perform(scope, "start"))
 
 
-def input_lines(entry: InputDecl, scope: Scope) -> Iterator[Line]:
+def input_lines(entry: InputDecl, scope: EmitScope) -> Iterator[Line]:
     """Yield the check of an input."""
     if scope.names.checks:
         statement = _perform(scope, "given", syntax.constant(entry.name), syntax.name(scope.names.value(entry.name)))
         yield Line(statement=statement, op=entry.name, place=entry.place)
 
 
-def instrument(instruction: Instruction, lowered: Lowered, function: Function, scope: Scope) -> Lowered:
+def instrument(instruction: Instruction, lowered: Lowered, function: Function, scope: EmitScope) -> Lowered:
     """Return the code of an instruction with its checks, where the build is one for debugging."""
     if not scope.names.checks:
         return lowered
@@ -51,7 +51,7 @@ def instrument(instruction: Instruction, lowered: Lowered, function: Function, s
     return replace(lowered, code=(*before, *lowered.code, *after))
 
 
-def _before(instruction: Instruction, function: Function, scope: Scope) -> Iterator[ast.stmt]:
+def _before(instruction: Instruction, function: Function, scope: EmitScope) -> Iterator[ast.stmt]:
     """Yield the check before a gradient, and the check of the outputs."""
     match instruction:
         case Gradient():
@@ -65,7 +65,7 @@ def _before(instruction: Instruction, function: Function, scope: Scope) -> Itera
             return
 
 
-def _after(instruction: Instruction, scope: Scope) -> Iterator[ast.stmt]:
+def _after(instruction: Instruction, scope: EmitScope) -> Iterator[ast.stmt]:
     """Yield the check of an instruction's results and writes."""
     if not scope.checked.isdisjoint(instruction.defines):
         return  # a verdict is for gradients that are not finite
@@ -97,12 +97,12 @@ def _shown(cells: tuple[Read, ...]) -> tuple[str, ...]:
     return tuple(str(each) for each in cells if each.cell.kind != "optimizer" and each.cell.kind != "state")
 
 
-def _perform(scope: Scope, check: str, *arguments: ast.expr, **keywords: ast.expr) -> ast.stmt:
+def _perform(scope: EmitScope, check: str, *arguments: ast.expr, **keywords: ast.expr) -> ast.stmt:
     """Return ``checks.defined(...)``."""
     return syntax.perform(syntax.call(f"{scope.names.checks}.{check}", *arguments, **keywords))
 
 
-def _values(names: Iterable[str], scope: Scope) -> ast.expr:
+def _values(names: Iterable[str], scope: EmitScope) -> ast.expr:
     """Return the variables of values by name: ``{"fake": fake}``."""
     return syntax.dictionary({name: read(name, scope) for name in names})
 
@@ -112,7 +112,7 @@ def _texts(texts: Iterable[str]) -> ast.expr:
     return syntax.sequence(syntax.constant(each) for each in texts)
 
 
-def in_range(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
+def in_range(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lowered:
     """Return the code of an instruction inside ``with record_function("step_d"):``; unchanged without profiling.
 
     Releases and returns take no time and get no range.

@@ -11,7 +11,7 @@ from compiler.ir.program import Function, InputDecl, ModelDecl, Program
 from compiler.passes.datasets import format_datasets, is_particular
 from runtime.codegen import syntax
 from runtime.codegen.build import emit_build, emit_models, weights_register
-from runtime.codegen.dialect import Dialect, Draft
+from runtime.codegen.dialect import Dialect, EmitContext
 from runtime.codegen.dispatch import emit_dispatch
 from runtime.codegen.lower.accumulate import register_lines as window_register
 from runtime.codegen.lower.metrics import epoch_function, register_lines
@@ -117,11 +117,11 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
     parts = tuple(_emit_parts(careful, given))
     used = frozenset(name for part in parts for name in _find_names(part))
     support = select_support(sorted(used), library)
-    draft = _draft(program, dialect, (each.name for each in support.definitions), extras)
-    parts = parts if draft.names == careful.names else tuple(_emit_parts(draft, given))
+    context = _draft(program, dialect, (each.name for each in support.definitions), extras)
+    parts = parts if context.names == careful.names else tuple(_emit_parts(context, given))
     whole = (
-        Source(text=_docstring(draft, given)),
-        *import_lines(used, support, user_imports(program, draft.names, given), dialect),
+        Source(text=_docstring(context, given)),
+        *import_lines(used, support, user_imports(program, context.names, given), dialect),
         Source(text=""),
         *parts,
     )
@@ -136,31 +136,33 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
         library=library.package,
         places=page.places,
         writes=page.writes,
-        names=draft.names,
+        names=context.names,
     )
 
 
-def _draft(program: Program, dialect: Dialect, taken: Iterable[str], extras: Extras) -> Draft:
+def _draft(program: Program, dialect: Dialect, taken: Iterable[str], extras: Extras) -> EmitContext:
     """Return a draft whose names are neither those of the framework nor ``taken``."""
-    names = choose_names(program, (*dialect.reserved, *taken), wishes=dialect.wishes(program), extras=extras)
-    return Draft(program=program, names=names, dialect=dialect, needs=find_needs(program))
+    names = choose_names(
+        program, (*dialect.reserved, *taken), name_requests=dialect.name_requests(program), extras=extras
+    )
+    return EmitContext(program=program, names=names, dialect=dialect, needs=find_needs(program))
 
 
-def _emit_parts(draft: Draft, provided: frozenset[str]) -> Iterator[Code]:
+def _emit_parts(context: EmitContext, provided: frozenset[str]) -> Iterator[Code]:
     """Yield the module's own code: registers, models, ``build``, functions and ``step``, blank lines between."""
-    others = ((name, "object", "object") for name in draft.dialect.registers())
-    for name, key, kind in (("MODELS", "str", draft.dialect.model_type), ("OPTIMIZERS", "str", "object"), *others):
+    others = ((name, "object", "object") for name in context.dialect.registers())
+    for name, key, kind in (("MODELS", "str", context.dialect.model_type), ("OPTIMIZERS", "str", "object"), *others):
         yield Line(statement=syntax.register(name, syntax.name(key), syntax.dotted(kind)))
-    yield from state_register(draft.program, draft.dialect)
-    yield from window_register(draft.program)
-    yield from register_lines(draft.program)
-    yield from weights_register(draft.program, provided)
-    yield from (GAP, emit_models(draft, provided), GAP, emit_build(draft))
-    for function in find_functions(draft.program):
-        yield from (GAP, draft.dialect.function(function, draft))
-    for part in emit_dispatch(draft):
+    yield from state_register(context.program, context.dialect)
+    yield from window_register(context.program)
+    yield from register_lines(context.program)
+    yield from weights_register(context.program, provided)
+    yield from (GAP, emit_models(context, provided), GAP, emit_build(context))
+    for function in find_functions(context.program):
+        yield from (GAP, context.dialect.function(function, context))
+    for part in emit_dispatch(context):
         yield from (GAP, part)
-    yield from epoch_function(draft.program)
+    yield from epoch_function(context.program)
 
 
 def _find_names(code: Code) -> Iterator[str]:
@@ -176,19 +178,19 @@ def _find_names(code: Code) -> Iterator[str]:
             return
 
 
-def _docstring(draft: Draft, provided: frozenset[str]) -> str:
+def _docstring(context: EmitContext, provided: frozenset[str]) -> str:
     """Return the module's docstring: its content, its origin, its use."""
-    program, quotes, framework = draft.program, '"' * 3, draft.dialect.framework
+    program, quotes, framework = context.program, '"' * 3, context.dialect.framework
     users = dict.fromkeys(path.partition(":")[0] for path in find_user_paths(program, provided))
     needs = f"It needs {framework}, and {', '.join(users)}:" if users else f"It needs {framework} alone:"
     models = ", ".join(sorted(provided))
     build = f'build(seed={program.seed}, device="cpu"' + (f", models={{...}})  # {models}" if models else ")")
-    batch = ", ".join(f'"{entry.name}": {draft.names.value(entry.name)}' for entry in program.inputs)
+    batch = ", ".join(f'"{entry.name}": {context.names.value(entry.name)}' for entry in program.inputs)
     modes = ", ".join(mode.mode for mode in program.modes)
     made = f"made by stepgraph (order: {program.order})"
     return "\n".join(
         (
-            f"{quotes}{plain(program.name)}: a training step in {draft.dialect.title}, {made}.",
+            f"{quotes}{plain(program.name)}: a training step in {context.dialect.title}, {made}.",
             "",
             needs,
             "",

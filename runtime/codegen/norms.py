@@ -8,7 +8,7 @@ from dataclasses import replace
 from compiler.ir.instructions import Apply, Instruction, Transform
 from compiler.ir.program import Function
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft, Global, Lowered, Scope
+from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of
 
@@ -16,7 +16,7 @@ LAST = frozenset({"join", "clip_agc", "clip_norm", "clip_value"})
 """The first instructions that take the final gradients of an update."""
 
 
-def measured(instruction: Instruction, lowered: Lowered, scope: Scope) -> Lowered:
+def measured(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lowered:
     """Return the code of an instruction, after ``norms.keep("step_d", step_d)`` where an update begins with it.
 
     The measured gradients are those of the update: of a whole window, without the loss scale, before clipping.
@@ -40,10 +40,10 @@ def find_first(op: str, function: Function) -> Instruction | None:
     return next(each for each in own if isinstance(each, Apply) or each.function.name in LAST)
 
 
-def norm_globals(draft: Draft) -> Iterator[Global]:
+def norm_globals(context: EmitContext) -> Iterator[Global]:
     """Yield the register of the norms, by update."""
-    if draft.names.norms:
-        instructions = find_instructions(draft.program)
+    if context.names.norms:
+        instructions = find_instructions(context.program)
         ops = dict.fromkeys(each.op for each in instructions if isinstance(each, Apply))
         updates = syntax.listing(map(syntax.constant, ops))
-        yield Global(name=draft.names.norms, value=syntax.call("Norms", updates))
+        yield Global(name=context.names.norms, value=syntax.call("Norms", updates))

@@ -10,7 +10,7 @@ from compiler.ir.program import ModelDecl, OptimizerDecl
 from compiler.ir.value import HyperParameter, Scheduled, ScheduleDecl, find_decls
 from compiler.ir.weight_terms import Penalty
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect, Draft, Global, Scope
+from runtime.codegen.dialect import Dialect, EmitContext, EmitScope, Global
 from runtime.codegen.resources import (
     Names,
     chosen_list,
@@ -37,15 +37,15 @@ def follow(schedule: ScheduleDecl, dialect: Dialect) -> ast.expr:
     return syntax.call("paced", syntax.name(dialect.pace), _curve(schedule), **_pace(schedule))
 
 
-def scheduled_globals(draft: Draft) -> Iterator[Global]:
+def scheduled_globals(context: EmitContext) -> Iterator[Global]:
     """Yield one function per number of an op: of nothing, or of the updates that an optimizer has applied."""
-    for each, form, instruction in find_numbers(draft.program):
+    for each, form, instruction in find_numbers(context.program):
         read = _curve(each.schedule)
         if each.optimizer is None:
-            timed = syntax.call("timed", syntax.name(draft.dialect.pace), read, **_pace(each.schedule))
-            read = draft.dialect.scheduled(timed, form)
+            timed = syntax.call("timed", syntax.name(context.dialect.pace), read, **_pace(each.schedule))
+            read = context.dialect.scheduled(timed, form)
         place = (instruction.op, instruction.place)
-        yield Global(name=draft.names.scheduled(each.name), value=read, place=place)
+        yield Global(name=context.names.scheduled(each.name), value=read, place=place)
 
 
 def _pace(schedule: ScheduleDecl) -> dict[str, ast.expr]:
@@ -65,17 +65,17 @@ def _curve(schedule: ScheduleDecl) -> ast.expr:
     return syntax.call(MAKERS.get(schedule.kind, schedule.kind), **fields)
 
 
-def pattern_globals(draft: Draft) -> Iterator[Global]:
+def pattern_globals(context: EmitContext) -> Iterator[Global]:
     """Yield the lists that constraints choose, then the penalties."""
-    program, names = draft.program, draft.names
+    program, names = context.program, context.names
     for models, frozen in find_frozen(program):
         whole = syntax.name(names.joint(models))
-        found = [_match(program.model(model), (match,), draft) for model, match in frozen]
+        found = [_match(program.model(model), (match,), context) for model, match in frozen]
         listed = found[0] if len(found) == 1 else syntax.listing(map(syntax.spread, found))
         places = syntax.call("places", syntax.call("among", whole, listed), whole)
         yield Global(name=names.frozen_places(models, frozen), value=places, comment="frozen for now")
     for chosen in find_chosen(program):
-        found = _match(program.model(chosen.model), (chosen.match,), draft)
+        found = _match(program.model(chosen.model), (chosen.match,), context)
         stepped = syntax.name(names.parameters(chosen.model))
         yield Global(name=names.chosen(chosen.key), value=syntax.call("among", stepped, found))
     for each in find_penalized(program):
@@ -108,13 +108,13 @@ def frozen_global(model: ModelDecl, names: Names, dialect: Dialect) -> Global:
     return Global(name=names.frozen(model.name), value=value, comment="never stepped")
 
 
-def grouped_parameters(optimizer: OptimizerDecl, draft: Draft) -> ast.expr | None:
+def grouped_parameters(optimizer: OptimizerDecl, context: EmitContext) -> ast.expr | None:
     """Return the groups of an optimizer with their options; None where it has none.
 
     Groups with the same options are merged.
     """
     unlike = optimizer.find_unlike()
-    return syntax.listing(_group(changes, optimizer, draft) for changes in unlike) if unlike else None
+    return syntax.listing(_group(changes, optimizer, context) for changes in unlike) if unlike else None
 
 
 def has_groups(optimizer: OptimizerDecl) -> bool:
@@ -122,35 +122,35 @@ def has_groups(optimizer: OptimizerDecl) -> bool:
     return bool(optimizer.find_changed())
 
 
-def _group(changes: Mapping[str, float | ScheduleDecl], optimizer: OptimizerDecl, draft: Draft) -> ast.expr:
+def _group(changes: Mapping[str, float | ScheduleDecl], optimizer: OptimizerDecl, context: EmitContext) -> ast.expr:
     """Return ``(matching(net.named_parameters(), "bias$"), {"weight_decay": 0.0})``."""
     patterns: dict[str, list[str]] = {}
     for group in optimizer.find_changed():
         if group.changes == changes:
             patterns.setdefault(group.model, []).append(group.match)
-    members = [_match(draft.program.model(model), tuple(found), draft) for model, found in patterns.items()]
+    members = [_match(context.program.model(model), tuple(found), context) for model, found in patterns.items()]
     listed = members[0] if len(members) == 1 else syntax.listing(map(syntax.spread, members))
     options = {
-        name: follow(each, draft.dialect) if isinstance(each, ScheduleDecl) else syntax.constant(each)
+        name: follow(each, context.dialect) if isinstance(each, ScheduleDecl) else syntax.constant(each)
         for name, each in changes.items()
     }
     return syntax.sequence((listed, syntax.dictionary(options)))
 
 
-def _match(model: ModelDecl, patterns: tuple[str, ...], draft: Draft) -> ast.expr:
+def _match(model: ModelDecl, patterns: tuple[str, ...], context: EmitContext) -> ast.expr:
     """Return ``matching(net.named_parameters(), "bias$")``."""
-    named = draft.dialect.named(model, syntax.name(draft.names.model(model.name)))
+    named = context.dialect.named(model, syntax.name(context.names.model(model.name)))
     return syntax.call("matching", named, *map(syntax.constant, patterns))
 
 
-def construct_optimizer(optimizer: OptimizerDecl, draft: Draft) -> ast.expr:
+def construct_optimizer(optimizer: OptimizerDecl, context: EmitContext) -> ast.expr:
     """Return the construction of an optimizer over the parameters of its models."""
-    models, names, dialect = optimizer.models, draft.names, draft.dialect
+    models, names, dialect = optimizer.models, context.names, context.dialect
     listed = names.joint(models)
     parameters = syntax.name(names.own(optimizer.name) if optimizer.excluded else listed)
     known = {key: each for key, each in optimizer.options.items() if key not in dialect.unknown_options(optimizer)}
     options = {name: _option(value, dialect) for name, value in known.items()}
-    groups = grouped_parameters(optimizer, draft)
+    groups = grouped_parameters(optimizer, context)
     if optimizer.builtin and optimizer.rule in dialect.direct:
         direct = dialect.direct[optimizer.rule]
         if groups is not None:
@@ -172,9 +172,9 @@ def _option(value: HyperParameter, dialect: Dialect) -> ast.expr:
     return syntax.literal(value)
 
 
-def sharing_globals(draft: Draft) -> Iterator[Global]:
+def sharing_globals(context: EmitContext) -> Iterator[Global]:
     """Yield the parameters of optimizers that leave some to others, their places in sets, and what two sets share."""
-    names, program = draft.names, draft.program
+    names, program = context.names, context.program
     for optimizer in program.optimizers:
         if optimizer.excluded:
             own = (syntax.name(names.joint(models)) for models in (optimizer.models, optimizer.excluded))
@@ -191,7 +191,7 @@ def sharing_globals(draft: Draft) -> Iterator[Global]:
         yield Global(name=names.common(models, others), value=syntax.call("common_places", *lists))
 
 
-def add_shared(instruction: Transform, scope: Scope) -> ast.expr:
+def add_shared(instruction: Transform, scope: EmitScope) -> ast.expr:
     """Return ``add_shared(step_a, (step_b, step_a_common))``; only the set where no other update fires."""
     first, *others = (syntax.name(scope.names.value(each)) for each in instruction.inputs)
     if not others:

@@ -165,8 +165,8 @@ def frozen_key(models: tuple[str, ...], frozen: Frozen) -> str:
     return " ".join((*models, "|", *(part for each in frozen for part in each)))
 
 
-def pattern_wishes(program: Program) -> Iterator[Wish]:
-    """Yield the wishes for the lists that patterns make."""
+def pattern_requests(program: Program) -> Iterator[NameRequest]:
+    """Yield the names needed for the lists that patterns make."""
     for model in program.models:
         if model.frozen:
             yield "frozen", model.name, f"{model.name}_frozen"
@@ -190,7 +190,7 @@ FIXED = (
     "number", "outputs", "random", "seed", "step", "verdicts",
 )  # fmt: skip
 """Identifiers that every emitted module uses itself."""
-Wish = tuple[str, str, str]
+NameRequest = tuple[str, str, str]
 """Kind, key, and the preferred identifier of something."""
 CHECKS, NORMS = ("checks", ""), ("norms", "")
 """Kind and key of the checks, and of the register that measures gradients."""
@@ -325,27 +325,27 @@ class Names:
 
 
 def choose_names(
-    program: Program, taken: Iterable[str], *, wishes: Iterable[Wish] = (), extras: Extras = PLAIN
+    program: Program, taken: Iterable[str], *, name_requests: Iterable[NameRequest] = (), extras: Extras = PLAIN
 ) -> Names:
     """Return the identifiers of a module: models first, then values, then what is derived from them.
 
     ``taken`` are the names of the support library and of the framework; keywords, builtins and the module's own names
-    are avoided as well. ``wishes`` are those of the framework, which come last.
+    are avoided as well. ``name requests`` are those of the framework, which come last.
     """
     used = {*FIXED, *taken, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
     table: dict[tuple[str, str], str] = {}
     watching = {(*CHECKS, "checks"): extras.debug, (*NORMS, "norms"): extras.norms}
-    first = (wish for wish, is_wanted in watching.items() if is_wanted)
-    for kind, key, wish in (*first, *_wishes(program), *wishes):
+    first = (request for request, is_wanted in watching.items() if is_wanted)
+    for kind, key, request in (*first, *_name_requests(program), *name_requests):
         if (kind, key) not in table:
-            table[kind, key] = _free(wish, used)
+            table[kind, key] = _free(request, used)
             used.add(table[kind, key])
     return Names(table=table, profile=extras.profile)
 
 
-def _free(wish: str, used: set[str]) -> str:
+def _free(request: str, used: set[str]) -> str:
     """Return the preferred identifier, with trailing underscores until it is free."""
-    identifier = re.sub(r"\W", "_", wish, flags=re.ASCII)
+    identifier = re.sub(r"\W", "_", request, flags=re.ASCII)
     if identifier.startswith("__"):  # Python's own names look like this
         identifier = identifier.lstrip("_") or "value"
     while identifier in used:
@@ -353,7 +353,7 @@ def _free(wish: str, used: set[str]) -> str:
     return identifier
 
 
-def _wishes(program: Program) -> Iterator[Wish]:
+def _name_requests(program: Program) -> Iterator[NameRequest]:
     """Yield (kind, key, preferred identifier) of everything that needs a name, the most descriptive names first."""
     for model in program.models:
         yield "model", model.name, model.name
@@ -363,7 +363,7 @@ def _wishes(program: Program) -> Iterator[Wish]:
         yield from (("value", value, value) for each in function.instructions for value in each.defines)
     for function in find_functions(program):
         yield "function", function.name, function.name
-    yield from pattern_wishes(program)
+    yield from pattern_requests(program)
     for model in program.models:
         yield "parameters", model.name, f"{model.name}_params"
         yield "weights", model.name, f"{model.name}_weights"
@@ -391,8 +391,8 @@ def _wishes(program: Program) -> Iterator[Wish]:
                 yield "metric", f"{function.mode} {instruction.op}", f"{function.mode}_{instruction.op}"
 
 
-def _sets(instruction: Instruction) -> Iterator[Wish]:
-    """Yield the wishes for windows, slices of sets over several models, and what two of these share."""
+def _sets(instruction: Instruction) -> Iterator[NameRequest]:
+    """Yield the names needed for windows, slices of sets over several models, and what two of these share."""
     match instruction:
         case Accumulate():
             yield "window", instruction.window, f"{instruction.window}_window"
@@ -414,7 +414,7 @@ def import_key(path: str) -> str:
     return " ".join((f"{module}:{first}", *rest))
 
 
-def _import_wish(path: str) -> Wish:
-    """Return the wish for the name of a user's class or function."""
+def _import_wish(path: str) -> NameRequest:
+    """Return the request for the name of a user's class or function."""
     home = import_key(path).partition(" ")[0]
     return "import", home, home.partition(":")[2]

@@ -10,7 +10,7 @@ from compiler.ir.cell import parameters_of
 from compiler.ir.instructions import InstructionBase, ResolveOverflow
 from compiler.ir.value import Argument, Operand, Ref, Scheduled, Setting
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Scope
+from runtime.codegen.dialect import EmitScope
 from runtime.codegen.resources import Names
 from runtime.codegen.text import Line
 
@@ -46,7 +46,7 @@ def with_notes(instruction: InstructionBase, lines: Sequence[Line]) -> tuple[Lin
     return (replace(first, above=instruction.notes), *rest)
 
 
-def operand(value: Operand, scope: Scope) -> ast.expr:
+def operand(value: Operand, scope: EmitScope) -> ast.expr:
     """Return an operand; a use that passes no gradient back is detached where there is a graph to detach from."""
     if isinstance(value, Scheduled):
         return number(value, scope.names)
@@ -70,7 +70,7 @@ def number(value: Scheduled, names: Names, *, is_after: bool = False) -> ast.exp
     return syntax.binary(syntax.constant(1), ast.Sub(), read) if value.complement else read
 
 
-def setting(value: Setting, scope: Scope) -> ast.expr:
+def setting(value: Setting, scope: EmitScope) -> ast.expr:
     """Return an option: a literal, a number that follows a schedule, or a tuple that may hold some."""
     if isinstance(value, Scheduled):
         return number(value, scope.names)
@@ -79,7 +79,7 @@ def setting(value: Setting, scope: Scope) -> ast.expr:
     return syntax.literal(value)
 
 
-def read(name: str, scope: Scope) -> ast.expr:
+def read(name: str, scope: EmitScope) -> ast.expr:
     """Return a value by its variable, a state by its value at this place."""
     is_held = any(state.name == name for state in scope.program.states)
     return scope.dialect.read_state(hold(name)) if is_held else syntax.name(scope.names.value(name))
@@ -90,12 +90,12 @@ def hold(state: str) -> ast.expr:
     return syntax.item(syntax.name("STATE"), syntax.constant(state))
 
 
-def positional(arguments: tuple[Argument, ...], scope: Scope) -> list[ast.expr]:
+def positional(arguments: tuple[Argument, ...], scope: EmitScope) -> list[ast.expr]:
     """Return the positional arguments of a call."""
     return [operand(argument.operand, scope) for argument in arguments if argument.name is None]
 
 
-def keywords(arguments: tuple[Argument, ...], scope: Scope) -> dict[str, ast.expr]:
+def keywords(arguments: tuple[Argument, ...], scope: EmitScope) -> dict[str, ast.expr]:
     """Return the keyword arguments of a call."""
     return {each.name: operand(each.operand, scope) for each in arguments if each.name is not None}
 

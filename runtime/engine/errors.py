@@ -83,7 +83,7 @@ class Framework(ABC):
 
 
 @runtime_checkable
-class Finding(Protocol):
+class NonFiniteReport(Protocol):
     """An error raised by the checks of a debug build, or by the reader of weight files."""
 
     code: str
@@ -102,7 +102,7 @@ def call_checked(loaded: Loaded[T], spec: GraphSpec, framework: Framework, funct
     raise StepError([found], spec.texts())
 
 
-def diagnose_finding(finding: Finding, spec: GraphSpec) -> Diagnostic:
+def diagnose_report(finding: NonFiniteReport, spec: GraphSpec) -> Diagnostic:
     """Return a finding as a diagnostic; for a weight file, at the place that names it."""
     is_file = finding.code in FILES and finding.op in spec.models
     span = spec.span("models", finding.op, "weights") if is_file else find_span(spec, finding.op)
@@ -115,8 +115,8 @@ def diagnose(error: Exception, loaded: Loaded[object], spec: GraphSpec, framewor
     GS210 where the user's own code raised, with the user's frames; GS211 where an operation of the step failed; GS212
     where a loss does not reach all it is differentiated by; GS261 and GS262 from the checks of a debug build.
     """
-    if isinstance(error, Finding):
-        return diagnose_finding(error, spec)
+    if isinstance(error, NonFiniteReport):
+        return diagnose_report(error, spec)
     op = framework.find_op(error, loaded)
     return _Failure(error=error, loaded=loaded, spec=spec, framework=framework, op=op).diagnose()
 

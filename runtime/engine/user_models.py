@@ -21,7 +21,7 @@ from graphspec.words import closest
 from runtime.codegen.module import find_user_paths
 from runtime.codegen.resources import find_instructions
 from runtime.engine.backend import BuildRequest
-from runtime.engine.errors import diagnose_finding
+from runtime.engine.errors import diagnose_report
 from runtime.engine.imports import resolve
 from runtime.engine.load import find_span
 from runtime.support.model_errors import ModelError
@@ -148,7 +148,7 @@ def find_other_types(models: Mapping[str, Mapping[str, str]], dtype: str, spec: 
         try:
             require_types(name, found, dtype)
         except ModelError as error:
-            yield diagnose_finding(error, spec)
+            yield diagnose_report(error, spec)
 
 
 Parameters = Mapping[str, object]

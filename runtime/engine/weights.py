@@ -13,7 +13,7 @@ from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.codegen.build import WEIGHTS
 from runtime.codegen.module import is_constructed
 from runtime.engine.backend import BuildRequest
-from runtime.engine.errors import diagnose_finding
+from runtime.engine.errors import diagnose_report
 from runtime.engine.load import Loaded
 from runtime.support.model_errors import ModelError
 from runtime.support.weight_files import read_weights
@@ -50,7 +50,7 @@ def find_files(program: Program, spec: GraphSpec, request: BuildRequest) -> Weig
         try:
             kinds = frozenset(each.kind for each in read_weights(name, path).values())
         except ModelError as error:
-            problems.append(diagnose_finding(error, spec))
+            problems.append(diagnose_report(error, spec))
             continue
         others = [each for each, kind in KINDS.items() if kind in kinds and each != request.dtype]
         if others:
@@ -90,7 +90,7 @@ def load_late(
         try:
             load(models[name], name, files.paths[name])
         except ModelError as error:
-            problems.append(diagnose_finding(error, spec))
+            problems.append(diagnose_report(error, spec))
     if problems:
         raise SpecError(problems, spec.texts())
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
-from runtime.support.findings import STRICT, Done, Finding, Suspect, split_version
+from runtime.support.findings import STRICT, Done, NonFiniteReport, Suspect, split_version
 
 
 class Cells(Protocol):
@@ -255,7 +255,7 @@ class StepChecks(ABC):
                 message = f"output '{name}' is {self.fault_of(value)}"
                 raise self.fail(found or self.suspect(name, message, ()))
 
-    def fail(self, suspect: Suspect) -> Finding:
+    def fail(self, suspect: Suspect) -> NonFiniteReport:
         """Return the error of a suspect."""
         return suspect.finding()
 

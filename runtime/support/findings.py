@@ -10,7 +10,7 @@ STRICT = ("loss", "metric", "transform")
 """Kinds of ops whose results may not be infinite either; elsewhere an infinity may be meant, as in a mask."""
 
 
-class Finding(Exception):
+class NonFiniteReport(Exception):
     """Tell at which op the numbers of a step (GS261) or the order of its writes (GS262) went wrong."""
 
     def __init__(self, code: str, op: str, message: str, notes: tuple[str, ...], remedy: str) -> None:
@@ -32,14 +32,14 @@ class Suspect:
         """Return the first of what it came from; a value between that is finite ends the trail."""
         return min((cause.origin() for cause in self.causes), key=lambda each: each.order, default=self)
 
-    def finding(self) -> Finding:
+    def finding(self) -> NonFiniteReport:
         """Return the error that names the origin, and how far it came from there."""
         origin = self.origin()
         notes = origin.ranges
         if origin is not self:
             notes = (*notes, f"it came to light at {self.message}", *self.ranges)
         remedy = "take the cause away where it first appears: what comes after it only hands it on"
-        return Finding("GS261", origin.op, origin.message, notes, remedy)
+        return NonFiniteReport("GS261", origin.op, origin.message, notes, remedy)
 
 
 class Weak(Protocol):

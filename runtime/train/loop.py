@@ -23,7 +23,7 @@ from runtime.state import Plain, PlainModel
 from runtime.train.display import Display
 from runtime.train.evaluate import Driven, Evaluation
 from runtime.train.logs import Log, Row, not_finite, read_latest
-from runtime.train.plots import Gallery
+from runtime.train.plots import ImageLogger
 
 DEFAULT_STEPS = 1000
 
@@ -48,8 +48,8 @@ NEVER = Interval()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agenda:
-    """The agenda of a run: its length (in steps, or in epochs of unknown length), and how often each thing is done."""
+class RunSchedule:
+    """The schedule of a run: its length in steps, or in epochs of unknown length, and how often each thing is done."""
 
     steps: int | None
     epochs: int | None = None
@@ -59,8 +59,8 @@ class Agenda:
     show: Interval = NEVER
 
 
-def find_agenda(spec: GraphSpec, pace: Pace) -> Agenda:
-    """Return the agenda of a spec's run; ``pace.run`` is its length in steps, where that is known.
+def find_run_schedule(spec: GraphSpec, pace: Pace) -> RunSchedule:
+    """Return the schedule of a spec's run; ``pace.run`` is its length in steps, where that is known.
 
     Raises SpecError (GS249) for a time in epochs, samples or shares of the run that cannot be counted here.
     """
@@ -72,7 +72,9 @@ def find_agenda(spec: GraphSpec, pace: Pace) -> Agenda:
     }
     paths = {"evaluate": ("eval", "every"), "save": ("checkpoint", "every"), "show": ("images", "every")}
     found = {name: _interval(each, pace, spec, paths[name]) for name, each in every.items() if each is not None}
-    return Agenda(steps=pace.run, epochs=None if pace.run is not None else run.epochs, log_every=run.log_every, **found)
+    return RunSchedule(
+        steps=pace.run, epochs=None if pace.run is not None else run.epochs, log_every=run.log_every, **found
+    )
 
 
 def find_length(spec: GraphSpec, epoch: int | None, wanted: int | None) -> int | None:
@@ -106,7 +108,7 @@ def _interval(every: Duration, pace: Pace, spec: GraphSpec, path: tuple[str, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BestMetric:
     """The best value of a figure so far; ``waited`` evaluations have passed since without a better one."""
 
     metric: str
@@ -116,8 +118,8 @@ class Standing:
     step: int | None = None
     waited: int = 0
 
-    def judge(self, step: int, figures: Mapping[str, float]) -> Standing:
-        """Return the standing after the figures of a step; figures without the metric change nothing."""
+    def judge(self, step: int, figures: Mapping[str, float]) -> BestMetric:
+        """Return the best value after the figures of a step; figures without the metric change nothing."""
         if self.metric not in figures:
             return self
         found = figures[self.metric]
@@ -132,8 +134,8 @@ class Standing:
         value = None if self.value is None else self.value.hex()
         return {"metric": self.metric, "mode": self.mode, "value": value, "step": self.step, "waited": self.waited}
 
-    def restored(self, kept: KeptStanding | None) -> Standing:
-        """Return the standing from a checkpoint; one of another metric or goal is ignored."""
+    def restored(self, kept: KeptStanding | None) -> BestMetric:
+        """Return the best value from a checkpoint; one of another metric or goal is ignored."""
         if kept is None or (kept.metric, kept.mode) != (self.metric, self.mode):
             return self
         value = None if kept.value is None else float.fromhex(kept.value)
@@ -141,7 +143,7 @@ class Standing:
 
 
 class KeptStanding(PlainModel):
-    """What :meth:`Standing.to_plain` gives."""
+    """What :meth:`BestMetric.to_plain` gives."""
 
     metric: str
     mode: str
@@ -174,8 +176,8 @@ class RunState:
     """An evaluation was interrupted and is due."""
     evaluated: int = 0
     """The step of the newest evaluation."""
-    best: Standing | None = None
-    stop: Standing | None = None
+    best: BestMetric | None = None
+    stop: BestMetric | None = None
     latest: dict[str, object] = field(default_factory=dict[str, object])
     """The latest value of every output since the last logged row; numbers, or values on the device."""
     rows: int | None = 0
@@ -241,11 +243,11 @@ class Loop:
 
     step: Driven
     feed: AnyFeed
-    agenda: Agenda
+    run_schedule: RunSchedule
     display: Display
     state: RunState = field(default_factory=RunState)
     sinks: Sequence[Log] = ()
-    gallery: Gallery | None = None
+    image_logger: ImageLogger | None = None
     evaluation: Evaluation | None = None
     saver: Saver | None = None
     patience: int | None = None
@@ -294,9 +296,9 @@ class Loop:
 
     def _is_complete(self) -> bool:
         """Return whether all steps, or all epochs, were made."""
-        if self.agenda.steps is not None:
-            return self.state.made >= self.agenda.steps
-        return self.agenda.epochs is not None and self.feed.epoch >= self.agenda.epochs
+        if self.run_schedule.steps is not None:
+            return self.state.made >= self.run_schedule.steps
+        return self.run_schedule.epochs is not None and self.feed.epoch >= self.run_schedule.epochs
 
     def _is_exhausted(self) -> bool:
         stop = self.state.stop
@@ -320,14 +322,14 @@ class Loop:
         state.latest.update(outputs)
         self.warmup = self.warmup or time.perf_counter()
         self._show(lambda: self.display.advance(state.made))
-        if self.gallery is not None:
-            self.gallery.follow(state.made, batch, outputs)
+        if self.image_logger is not None:
+            self.image_logger.follow(state.made, batch, outputs)
         self.dirty = True
-        if state.made in (1, self.agenda.steps) or state.made % self.agenda.log_every == 0:
+        if state.made in (1, self.run_schedule.steps) or state.made % self.run_schedule.log_every == 0:
             values = self._log()
             if self.evaluation is None:
                 self._judge(values)
-        if self.agenda.evaluate.is_due(step=state.made):
+        if self.run_schedule.evaluate.is_due(step=state.made):
             self._evaluate()
         self._save_where_due(at_end=False)
 
@@ -335,15 +337,15 @@ class Loop:
         epoch = self.feed.epoch
         self.dirty = True
         self.step.end_epoch()
-        if self.gallery is not None and self.agenda.show.is_due_at_end(epoch=epoch):
-            self.gallery.hang(self.state.made)
-        if self.agenda.evaluate.is_due_at_end(epoch=epoch) and self.state.evaluated != self.state.made:
+        if self.image_logger is not None and self.run_schedule.show.is_due_at_end(epoch=epoch):
+            self.image_logger.show_now(self.state.made)
+        if self.run_schedule.evaluate.is_due_at_end(epoch=epoch) and self.state.evaluated != self.state.made:
             self._evaluate()
         self._save_where_due(at_end=True)
 
     def _save_where_due(self, *, at_end: bool) -> None:
         """Save after a step, or at the end of an epoch, where that is due; not before an evaluation is complete."""
-        save = self.agenda.save
+        save = self.run_schedule.save
         is_planned = save.is_due_at_end(epoch=self.feed.epoch) if at_end else save.is_due(step=self.state.made)
         if is_planned and not self.state.due:
             self._save(planned=True)
@@ -392,11 +394,9 @@ class Loop:
             figures = self.evaluation.run(self.interrupt)
             if figures is None:
                 return
-            for standing in (self.state.best, self.state.stop):  # an output of many numbers, or of none, has no figure
-                if standing is not None and standing.metric not in figures:
-                    message = (
-                        f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
-                    )
+            for watched in (self.state.best, self.state.stop):  # an output of many numbers, or of none, has no figure
+                if watched is not None and watched.metric not in figures:
+                    message = f"the evaluation gives no single number {watched.metric!r} for `best` and `stop` to go by"
                     raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
         self.state.due = False
         self.state.evaluated = self.state.made
@@ -416,8 +416,8 @@ class Loop:
     def _save(self, *, planned: bool = False) -> None:
         """Save the present state of the run."""
         self.state.seconds = time.perf_counter() - self.start
-        if self.gallery is not None:
-            self.gallery.keep()
+        if self.image_logger is not None:
+            self.image_logger.keep()
         if self.saver is not None:
             self.saver.save(self.state, planned=planned)
         self.dirty = False
@@ -440,8 +440,8 @@ class Loop:
                 self._log()
             if self._lacks_evaluation():
                 self._evaluate()
-        if self.gallery is not None:
-            self.gallery.finish()
+        if self.image_logger is not None:
+            self.image_logger.finish()
         if self.dirty:
             self._save()
 

@@ -174,7 +174,7 @@ def find_outputs(program: Program, mode: Mode) -> tuple[str, ...]:
 
 
 @dataclass(slots=True, kw_only=True)
-class Gallery:
+class ImageLogger:
     """Writes ``<value>_<step>.png`` every so many steps, and ``<value>.png`` as the last one.
 
     A value of a mode other than train is computed each time from the first batch of the run and from the same random
@@ -203,14 +203,14 @@ class Gallery:
                 self._read_images() is not None
             )  # report a value that is not an image now, not at the end of the run
         if self.every is not None and number % self.every == 0:
-            self.hang(number)
+            self.show_now(number)
 
     @property
     def value(self) -> str:
         """Return the name of the value that is shown."""
         return "" if self.spec.run.images is None else self.spec.run.images.value
 
-    def hang(self, number: int) -> None:
+    def show_now(self, number: int) -> None:
         """Write the picture of a step; raise SpecError (GS230) where the value cannot be shown as images."""
         self._write(f"{self.value}_{number}.png")
 

@@ -30,9 +30,9 @@ from runtime.train.checkpointing import Keeper
 from runtime.train.display import Bar, Plain, working
 from runtime.train.evaluate import Driven, Evaluation
 from runtime.train.logs import format_value, open_logs, read_rows, scalars
-from runtime.train.loop import Agenda, Loop, Outcome, RunState, Standing, find_agenda, find_length
+from runtime.train.loop import BestMetric, Loop, Outcome, RunSchedule, RunState, find_length, find_run_schedule
 from runtime.train.pace import find_declared_pace
-from runtime.train.plots import Gallery, draw_curves, find_image_mode
+from runtime.train.plots import ImageLogger, draw_curves, find_image_mode
 from runtime.train.resume import Past, find_checkpoint, find_past
 from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, write_record
 
@@ -45,10 +45,10 @@ def introduce(session: Session, stream: TextIO) -> None:
     """Print what is trained, on what, and for how long."""
     plan = session.step.plan
     where = f"{plan.program.backend} on {session.step.device}, seed {session.record.seed}"
-    if session.agenda.steps is None:
-        length = f"{counted(session.agenda.epochs or 0, 'epoch')} in steps of "
+    if session.run_schedule.steps is None:
+        length = f"{counted(session.run_schedule.epochs or 0, 'epoch')} in steps of "
     else:
-        length = f"{session.agenda.steps:,} steps of "
+        length = f"{session.run_schedule.steps:,} steps of "
     length += str(find_batch(session.spec) or "the size of each set")
     print(f"{strong(plan.spec.name, stream)}: {where}, {length}", file=stream)
     ops = plan.spec.ops.values()
@@ -155,7 +155,7 @@ class Session:
     request: Request
     record: Record
     past: Past | None
-    agenda: Agenda
+    run_schedule: RunSchedule
     step: Step
     feed: AnyFeed
     judged: AnyFeed | None
@@ -205,7 +205,7 @@ class Session:
                 "plan": self.record.plan,
             },
         )
-        state = RunState(best=_standing(self.spec, run.best), stop=_standing(self.spec, run.stop))
+        state = RunState(best=_watch(self.spec, run.best), stop=_watch(self.spec, run.stop))
         checkpoint = find_checkpoint(keeper.store) if past is not None else None
         if checkpoint is not None:
             keeper.restore(checkpoint, state)
@@ -232,37 +232,37 @@ class Session:
         return Loop(
             step=driven,
             feed=self.feed,
-            agenda=self.agenda,
-            display=(Bar if self.request.moving else Plain)(self.request.stream, self.agenda.steps),
+            run_schedule=self.run_schedule,
+            display=(Bar if self.request.moving else Plain)(self.request.stream, self.run_schedule.steps),
             state=state,
             sinks=open_logs(self.folder, run.log, rows, state.made),
-            gallery=None if run.images is None else self._open_gallery(driven, state.made),
+            image_logger=None if run.images is None else self._open_image_logger(driven, state.made),
             evaluation=evaluation,
             saver=keeper,
             patience=None if run.stop is None else run.stop.patience,
             rows=list(rows),
         )
 
-    def _open_gallery(self, step: Driven, made: int) -> Gallery:
-        """Return the gallery; after resuming, its pictures are of the run's first batch, too, where it can be read."""
-        return Gallery(
+    def _open_image_logger(self, step: Driven, made: int) -> ImageLogger:
+        """Return the image logger; a resumed run, too, draws its first batch, where that can be read."""
+        return ImageLogger(
             step=step,
             spec=self.spec,
             mode=find_image_mode(self.spec, self.step.plan.program),
             folder=self.folder,
-            every=self.agenda.show.steps,
+            every=self.run_schedule.show.steps,
             batch=None if self.past is None or self.feed.length is None else self.feed.first(),
             seen=made > 0,
         )
 
 
-def _standing(spec: GraphSpec, watched: BestSpec | StopSpec | None) -> Standing | None:
-    """Return the standing of a figure before the first evaluation."""
+def _watch(spec: GraphSpec, watched: BestSpec | StopSpec | None) -> BestMetric | None:
+    """Return the best value of a figure before the first evaluation."""
     if watched is None:
         return None
     goal = find_goal(spec, watched) or "min"
     delta = watched.min_delta if isinstance(watched, StopSpec) else 0.0
-    return Standing(metric=watched.metric, mode=goal, min_delta=delta)
+    return BestMetric(metric=watched.metric, mode=goal, min_delta=delta)
 
 
 DEFAULT = "torch"
@@ -319,7 +319,7 @@ def prepare(request: Request) -> Session:
     )
     wanted = request.steps if request.steps is not None or past is None else past.record.steps or None
     pace = find_pace(request.spec, feed, wanted)
-    agenda = find_agenda(request.spec, pace)
+    run_schedule = find_run_schedule(request.spec, pace)
     plan = _compile(request, request.backend or (DEFAULT if past is None else past.record.backend), pace)
     step = _build(request, plan, seed, weights=past is None)
     for each in (feed, judged):
@@ -333,7 +333,7 @@ def prepare(request: Request) -> Session:
         request=request,
         record=_describe(request, step, seed, wanted, folder),
         past=past,
-        agenda=agenda,
+        run_schedule=run_schedule,
         step=step,
         feed=feed,
         judged=judged,

@@ -19,10 +19,10 @@ def random_gates(random: Random, epoch: int) -> list[Gate]:
     """Return the gates of an update that accumulates, of its end, and of an average behind it."""
     spread = {"start": random.choice([None, 2]), "until": random.choice([None, 9, 40])}
     gathers = Gate(op="gathers", every=random.choice([1, 2, 3]), **spread)
-    is_flush, window, rhythm = random.random() < 0.5, random.choice([2, 3, 4]), random.choice([1, 2, 3])
+    is_flush, window, period = random.random() < 0.5, random.choice([2, 3, 4]), random.choice([1, 2, 3])
     update = Gate(op="update", clock="writes", every=window, follows=(("gathers",),), epoch=epoch, flush=is_flush)
     drop = [] if is_flush else [Gate(op="drop", clock="epochs", epoch=epoch)]
-    return [gathers, update, *drop, Gate(op="average", clock="writes", every=rhythm, follows=(("update",),))]
+    return [gathers, update, *drop, Gate(op="average", clock="writes", every=period, follows=(("update",),))]
 
 
 def meet(gates: list[Gate], steps: int) -> set[frozenset[str]]:

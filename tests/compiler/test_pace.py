@@ -8,7 +8,7 @@ import pytest
 
 from compiler import Pace, Plan, compile_step
 from compiler.ir.verify import verify
-from compiler.timing.period import Rhythm, find_rhythm, find_writes
+from compiler.timing.period import FiringPeriod, find_firing_period, find_writes
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.load import load
 from tests.compiler.conftest import PRELUDE, document
@@ -250,18 +250,18 @@ def test_moments_that_fall_on_one_tick_are_refused():
         ("every: 1", "every: step_b", (2, 2)),
     ],
 )
-def test_a_rhythm_is_what_the_gates_do(clock_a, average, rhythm):
+def test_a_rhythm_is_what_the_gates_do(clock_a, average, period):
     more = f"  follow: {{ema: a, into: slow_a, decay: 0.9, {average}}}\n"
     plan = plan_of("every: 2", clock_a, more)
-    found = find_rhythm(plan.spec, "follow")
-    assert (found.first, found.every) == rhythm
-    assert steps_of(plan, "follow", 40) == list(range(rhythm[0], 41, rhythm[1]))
+    found = find_firing_period(plan.spec, "follow")
+    assert (found.first, found.every) == period
+    assert steps_of(plan, "follow", 40) == list(range(period[0], 41, period[1]))
 
 
 def test_a_source_with_two_gated_writers_has_no_rhythm():
     more = SECOND.replace("SECOND", "every: 3")
     assert find_writes(plan_of("every: 2", more=more).spec, "b") is None
-    assert find_writes(plan_of("every: 1", more=more).spec, "b") == Rhythm(first=1, every=1)
+    assert find_writes(plan_of("every: 1", more=more).spec, "b") == FiringPeriod(first=1, every=1)
     with pytest.raises(SpecError, match="how many steps lie between two writes of 'b'"):
         plan_of("every: 2", more=more + "  follow: {ema: b, half_life: 2 epochs}\n")
 

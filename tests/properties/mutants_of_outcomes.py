@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.lower.context import Lowering
+from compiler.lower.context import LoweringContext
 from graphspec.declare.ops import ForwardOp
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
@@ -16,7 +16,7 @@ def grow_only(found: Mapping[str, object], written: Mapping[str, object]) -> dic
     return {key: value for key, value in found.items() if key != "backoff_factor" or key in written}
 
 
-def train_the_model(name: str, op: ForwardOp, context: Lowering) -> tuple:
+def train_the_model(name: str, op: ForwardOp, context: LoweringContext) -> tuple:
     """Let no average stand in where a forward says `train: true`."""
     return name, op, replace(context, averages={}) if op.train else context
 

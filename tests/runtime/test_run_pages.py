@@ -18,7 +18,7 @@ from runtime.checkpoints import read_checkpoint, write_checkpoint
 from runtime.problems import problem
 from runtime.train.display import Plain
 from runtime.train.logs import read_rows
-from runtime.train.loop import Agenda, Loop, RunState, Standing, find_agenda
+from runtime.train.loop import BestMetric, Loop, RunSchedule, RunState, find_run_schedule
 from runtime.train.resume import compare_specs, find_past, refuse_changes
 from runtime.train.run_folder import Lock, read_record, write_record
 from tests.runtime.checkpoints.contents import content_at, forge
@@ -73,15 +73,17 @@ def meet_no_rows():
 
 def meet_no_figure():
     once = SimpleNamespace(run=lambda interrupt: {"loss": 0.5})
-    state = RunState(best=Standing(metric="scores", mode="max"))
-    agenda = Agenda(steps=0, log_every=1)
-    Loop(step=None, feed=None, agenda=agenda, display=Plain(io.StringIO(), 0), state=state, evaluation=once)._evaluate()
+    state = RunState(best=BestMetric(metric="scores", mode="max"))
+    run_schedule = RunSchedule(steps=0, log_every=1)
+    Loop(
+        step=None, feed=None, run_schedule=run_schedule, display=Plain(io.StringIO(), 0), state=state, evaluation=once
+    )._evaluate()
 
 
 def meet_no_length():
     spec = load(STREAM)
     with pytest.raises(SpecError) as caught:
-        find_agenda(spec, Pace(batch=32))
+        find_run_schedule(spec, Pace(batch=32))
     raise problem("GS249", caught.value.diagnostics[0].message, help=caught.value.diagnostics[0].help)  # without place
 
 

@@ -16,22 +16,22 @@ BEST_FIRST = ("gpu", "cpu")
 _DEVICE = re.compile(r"^(cpu|gpu|cuda)(?::(\d+))?$")
 
 
-def choose_device(wish: str) -> str:
+def choose_device(request: str) -> str:
     """Return the device of a name, the best one for ``auto``: ``gpu:0``, ``cpu``; ``cuda`` is another word for gpu.
 
     Raises SpecError: GS207 where it is not available.
     """
-    if wish == "auto":
+    if request == "auto":
         return find_devices()[0]
-    match = _DEVICE.match(wish.lower())
+    match = _DEVICE.match(request.lower())
     if match is None:
-        raise problem("GS207", f"{wish!r} is no device", help=f"choose one of auto, {', '.join(BEST_FIRST)}")
+        raise problem("GS207", f"{request!r} is no device", help=f"choose one of auto, {', '.join(BEST_FIRST)}")
     kind, number = match.groups()
     name = "cpu" if kind == "cpu" and int(number or 0) == 0 else f"{kind.replace('cuda', 'gpu')}:{number or 0}"
     if name not in find_devices():
         here = ", ".join(find_devices())
         help = f"this machine and this build of TensorFlow have {here}; `auto` takes the first of them"
-        raise problem("GS207", f"device {wish!r} is not available", help=help)
+        raise problem("GS207", f"device {request!r} is not available", help=help)
     return name
 
 

@@ -17,19 +17,21 @@ from runtime.problems import problem
 BEST_FIRST = ("cuda", "mps", "cpu")
 
 
-def choose_device(wish: str) -> torch.device:
+def choose_device(request: str) -> torch.device:
     """Return the device of a name, the best one for ``auto``; raise SpecError (GS207) where it is not available."""
-    if wish == "auto":
+    if request == "auto":
         return torch.device(next(kind for kind in BEST_FIRST if is_available(kind)))
     try:
-        device = torch.device(wish)
+        device = torch.device(request)
     except RuntimeError:
-        raise problem("GS207", f"{wish!r} is no device", help=f"choose one of auto, {', '.join(BEST_FIRST)}") from None
+        raise problem(
+            "GS207", f"{request!r} is no device", help=f"choose one of auto, {', '.join(BEST_FIRST)}"
+        ) from None
     count = torch.cuda.device_count() if device.type == "cuda" else 1
     if not is_available(device.type) or (device.type == "cuda" and (device.index or 0) >= count):
         here = ", ".join(kind for kind in BEST_FIRST if is_available(kind))
         help = f"this machine and this build of torch have {here}; `auto` takes the first of them"
-        raise problem("GS207", f"device {wish!r} is not available", help=help)
+        raise problem("GS207", f"device {request!r} is not available", help=help)
     return device
 
 

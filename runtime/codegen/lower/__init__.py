@@ -29,7 +29,7 @@ from compiler.ir.instructions import (
     Transform,
 )
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.accumulate import lower_accumulate, lower_reset, lower_restore, lower_take
 from runtime.codegen.lower.evaluate import lower_evaluate, lower_random
 from runtime.codegen.lower.overflow import lower_check
@@ -39,18 +39,18 @@ from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
 from runtime.codegen.scope import hold, line_of, number, with_notes
 
 Kind = TypeVar("Kind", bound=InstructionBase)
-Lowering: TypeAlias = Callable[[InstructionBase, Scope], Lowered]
+LowerFn: TypeAlias = Callable[[InstructionBase, EmitScope], Lowered]
 
 
-def lower(instruction: Instruction, scope: Scope) -> Lowered:
+def lower(instruction: Instruction, scope: EmitScope) -> Lowered:
     """Return the code of an instruction."""
     return LOWERINGS[type(instruction)](instruction, scope)
 
 
-def _row(kind: type[Kind], lowering: Callable[[Kind, Scope], Lowered]) -> tuple[type[InstructionBase], Lowering]:
+def _row(kind: type[Kind], lowering: Callable[[Kind, EmitScope], Lowered]) -> tuple[type[InstructionBase], LowerFn]:
     """Return a row of the table."""
 
-    def apply(instruction: InstructionBase, scope: Scope) -> Lowered:
+    def apply(instruction: InstructionBase, scope: EmitScope) -> Lowered:
         """Lower an instruction, which is of this kind."""
         assert isinstance(instruction, kind)
         return lowering(instruction, scope)
@@ -58,19 +58,19 @@ def _row(kind: type[Kind], lowering: Callable[[Kind, Scope], Lowered]) -> tuple[
     return kind, apply
 
 
-def _lower_release(instruction: Release, scope: Scope) -> Lowered:
+def _lower_release(instruction: Release, scope: EmitScope) -> Lowered:
     """Return the line that forgets values."""
     names = [scope.names.value(value) for value in instruction.values]
     return Lowered(code=(line_of(instruction, syntax.forget(names)),), graph="either")
 
 
-def _lower_schedule(instruction: Schedule, scope: Scope) -> Lowered:
+def _lower_schedule(instruction: Schedule, scope: EmitScope) -> Lowered:
     """Return the number of a schedule in this step as a value."""
     statement = syntax.assign(scope.names.value(instruction.output), number(instruction.number, scope.names))
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 
 
-def _lower_emit(instruction: Emit, scope: Scope) -> Lowered:
+def _lower_emit(instruction: Emit, scope: EmitScope) -> Lowered:
     """Return the outputs of the step, without their graphs."""
     outputs: dict[str, ast.expr] = {}
     held = {state.name for state in scope.program.states}
@@ -83,7 +83,7 @@ def _lower_emit(instruction: Emit, scope: Scope) -> Lowered:
     return Lowered(code=(line_of(instruction, syntax.give(syntax.dictionary(outputs))),))
 
 
-LOWERINGS: Mapping[type[InstructionBase], Lowering] = dict(
+LOWERINGS: Mapping[type[InstructionBase], LowerFn] = dict(
     (
         _row(Forward, lambda each, scope: scope.dialect.forward(each, scope)),
         _row(Evaluate, lower_evaluate),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from compiler.ir.instructions import Accumulate, ResetAccumulator, RestoreAccumulator, TakeAccumulated
 from compiler.ir.program import Program
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft, Global, Lowered, Scope
+from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.resources import find_instructions, find_windows
@@ -19,7 +19,7 @@ REGISTER = "WINDOWS"
 """The module's windows by name."""
 
 
-def lower_accumulate(instruction: Accumulate, scope: Scope) -> Lowered:
+def lower_accumulate(instruction: Accumulate, scope: EmitScope) -> Lowered:
     """Return ``step_window.add(step_, batch_size)``; of a step without gradients ``step_window.rest(batch_size)``."""
     rows = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
     named: dict[str, ast.expr] = {}
@@ -36,7 +36,7 @@ def lower_accumulate(instruction: Accumulate, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(call))]))
 
 
-def lower_take(instruction: TakeAccumulated, scope: Scope) -> Lowered:
+def lower_take(instruction: TakeAccumulated, scope: EmitScope) -> Lowered:
     """Return ``step_collected = step_window.take()``."""
     window = syntax.name(scope.names.window(instruction.window))
     alone = [syntax.constant(False)] if instruction.alone and instruction.may_miss else []
@@ -45,20 +45,20 @@ def lower_take(instruction: TakeAccumulated, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, [*filled, line_of(instruction, taken)]))
 
 
-def filled_line(instruction: TakeAccumulated, scope: Scope) -> Line:
+def filled_line(instruction: TakeAccumulated, scope: EmitScope) -> Line:
     """Return ``step_filled = step_window.is_filled()``."""
     window = syntax.name(scope.names.window(instruction.window))
     filled = syntax.assign(scope.names.value(instruction.filled), syntax.method(window, "is_filled"))
     return line_of(instruction, filled)
 
 
-def lower_restore(instruction: RestoreAccumulator, scope: Scope) -> Lowered:
+def lower_restore(instruction: RestoreAccumulator, scope: EmitScope) -> Lowered:
     """Return ``step_window.restore()``, which a backend puts under its condition."""
     restored = syntax.method(syntax.name(scope.names.window(instruction.window)), "restore")
     return Lowered(code=with_notes(instruction, [line_of(instruction, syntax.perform(restored))]))
 
 
-def lower_reset(instruction: ResetAccumulator, scope: Scope) -> Lowered:
+def lower_reset(instruction: ResetAccumulator, scope: EmitScope) -> Lowered:
     """Return ``step_window.drop()``; nothing for a window that no step adds to before it is dropped."""
     if all(each.window != instruction.window for each in find_windows(scope.program)):
         return Lowered(code=(), graph="either")
@@ -66,12 +66,12 @@ def lower_reset(instruction: ResetAccumulator, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, [line_of(instruction, dropped)]))
 
 
-def window_globals(draft: Draft) -> Iterator[Global]:
+def window_globals(context: EmitContext) -> Iterator[Global]:
     """Yield the windows of a program."""
-    instructions = find_instructions(draft.program)
+    instructions = find_instructions(context.program)
     restored = {each.window for each in instructions if isinstance(each, RestoreAccumulator)}
-    for each in find_windows(draft.program):
-        models, names = each.models, draft.names
+    for each in find_windows(context.program):
+        models, names = each.models, context.names
         parameters = names.joint(models)
         options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
         options |= {"is_counted": syntax.constant(True)} if each.count else {}
@@ -82,10 +82,10 @@ def window_globals(draft: Draft) -> Iterator[Global]:
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
 
 
-def window_registration(draft: Draft) -> Iterator[Line]:
+def window_registration(context: EmitContext) -> Iterator[Line]:
     """Yield the line that lists the windows by name."""
     listed: dict[str, ast.expr] = {
-        each.window: syntax.name(draft.names.window(each.window)) for each in find_windows(draft.program)
+        each.window: syntax.name(context.names.window(each.window)) for each in find_windows(context.program)
     }
     if listed:
         yield Line(statement=syntax.perform(syntax.call(f"{REGISTER}.update", syntax.dictionary(listed))))

@@ -13,14 +13,14 @@ from compiler.ir.value import Dimension, Ref, Scheduled, Setting
 from compiler.types.loss import OF_CLASSES
 from graphspec.declare.options import BATCH
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect, Lowered, Scope
+from runtime.codegen.dialect import Dialect, EmitScope, Lowered
 from runtime.codegen.flow import carries
 from runtime.codegen.resources import find_sized_input, is_running
 from runtime.codegen.scope import keywords, line_of, number, positional, read, setting, with_notes
 from runtime.codegen.text import Line
 
 
-def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> ast.expr:
+def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitScope) -> ast.expr:
     """Return the call of a built-in function on its operands."""
     call = scope.dialect.call(instruction, scope)
     operands = _checked(instruction, operands, scope) if instruction.open else operands
@@ -42,7 +42,7 @@ AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent"
 """How many axes the operands of a loss have, at least and at most; the others also take a number."""
 
 
-def _checked(instruction: Evaluate, operands: list[ast.expr], scope: Scope) -> list[ast.expr]:
+def _checked(instruction: Evaluate, operands: list[ast.expr], scope: EmitScope) -> list[ast.expr]:
     """Return the operands of a loss, wrapped in the check of their shapes: ``*matched(out, y)``."""
     name = instruction.function.name
     if name in OF_CLASSES:
@@ -82,7 +82,7 @@ OPERATORS: Mapping[str, ast.operator] = {
 """Calls that are Python operators on tensors."""
 
 
-def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
+def lower_evaluate(instruction: Evaluate, scope: EmitScope) -> Lowered:
     """Return the call of a function, times its weight; without a graph where it would be recorded for nothing."""
     targets = [scope.names.value(value) for value in instruction.outputs]
     if instruction.counted:
@@ -99,7 +99,7 @@ def lower_evaluate(instruction: Evaluate, scope: Scope) -> Lowered:
     return Lowered(code=lines, graph="without" if needless else "either")
 
 
-def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
+def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     """Return the call, an operator where there is one."""
     function = instruction.function
     if is_running(instruction):
@@ -128,7 +128,7 @@ def _value(instruction: Evaluate, scope: Scope) -> ast.expr:
     return builtin_call(instruction, operands, scope)
 
 
-def counted(instruction: Evaluate, targets: list[str], scope: Scope) -> Iterator[ast.stmt]:
+def counted(instruction: Evaluate, targets: list[str], scope: EmitScope) -> Iterator[ast.stmt]:
     """Yield the lines for the sum and the count of a loss: ``fit_sum, fit_count = pair_of(masked(out, y))``."""
     operands = positional(instruction.arguments, scope)
     if instruction.counted == "kept":
@@ -151,7 +151,7 @@ def counted(instruction: Evaluate, targets: list[str], scope: Scope) -> Iterator
     yield from _weigh(instruction, targets[0], scope)
 
 
-def _weigh(instruction: Evaluate, target: str, scope: Scope) -> Iterator[ast.stmt]:
+def _weigh(instruction: Evaluate, target: str, scope: EmitScope) -> Iterator[ast.stmt]:
     """Yield the line that multiplies a sum by the weight of its loss, where that has one."""
     total = syntax.name(target)
     weighted = _weighted(instruction, total, scope)
@@ -159,7 +159,7 @@ def _weigh(instruction: Evaluate, target: str, scope: Scope) -> Iterator[ast.stm
         yield syntax.assign(target, weighted)
 
 
-def _call_user(instruction: Evaluate, scope: Scope) -> ast.expr:
+def _call_user(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     """Return the plain call of a user's function."""
     options = {key: setting(value, scope) for key, value in instruction.options.items()}
     if instruction.reduction is not None:
@@ -169,7 +169,7 @@ def _call_user(instruction: Evaluate, scope: Scope) -> ast.expr:
     return syntax.call(callee, *operands, **named, **options)
 
 
-def _weighted(instruction: Evaluate, value: ast.expr, scope: Scope) -> ast.expr:
+def _weighted(instruction: Evaluate, value: ast.expr, scope: EmitScope) -> ast.expr:
     """Return ``weight * value``, times how often it counts."""
     if isinstance(instruction.weight, Scheduled):
         read = number(instruction.weight, scope.names)
@@ -182,7 +182,7 @@ def _weighted(instruction: Evaluate, value: ast.expr, scope: Scope) -> ast.expr:
     return value if weight == 1 else syntax.binary(syntax.constant(weight), ast.Mult(), value)
 
 
-def lower_random(instruction: Random, scope: Scope) -> Lowered:
+def lower_random(instruction: Random, scope: EmitScope) -> Lowered:
     """Return a draw under the op's name: ``z = random.normal("z", (batch_size, 32))``."""
     options = {key: setting(value, scope) for key, value in instruction.options.items()}
     drawn = syntax.call(
@@ -193,7 +193,7 @@ def lower_random(instruction: Random, scope: Scope) -> Lowered:
     return Lowered(code=lines, graph="either")
 
 
-def _extent(instruction: Random, scope: Scope) -> ast.expr:
+def _extent(instruction: Random, scope: EmitScope) -> ast.expr:
     """Return the shape of a draw, for a permutation its length."""
     if instruction.like is not None:
         shape = scope.dialect.shape(read(instruction.like, scope))
@@ -203,7 +203,7 @@ def _extent(instruction: Random, scope: Scope) -> ast.expr:
     return sizes[0] if instruction.distribution == "permutation" else syntax.sequence(sizes)
 
 
-def size_of(dimension: Dimension, scope: Scope) -> ast.expr:
+def size_of(dimension: Dimension, scope: EmitScope) -> ast.expr:
     """Return a size: a number, the batch size, or that of the first input with the free dimension."""
     if isinstance(dimension, int):
         return syntax.constant(dimension)
@@ -212,7 +212,7 @@ def size_of(dimension: Dimension, scope: Scope) -> ast.expr:
     return _size(find_sized_input(scope.program, dimension, scope.function), dimension, scope)
 
 
-def _size(entry: InputDecl, dimension: str, scope: Scope) -> ast.expr:
+def _size(entry: InputDecl, dimension: str, scope: EmitScope) -> ast.expr:
     """Return ``image.shape[k]`` for a free dimension of an input; of one that does not declare it, the first."""
     shape = entry.shape or ()
     axis = shape.index(dimension) if dimension in shape else 0
@@ -220,7 +220,7 @@ def _size(entry: InputDecl, dimension: str, scope: Scope) -> ast.expr:
     return syntax.item(sizes, syntax.constant(axis))
 
 
-def batch_size_lines(function: Function, scope: Scope) -> tuple[Line, ...]:
+def batch_size_lines(function: Function, scope: EmitScope) -> tuple[Line, ...]:
     """Return ``batch_size = image.shape[0]`` where some draw needs it, or a window counts it."""
     draws = (each for each in function.instructions if isinstance(each, Random))
     is_counted = any(isinstance(each, Accumulate) and each.reduce == "mean" for each in function.instructions)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from compiler.ir.instructions import Forward
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Scope
+from runtime.codegen.dialect import EmitScope
 from runtime.codegen.resources import is_lowered
 from runtime.codegen.scope import line_of, read_comment
 from runtime.codegen.text import Line
 
 
 def receive_results(
-    instruction: Forward, call: ast.expr, scope: Scope, *, is_stopped: bool, is_joined: bool = False
+    instruction: Forward, call: ast.expr, scope: EmitScope, *, is_stopped: bool, is_joined: bool = False
 ) -> Line:
     """Return the line with a call: ``y = net(x)``, ``logits = result(net(x), "logits")`` where outputs have names.
 
@@ -38,7 +38,7 @@ def receive_results(
     return line_of(instruction, syntax.assign(targets, call), comment=comment)
 
 
-def tap_lines(instruction: Forward, scope: Scope, *, is_stopped: bool) -> Iterator[Line]:
+def tap_lines(instruction: Forward, scope: EmitScope, *, is_stopped: bool) -> Iterator[Line]:
     """Yield the lines that take the results of inner layers out of a model's hooks: nothing outlives the step."""
     for value, layer in instruction.taps:
         seen = syntax.name(scope.names.taps(instruction.model))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Scope
+from runtime.codegen.dialect import EmitScope
 from runtime.codegen.lower.overflow import SCALE
 from runtime.codegen.scope import line_of, operand
 from runtime.codegen.text import Block, Code, Line
@@ -15,7 +15,7 @@ from runtime.codegen.text import Block, Code, Line
 AGAIN = "forwards run again, in whole or in part, whose statistics are written already"
 
 
-def find_targets(instruction: Gradient, scope: Scope) -> ast.expr:
+def find_targets(instruction: Gradient, scope: EmitScope) -> ast.expr:
     """Return the targets of a gradient: a list made at build, or one made here where values are among them."""
     values = [syntax.name(scope.names.value(value)) for value in instruction.values]
     if not instruction.models:
@@ -24,7 +24,7 @@ def find_targets(instruction: Gradient, scope: Scope) -> ast.expr:
     return syntax.listing([syntax.spread(models), *values]) if values else models
 
 
-def find_seeds(instruction: Gradient, scope: Scope) -> ast.expr | None:
+def find_seeds(instruction: Gradient, scope: EmitScope) -> ast.expr | None:
     """Return the gradients of the loss that a gradient begins with; None where these are ones."""
     seeds = [operand(each, scope) for each in instruction.grad_outputs or ()]
     given = (seeds[0] if len(seeds) == 1 else syntax.sequence(seeds)) if seeds else None
@@ -35,7 +35,7 @@ def find_seeds(instruction: Gradient, scope: Scope) -> ast.expr | None:
     return syntax.call(f"{SCALE}.seed", syntax.name(scope.names.value(instruction.loss)))
 
 
-def receive(instruction: Gradient, gradients: ast.expr, scope: Scope) -> ast.stmt:
+def receive(instruction: Gradient, gradients: ast.expr, scope: EmitScope) -> ast.stmt:
     """Return the assignment of the gradient set and of the gradients of values."""
     values = [scope.names.value(value) for value in instruction.value_outputs]
     if instruction.output is None:
@@ -48,7 +48,7 @@ def receive(instruction: Gradient, gradients: ast.expr, scope: Scope) -> ast.stm
     return syntax.unpack(output, values, gradients)
 
 
-def recomputing(instruction: Gradient, line: Line, models: Iterable[str], scope: Scope) -> tuple[Code, ...]:
+def recomputing(instruction: Gradient, line: Line, models: Iterable[str], scope: EmitScope) -> tuple[Code, ...]:
     """Return the line of a gradient, in a block that keeps the buffers of models whose forwards run again in it."""
     kept = [syntax.name(scope.names.model(model)) for model in dict.fromkeys(models)]
     if not kept:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from compiler.ir.instructions import Evaluate
 from compiler.ir.program import Program
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft
+from runtime.codegen.dialect import EmitContext
 from runtime.codegen.needs import find_metrics
 from runtime.codegen.text import Code, Line, Source
 
@@ -29,23 +29,23 @@ def register_lines(program: Program) -> Iterator[Line]:
         yield Line(statement=syntax.register(REGISTER, syntax.name("str"), kind))
 
 
-def construct_metric(mode: str, instruction: Evaluate, draft: Draft) -> ast.expr:
+def construct_metric(mode: str, instruction: Evaluate, context: EmitContext) -> ast.expr:
     """Return the construction of a running metric: of one of the library, or of a user's class."""
     builtin = instruction.function.builtin
     name = instruction.function.name
-    path = draft.dialect.metric_path(name) if builtin else draft.names.imported(name)
+    path = context.dialect.metric_path(name) if builtin else context.names.imported(name)
     given = {"since": syntax.constant(instruction.reset)} if instruction.reset != "epoch" else {}
     if instruction.options:
         given["options"] = syntax.literal(instruction.options)
     maker = "Running" if builtin else "running"
-    return syntax.call(maker, syntax.name("clock"), *draft.dialect.metric(syntax.dotted(path), mode), **given)
+    return syntax.call(maker, syntax.name("clock"), *context.dialect.metric(syntax.dotted(path), mode), **given)
 
 
-def registration(draft: Draft) -> Iterator[Line]:
+def registration(context: EmitContext) -> Iterator[Line]:
     """Yield the line that lists the metrics by mode and op."""
     listed: dict[str, dict[str, ast.expr]] = {}
-    for mode, each in find_metrics(draft.program):
-        listed.setdefault(mode, {})[each.op] = syntax.name(draft.names.metric(mode, each.op))
+    for mode, each in find_metrics(context.program):
+        listed.setdefault(mode, {})[each.op] = syntax.name(context.names.metric(mode, each.op))
     if listed:
         modes = syntax.dictionary({mode: syntax.dictionary(metrics) for mode, metrics in listed.items()})
         yield Line(statement=syntax.perform(syntax.call(f"{REGISTER}.update", modes)))

@@ -9,7 +9,7 @@ from functools import reduce
 from compiler.ir.instructions import CheckFinite, Commit, ResolveOverflow, TakeAccumulated, Transform
 from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft, Global, Lowered, Scope
+from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.resources import find_checked, find_instructions
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
@@ -18,7 +18,7 @@ SCALE, VERDICTS = "loss_scale", "verdicts"
 """The global variables of the loss scale, and of the verdicts of a step."""
 
 
-def lower_check(instruction: CheckFinite, scope: Scope) -> Lowered:
+def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
     """Return ``step_d_finite = verdicts.look("step_d", step_d)``."""
     opened = find_open(scope.function)
     named = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
@@ -29,7 +29,7 @@ def lower_check(instruction: CheckFinite, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 
 
-def commit_value(commits: Commit, scope: Scope) -> ast.expr:
+def commit_value(commits: Commit, scope: EmitScope) -> ast.expr:
     """Return a condition as the device computes it: ``step_d_finite & step_g_finite``."""
     ways = [_join([syntax.name(scope.names.value(each)) for each in way], ast.BitAnd()) for way in commits]
     return _join(ways, ast.BitOr())
@@ -40,7 +40,7 @@ def _join(terms: list[ast.expr], operator: ast.operator) -> ast.expr:
     return reduce(lambda left, right: syntax.binary(left, operator, right), terms)
 
 
-def commits_by_op(instruction: ResolveOverflow, scope: Scope) -> ast.expr:
+def commits_by_op(instruction: ResolveOverflow, scope: EmitScope) -> ast.expr:
     """Return the conditions of all writes by op: ``{"step_d": step_d_finite}``."""
     return syntax.dictionary({op: commit_value(commits, scope) for op, commits in instruction.conditional})
 
@@ -56,9 +56,9 @@ def find_resolved(program: Program) -> tuple[ResolveOverflow, ...]:
     return tuple(each for each in instructions if isinstance(each, ResolveOverflow))
 
 
-def verdict_globals(draft: Draft) -> Iterator[Global]:
+def verdict_globals(context: EmitContext) -> Iterator[Global]:
     """Yield the loss scale, and the verdicts, of a program that has some."""
-    program, declared = draft.program, draft.program.loss_scale
+    program, declared = context.program, context.program.loss_scale
     if declared is not None:
         if declared.is_fixed:
             options: dict[str, bool | int | float] = {"is_fixed": True}
@@ -74,12 +74,12 @@ def verdict_globals(draft: Draft) -> Iterator[Global]:
         named = {name: syntax.constant(value) for name, value in options.items()}
         yield Global(name=SCALE, value=syntax.call("LossScale", syntax.constant(declared.initial), **named))
     if find_checked(program):
-        yield Global(name=VERDICTS, value=syntax.call("Verdicts", **draft.dialect.verdict_options(draft)))
+        yield Global(name=VERDICTS, value=syntax.call("Verdicts", **context.dialect.verdict_options(context)))
 
 
-def check_lines(draft: Draft) -> Iterator[Line]:
+def check_lines(context: EmitContext) -> Iterator[Line]:
     """Yield the lines of ``step`` that end a run at gradients that are not allowed."""
-    program = draft.program
+    program = context.program
     fatal: dict[str, dict[str, None]] = {}
     for op, verdict in (pair for each in find_resolved(program) for pair in each.fatal):
         fatal.setdefault(op, {op: None})[verdict.removesuffix(".finite")] = None
@@ -89,9 +89,9 @@ def check_lines(draft: Draft) -> Iterator[Line]:
         yield Line(statement=syntax.perform(syntax.call(f"{SCALE}.check")))
 
 
-def hold_lines(draft: Draft) -> Iterator[Line]:
+def hold_lines(context: EmitContext) -> Iterator[Line]:
     """Yield the line that reports skipped ops to the gates, so that they are not counted."""
-    program = draft.program
+    program = context.program
     every = ((mode.mode, each) for mode in program.modes for one in mode.functions for each in one.instructions)
     modes = [*dict.fromkeys(mode for mode, each in every if isinstance(each, ResolveOverflow) and each.conditional)]
     if not modes or not any(mode.gates for mode in program.modes):

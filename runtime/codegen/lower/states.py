@@ -9,7 +9,7 @@ from compiler.ir.instructions import Store
 from compiler.ir.program import Program
 from compiler.ir.value import Ref
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect, Lowered, Scope
+from runtime.codegen.dialect import Dialect, EmitScope, Lowered
 from runtime.codegen.resources import find_states
 from runtime.codegen.scope import hold, line_of, operand, with_notes
 from runtime.codegen.text import Line
@@ -37,7 +37,7 @@ def initial_lines(program: Program, dialect: Dialect) -> Iterator[Line]:
         yield Line(statement=statement, op=state.name, place=state.place)
 
 
-def lower_store(instruction: Store, scope: Scope) -> Lowered:
+def lower_store(instruction: Store, scope: EmitScope) -> Lowered:
     """Return the write of a state: ``STATE["queue"] = next_state(longer, STATE["queue"])``."""
     value = operand(instruction.value, scope)
     held = hold(instruction.state)

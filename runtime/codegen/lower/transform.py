@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from compiler.ir.instructions import Accumulate, ApplyPart, Gradient, TakeAccumulated, Transform
 from compiler.ir.value import Plain, Setting
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.optimizers import add_shared, has_groups
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of, setting, with_notes
 
 
-def is_set(value: str, scope: Scope) -> bool:
+def is_set(value: str, scope: EmitScope) -> bool:
     """Return whether a value is a gradient set."""
     made = find_instructions(scope.program)
     return any(isinstance(each, (Gradient, Transform, TakeAccumulated)) and each.output == value for each in made)
 
 
-def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.expr]]:
+def divide(instruction: Transform, scope: EmitScope) -> tuple[ast.Tuple, list[ast.expr]]:
     """Return the sets and the numbers that a transform takes."""
     sets = [syntax.name(scope.names.value(each)) for each in instruction.inputs if is_set(each, scope)]
     rest: list[ast.expr] = [
@@ -30,7 +30,7 @@ def divide(instruction: Transform, scope: Scope) -> tuple[ast.Tuple, list[ast.ex
     return syntax.sequence(sets), rest
 
 
-def close_gaps(instruction: Transform, scope: Scope) -> ast.expr:
+def close_gaps(instruction: Transform, scope: EmitScope) -> ast.expr:
     """Return ``required(slopes)`` or ``without_gaps(slopes, net_params)``."""
     gradients, *others = (syntax.name(scope.names.value(each)) for each in instruction.inputs)
     frozen = frozen_places(instruction, scope)
@@ -39,13 +39,13 @@ def close_gaps(instruction: Transform, scope: Scope) -> ast.expr:
     return syntax.call("without_gaps", gradients, syntax.name(scope.names.joint(instruction.models)), *frozen)
 
 
-def frozen_places(instruction: Gradient | Transform | Accumulate, scope: Scope) -> list[ast.expr]:
+def frozen_places(instruction: Gradient | Transform | Accumulate, scope: EmitScope) -> list[ast.expr]:
     """Return the places of the parameters that are frozen for now, as a further argument where there are any."""
     frozen = instruction.frozen
     return [syntax.name(scope.names.frozen_places(instruction.models, frozen))] if frozen else []
 
 
-def regularize_present(instruction: Transform, scope: Scope) -> ast.expr:
+def regularize_present(instruction: Transform, scope: EmitScope) -> ast.expr:
     """Return ``regularize_present(slopes, step_penalties)``."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
     penalties = syntax.name(scope.names.penalties(instruction.output))
@@ -53,12 +53,12 @@ def regularize_present(instruction: Transform, scope: Scope) -> ast.expr:
     return syntax.call("regularize_present", gradients, penalties, *frozen, **unless_applied(instruction, scope))
 
 
-def unless_applied(instruction: Transform, scope: Scope) -> dict[str, ast.expr]:
+def unless_applied(instruction: Transform, scope: EmitScope) -> dict[str, ast.expr]:
     """Return ``unless=step_d_finite``, where another update adds the penalties if it is applied."""
     return {"unless": commit_value(instruction.unless, scope)} if instruction.unless else {}
 
 
-def noise_present(instruction: Transform, scope: Scope) -> ast.expr:
+def noise_present(instruction: Transform, scope: EmitScope) -> ast.expr:
     """Return ``noise_present(slopes, net_params, random.normal(...))``: the same draw whichever are present."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
     parameters = syntax.name(scope.names.joint(instruction.models))
@@ -67,7 +67,7 @@ def noise_present(instruction: Transform, scope: Scope) -> ast.expr:
 
 
 def call_present(
-    path: str, instruction: Transform, rest: Sequence[ast.expr], scope: Scope, **said: ast.expr
+    path: str, instruction: Transform, rest: Sequence[ast.expr], scope: EmitScope, **said: ast.expr
 ) -> ast.expr:
     """Return ``over_present(clip_norm, (slopes,), 1.0)``: a function of the gradients that are present."""
     sets, numbers = divide(instruction, scope)
@@ -77,7 +77,7 @@ def call_present(
     return syntax.call(over, syntax.dotted(path), sets, *numbers, *rest, **said)
 
 
-def apply_present(part: ApplyPart, share: ast.expr, scope: Scope) -> ast.expr:
+def apply_present(part: ApplyPart, share: ast.expr, scope: EmitScope) -> ast.expr:
     """Return ``apply_present(net_adam, slopes)``: a step of the parameters that have a gradient."""
     declared = next(each for each in scope.program.optimizers if each.name == part.optimizer)
     is_own = {} if declared.builtin else {"counted": syntax.constant(False)}
@@ -97,7 +97,7 @@ DEFAULTS: Mapping[str, Plain] = {"eps": 0.0, "axis": 0}
 """Options that are left out at these values."""
 
 
-def lower_transform(instruction: Transform, scope: Scope) -> Lowered:
+def lower_transform(instruction: Transform, scope: EmitScope) -> Lowered:
     """Return a map of gradient sets to one: ``step = clip_norm(step_raw, 1.0)``."""
     sets = [syntax.name(scope.names.value(value)) for value in instruction.inputs]
     target = scope.names.value(instruction.output)
@@ -105,7 +105,7 @@ def lower_transform(instruction: Transform, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, [line]))
 
 
-def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -> ast.expr:
+def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScope) -> ast.expr:
     """Return the call of a transform, built in or the user's; joined sets are one tuple."""
     function, options = instruction.function, instruction.options
     if not function.builtin and not instruction.may_miss:
@@ -131,7 +131,7 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: Scope) -
             return syntax.call(path, *sets, *weights, *limits, **said)
 
 
-def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
+def _over_gaps(instruction: Transform, scope: EmitScope) -> ast.expr:
     """Return the call of a transform on sets in which some gradient may be absent."""
     function, options = instruction.function, instruction.options
     match function.name:
@@ -153,7 +153,7 @@ def _over_gaps(instruction: Transform, scope: Scope) -> ast.expr:
 
 
 def _arrange(
-    name: str, options: Mapping[str, Setting], scope: Scope
+    name: str, options: Mapping[str, Setting], scope: EmitScope
 ) -> tuple[str, Sequence[ast.expr], Mapping[str, ast.expr]]:
     """Return a definition of the library and its options: the limit comes after the sets, the rest by keyword."""
     path = APART[name] if options.get("per") == "parameter" else NAMED.get(name, name)
@@ -167,7 +167,7 @@ def _arrange(
     return path, limits, said
 
 
-def _noise(instruction: Transform, gradients: ast.expr, scope: Scope) -> ast.expr:
+def _noise(instruction: Transform, gradients: ast.expr, scope: EmitScope) -> ast.expr:
     """Return the draw of one number for every element of a set: ``random.normal("noisy", (count_elements(g),))``."""
     size = syntax.sequence([syntax.call("count_elements", gradients)])
     std = setting(instruction.options["std"], scope)

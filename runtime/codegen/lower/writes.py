@@ -10,7 +10,7 @@ from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.ir.value import Scheduled
 from compiler.ir.weight_terms import Projection
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import chosen_list
@@ -18,7 +18,7 @@ from runtime.codegen.scope import line_of, number, setting, with_notes, write_co
 from runtime.codegen.text import Line
 
 
-def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
+def lower_apply(instruction: Apply, scope: EmitScope) -> Lowered:
     """Return one optimizer step per part; the reason for their place in the order comes before the first."""
     lines: list[Line] = []
     for part in instruction.parts:
@@ -35,7 +35,7 @@ def lower_apply(instruction: Apply, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, lines))
 
 
-def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.expr:
+def _project(projection: Projection, instruction: Apply, scope: EmitScope) -> ast.expr:
     """Return the line that makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
     part = next(each for each in instruction.parts if projection.model in each.models)
     made = _constrain(projection, scope)
@@ -47,7 +47,7 @@ def _project(projection: Projection, instruction: Apply, scope: Scope) -> ast.ex
     return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
 
 
-def _constrain(projection: Projection, scope: Scope) -> ast.Call:
+def _constrain(projection: Projection, scope: EmitScope) -> ast.Call:
     """Return the call that makes parameters satisfy a constraint."""
     chosen = chosen_list(projection.model, projection.match, scope.names)
     axis = {} if projection.axis is None else {"axis": syntax.literal(projection.axis)}
@@ -69,7 +69,7 @@ def _constrain(projection: Projection, scope: Scope) -> ast.Call:
             return syntax.call("project_onto", chosen, syntax.dotted(scope.names.imported(projection.function)))
 
 
-def _taken(part: ApplyPart, scope: Scope) -> ast.expr:
+def _taken(part: ApplyPart, scope: EmitScope) -> ast.expr:
     """Return an optimizer's share of a gradient set."""
     gradients = syntax.name(scope.names.value(part.gradients))
     if part.excluded:
@@ -82,7 +82,7 @@ def _taken(part: ApplyPart, scope: Scope) -> ast.expr:
     return shares[0] if len(shares) == 1 else syntax.sequence(syntax.spread(each) for each in shares)
 
 
-def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: Scope) -> ast.expr:
+def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: EmitScope) -> ast.expr:
     """Return a model's gradients out of a set over several models."""
     place = syntax.name(scope.names.part(part.covers, model))
     return (
@@ -92,7 +92,7 @@ def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: Scope) -> as
     )
 
 
-def lower_blend(instruction: Blend, scope: Scope) -> Lowered:
+def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
     """Return the average of the weights, then the lines for the buffers."""
     comment = _follow_comment(instruction, instruction.source, instruction.target)
     target, source = (_weights(each, scope) for each in (instruction.target, instruction.source))
@@ -106,7 +106,7 @@ def lower_blend(instruction: Blend, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, lines))
 
 
-def written_lists(instruction: Apply | Blend | Assign, scope: Scope) -> Iterator[ast.expr]:
+def written_lists(instruction: Apply | Blend | Assign, scope: EmitScope) -> Iterator[ast.expr]:
     """Yield the targets of a write: its optimizers, which know their parameters, or lists of weights and buffers."""
     match instruction:
         case Apply():
@@ -117,7 +117,7 @@ def written_lists(instruction: Apply | Blend | Assign, scope: Scope) -> Iterator
                 yield _buffers(instruction, scope)[0]
 
 
-def lower_assign(instruction: Assign, scope: Scope) -> Lowered:
+def lower_assign(instruction: Assign, scope: EmitScope) -> Lowered:
     """Return the copy of a model's weights and buffers into another."""
     comment = _follow_comment(instruction, instruction.source, instruction.target)
     weights = [_weights(each, scope) for each in (instruction.target, instruction.source)]
@@ -128,13 +128,13 @@ def lower_assign(instruction: Assign, scope: Scope) -> Lowered:
     return Lowered(code=with_notes(instruction, lines))
 
 
-def _weights(model: str, scope: Scope) -> ast.expr:
+def _weights(model: str, scope: EmitScope) -> ast.expr:
     """Return the list of all of a model's parameters."""
     has_own = model in scope.needs.weights
     return syntax.name(scope.names.weights(model) if has_own else scope.names.parameters(model))
 
 
-def _buffers(instruction: Blend | Assign, scope: Scope) -> list[ast.expr]:
+def _buffers(instruction: Blend | Assign, scope: EmitScope) -> list[ast.expr]:
     """Return the lists of the target's and the source's buffers."""
     return [syntax.name(scope.names.buffers(each)) for each in (instruction.target, instruction.source)]
 

@@ -7,7 +7,7 @@ import pytest
 from compiler.timing.units import Pace
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.train.loop import Interval, find_agenda, find_length
+from runtime.train.loop import Interval, find_length, find_run_schedule
 
 SPEC = """
 graphspec: 1
@@ -38,7 +38,7 @@ def spec(every="5 steps", length="log_every: 3"):
     ],
 )
 def test_durations_become_steps_by_the_pace_of_the_run(every, interval):
-    assert find_agenda(spec(every), Pace(epoch=8, batch=10, run=60)).save == interval
+    assert find_run_schedule(spec(every), Pace(epoch=8, batch=10, run=60)).save == interval
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_durations_become_steps_by_the_pace_of_the_run(every, interval):
 )
 def test_what_cannot_be_counted_is_refused_at_its_place(every, unknown):
     with pytest.raises(SpecError, match=unknown) as caught:
-        find_agenda(spec(every), Pace(batch=10))
+        find_run_schedule(spec(every), Pace(batch=10))
     (found,) = caught.value.diagnostics
     assert (found.code, found.span.line) == ("GS249", 11)
 
@@ -62,4 +62,4 @@ def test_the_length_is_what_was_asked_for_or_what_the_spec_says(length, wanted, 
 def test_epochs_of_unknown_length_are_counted_as_they_end():
     declared = spec(length="epochs: 3")
     assert find_length(declared, None, None) is None
-    assert find_agenda(declared, Pace(batch=10)).epochs == 3
+    assert find_run_schedule(declared, Pace(batch=10)).epochs == 3

@@ -8,7 +8,7 @@ import pytest
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.train.plots import Gallery, find_image_mode
+from runtime.train.plots import ImageLogger, find_image_mode
 
 SPEC = """
 graphspec: 1
@@ -48,13 +48,13 @@ def spec(mode="eval", value="y", every="2 steps"):
     return load(SPEC.format(mode=mode, value=value, every=every))
 
 
-def hang(folder, mode, steps, shape=(4, 8, 8)):
+def show_now(folder, mode, steps, shape=(4, 8, 8)):
     step = Painter(shape)
-    gallery = Gallery(step=step, spec=spec(), mode=mode, folder=folder, every=2)
+    image_logger = ImageLogger(step=step, spec=spec(), mode=mode, folder=folder, every=2)
     for number in range(1, steps + 1):
         outputs = {"y": np.zeros(shape)} if number > 1 else {}
-        gallery.follow(number, {"x": number}, outputs)
-    gallery.finish()
+        image_logger.follow(number, {"x": number}, outputs)
+    image_logger.finish()
     return step
 
 
@@ -77,50 +77,50 @@ def test_a_value_that_is_not_returned_is_told_with_near_ones():
 
 
 def test_pictures_are_written_every_few_steps_and_at_the_end(tmp_path):
-    hang(tmp_path, "eval", steps=5)
+    show_now(tmp_path, "eval", steps=5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["y.png", "y_2.png", "y_4.png"]
 
 
 def test_evaluation_always_sees_the_first_batch_of_the_run(tmp_path):
-    calls = hang(tmp_path, "eval", steps=5).calls
+    calls = show_now(tmp_path, "eval", steps=5).calls
     assert calls == [({"x": 1}, "eval")] * len(calls)
 
 
 def test_every_picture_is_drawn_from_the_same_random_numbers(tmp_path):
-    painter = hang(tmp_path, "eval", steps=5)
+    painter = show_now(tmp_path, "eval", steps=5)
     assert painter.resets == ["eval"] * len(painter.calls)
 
 
 def test_pictures_of_training_take_no_extra_step(tmp_path):
-    assert hang(tmp_path, "train", steps=5).calls == []
+    assert show_now(tmp_path, "train", steps=5).calls == []
     assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_before_a_value_was_returned_nothing_is_written(tmp_path):
-    hang(tmp_path, "train", steps=1)
+    show_now(tmp_path, "train", steps=1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_picture_of_training_is_kept_with_the_checkpoint_after_which_it_may_not_be_returned_again(tmp_path):
-    gallery = Gallery(step=Painter(), spec=spec(), mode="train", folder=tmp_path, every=None)
+    image_logger = ImageLogger(step=Painter(), spec=spec(), mode="train", folder=tmp_path, every=None)
     seen = []
     for number, outputs in enumerate(({}, {"y": np.zeros((4, 8, 8))}, {}), start=1):
-        gallery.follow(number, {"x": number}, outputs)
-        gallery.keep()
+        image_logger.follow(number, {"x": number}, outputs)
+        image_logger.keep()
         seen.append([path.name for path in tmp_path.iterdir()])
         (tmp_path / "y.png").unlink(missing_ok=True)
     assert seen == [[], ["y.png"], []]
 
 
 def test_a_picture_of_evaluation_is_not_made_for_a_checkpoint(tmp_path):
-    gallery = Gallery(step=Painter(), spec=spec(), mode="eval", folder=tmp_path, every=None)
-    gallery.follow(1, {"x": 1}, {})
-    gallery.keep()
+    image_logger = ImageLogger(step=Painter(), spec=spec(), mode="eval", folder=tmp_path, every=None)
+    image_logger.follow(1, {"x": 1}, {})
+    image_logger.keep()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("mode", ["eval", "train"])
 def test_rows_of_numbers_are_told_as_soon_as_they_are_seen(tmp_path, mode):
-    gallery = Gallery(step=Painter((4, 64)), spec=spec(), mode=mode, folder=tmp_path, every=1000)
+    image_logger = ImageLogger(step=Painter((4, 64)), spec=spec(), mode=mode, folder=tmp_path, every=1000)
     with pytest.raises(SpecError, match=r"GS230.*'y' has the shape \[4, 64\], which is not a row of images"):
-        gallery.follow(1, {"x": 1}, {"y": np.zeros((4, 64))})
+        image_logger.follow(1, {"x": 1}, {"y": np.zeros((4, 64))})

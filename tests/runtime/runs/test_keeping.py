@@ -9,7 +9,7 @@ from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Checkpoint, Store, read_checkpoint
 from runtime.state import State
 from runtime.train.checkpointing import Keeper, find_best, find_state
-from runtime.train.loop import RunState, Standing
+from runtime.train.loop import BestMetric, RunState
 
 
 class Steps:
@@ -71,7 +71,7 @@ def test_the_state_of_the_step_is_without_the_arrays_of_the_data(keeper, tmp_pat
 
 
 def test_the_newest_and_the_best_are_kept(keeper):
-    run = RunState(best=Standing(metric="loss", mode="min"))
+    run = RunState(best=BestMetric(metric="loss", mode="min"))
     for run.made, loss in enumerate([5.0, 1.0, 3.0, 4.0, 2.0], start=1):
         run.best = run.best.judge(run.made, {"loss": loss})
         keeper.save(run)

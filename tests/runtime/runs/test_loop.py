@@ -15,7 +15,7 @@ from runtime.problems import problem
 from runtime.train.display import Plain
 from runtime.train.evaluate import Evaluation
 from runtime.train.logs import read_latest
-from runtime.train.loop import Agenda, Interval, Loop, RunState, Standing
+from runtime.train.loop import BestMetric, Interval, Loop, RunSchedule, RunState
 
 
 class Device:
@@ -76,7 +76,7 @@ def train(device: Device, steps: int | None, log_every: int, batches=None, lengt
     loop = Loop(
         step=device,
         feed=others.pop("feed", None) or Batches(batches, length),
-        agenda=Agenda(steps=steps, log_every=log_every, **times),
+        run_schedule=RunSchedule(steps=steps, log_every=log_every, **times),
         display=Plain(shown, steps),
         state=state or RunState(),
         **others,
@@ -242,7 +242,7 @@ def test_an_epoch_ends_with_an_evaluation_and_the_last_one_is_made_once():
 
 def test_the_best_is_saved_when_it_is_found_and_the_end_always():
     exam, saves = Exam(np.repeat([5.0, 3.0, 4.0, 3.0, 9.0], 2)), Saves()
-    state = RunState(best=Standing(metric="loss", mode="min"))
+    state = RunState(best=BestMetric(metric="loss", mode="min"))
     outcome, _ = train(
         Device({}), 10, 100, state=state, evaluation=evaluation(exam), evaluate=Interval(steps=2), saver=saves
     )
@@ -252,7 +252,7 @@ def test_the_best_is_saved_when_it_is_found_and_the_end_always():
 
 def test_training_stops_when_nothing_gets_better_for_long_enough():
     exam = Exam(np.repeat([5.0, 3.0, 2.95, 3.5, 1.0], 2))
-    state = RunState(stop=Standing(metric="loss", mode="min", min_delta=0.1))
+    state = RunState(stop=BestMetric(metric="loss", mode="min", min_delta=0.1))
     outcome, _ = train(
         Device({}), 100, 100, state=state, patience=2, evaluation=evaluation(exam), evaluate=Interval(steps=1)
     )
@@ -260,13 +260,13 @@ def test_training_stops_when_nothing_gets_better_for_long_enough():
 
 
 def test_a_run_without_evaluation_goes_by_its_logged_rows():
-    state = RunState(stop=Standing(metric="loss", mode="min"))
+    state = RunState(stop=BestMetric(metric="loss", mode="min"))
     outcome, _ = train(Device({"loss": float}), 100, 10, state=state, patience=3)
     assert (outcome.exhausted, outcome.steps) == (True, 30)
 
 
 def test_a_figure_that_no_evaluation_gives_is_refused():
-    state = RunState(best=Standing(metric="accuracy", mode="max"))
+    state = RunState(best=BestMetric(metric="accuracy", mode="max"))
     with pytest.raises(SpecError, match="no single number 'accuracy'"):
         train(Device({}), 5, 5, state=state, evaluation=evaluation(Exam([1.0, 1.0])), evaluate=Interval(steps=1))
 

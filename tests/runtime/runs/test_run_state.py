@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.train.loop import RunState, Standing
+from runtime.train.loop import BestMetric, RunState
 
-LOSS = Standing(metric="loss", mode="min")
+LOSS = BestMetric(metric="loss", mode="min")
 FLOATS = st.floats(allow_nan=False)
 
 
@@ -24,7 +24,7 @@ def through(state, **begun):
 
 @given(st.integers(0, 10**9), st.floats(0, 1e9), st.booleans(), st.dictionaries(st.text(), FLOATS), FLOATS)
 def test_it_comes_back_to_the_last_bit(made, seconds, due, latest, value):
-    best = Standing(metric="loss", mode="min", value=value, step=made, waited=3)
+    best = BestMetric(metric="loss", mode="min", value=value, step=made, waited=3)
     state = RunState(made=made, seconds=seconds, due=due, evaluated=made // 2, best=best, latest=latest)
     state.rows, state.planned = made // 3, (made, made + 1)
     assert through(state, best=LOSS) == state

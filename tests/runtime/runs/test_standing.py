@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.train.loop import KeptStanding, Standing
+from runtime.train.loop import BestMetric, KeptStanding
 
 VALUES = st.lists(st.sampled_from([0.0, 0.5, 0.55, 1.0, 2.0, -1.0, math.inf, -math.inf, math.nan]), max_size=12)
 
@@ -24,29 +24,29 @@ def find_by_hand(values, sign, delta):
 
 @given(VALUES, st.sampled_from(["min", "max"]), st.sampled_from([0.0, 0.1]))
 def test_the_standing_is_that_of_the_whole_history(values, mode, delta):
-    standing = Standing(metric="loss", mode=mode, min_delta=delta)
+    watched = BestMetric(metric="loss", mode=mode, min_delta=delta)
     for index, value in enumerate(values):
-        standing = standing.judge(index, {"loss": value, "other": 7.0})
-    assert (standing.value, standing.step, standing.waited) == find_by_hand(values, 1 if mode == "max" else -1, delta)
+        watched = watched.judge(index, {"loss": value, "other": 7.0})
+    assert (watched.value, watched.step, watched.waited) == find_by_hand(values, 1 if mode == "max" else -1, delta)
 
 
 def test_figures_without_the_metric_change_nothing():
-    standing = Standing(metric="loss", mode="min", value=1.0, step=3, waited=2)
-    assert standing.judge(9, {"accuracy": 0.5}) is standing
+    watched = BestMetric(metric="loss", mode="min", value=1.0, step=3, waited=2)
+    assert watched.judge(9, {"accuracy": 0.5}) is watched
 
 
 @given(VALUES, st.sampled_from(["min", "max"]))
 def test_it_comes_back_from_a_checkpoint_to_the_last_bit(values, mode):
-    begun = standing = Standing(metric="loss", mode=mode, min_delta=0.1)
+    begun = watched = BestMetric(metric="loss", mode=mode, min_delta=0.1)
     for index, value in enumerate([*values, 0.1 + 0.2]):
-        standing = standing.judge(index, {"loss": value})
-    assert begun.restored(KeptStanding.read(standing.to_plain())) == standing
+        watched = watched.judge(index, {"loss": value})
+    assert begun.restored(KeptStanding.read(watched.to_plain())) == watched
 
 
 @pytest.mark.parametrize(("metric", "mode"), [("accuracy", "min"), ("loss", "max")])
 def test_that_of_another_metric_or_goal_counts_for_nothing(metric, mode):
-    kept = Standing(metric="loss", mode="min", value=0.1, step=4, waited=7).to_plain()
-    other = Standing(metric=metric, mode=mode)
+    kept = BestMetric(metric="loss", mode="min", value=0.1, step=4, waited=7).to_plain()
+    other = BestMetric(metric=metric, mode=mode)
     assert other.restored(KeptStanding.read(kept)) == other
 
 
@@ -58,6 +58,6 @@ def test_that_of_another_metric_or_goal_counts_for_nothing(metric, mode):
     ],
 )
 def test_what_is_no_standing_is_an_error(change, told):
-    kept = Standing(metric="loss", mode="min").to_plain()
+    kept = BestMetric(metric="loss", mode="min").to_plain()
     with pytest.raises(ValueError, match=told):
         KeptStanding.read({**kept, **change})

@@ -15,7 +15,7 @@ from runtime.backends.tensorflow.codegen.verdicts import lower_resolve, verdict_
 from runtime.backends.tensorflow.library.table import resolve_function, resolve_layer
 from runtime.codegen import syntax
 from runtime.codegen.callee import Resolved
-from runtime.codegen.dialect import Dialect, Draft, Global, Lowered, Scope
+from runtime.codegen.dialect import Dialect, EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.dispatch import function_table
 from runtime.codegen.lower.evaluate import options_of
 from runtime.codegen.needs import Needs
@@ -56,33 +56,33 @@ class TensorFlowDialect(Dialect):
         """Return the support code."""
         return read_library("runtime.backends.tensorflow.library")
 
-    def wishes(self, program: Program) -> Iterator[tuple[str, str, str]]:
-        """Yield the wishes for tapes, and for the generators of users' models."""
+    def name_requests(self, program: Program) -> Iterator[tuple[str, str, str]]:
+        """Yield the names needed for tapes, and for the generators of users' models."""
         for function in find_functions(program):
             gradients = (each for each in function.instructions if isinstance(each, Gradient))
             yield from (("tape", each.key, f"{each.key}_tape") for each in gradients)
         for model in program.models:
             yield "generators", model.name, f"{model.name}_generators"
 
-    def function(self, function: Function, draft: Draft) -> Block:
+    def function(self, function: Function, context: EmitContext) -> Block:
         """Return the function of one active set."""
-        return emit_function(function, draft)
+        return emit_function(function, context)
 
-    def forward(self, instruction: Forward, scope: Scope) -> Lowered:
+    def forward(self, instruction: Forward, scope: EmitScope) -> Lowered:
         """Return the call of a model."""
         return lower_forward(instruction, scope)
 
-    def gradient(self, instruction: Gradient, scope: Scope) -> Lowered:
+    def gradient(self, instruction: Gradient, scope: EmitScope) -> Lowered:
         """Return ``gradients(tape, loss, targets)``."""
         return lower_gradient(instruction, scope)
 
-    def resolve_overflow(self, instruction: ResolveOverflow, scope: Scope) -> Lowered:
+    def resolve_overflow(self, instruction: ResolveOverflow, scope: EmitScope) -> Lowered:
         """Return the end of a step with verdicts."""
         return lower_resolve(instruction, scope)
 
-    def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
+    def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return how many gradients every update has, and the ops that run only under verdicts."""
-        return verdict_options(draft)
+        return verdict_options(context)
 
     def range(self, op: str) -> ast.expr:
         """Return ``tf.name_scope("step_d/")``: the slash makes one scope of an op's parts; none begins with ``_``."""
@@ -121,7 +121,7 @@ class TensorFlowDialect(Dialect):
         """Return ``write_state(STATE["queue"], value)``."""
         return syntax.perform(syntax.call("fill_state" if is_number else "write_state", held, value))
 
-    def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
+    def call(self, instruction: Evaluate, scope: EmitScope) -> Resolved:
         """Return how a built-in function is called: TensorFlow's own do not mix types."""
         floating = self.has_operators(instruction, scope)
         options = options_of(instruction)
@@ -139,7 +139,7 @@ class TensorFlowDialect(Dialect):
         """Return how a built-in layer is constructed."""
         return resolve_layer(layer.kind, layer.options)
 
-    def has_operators(self, instruction: Evaluate, scope: Scope) -> bool:
+    def has_operators(self, instruction: Evaluate, scope: EmitScope) -> bool:
         """Return whether all operands are floating tensors of one type, or numbers."""
         return takes_floating(instruction, scope.floating)
 
@@ -225,27 +225,27 @@ class TensorFlowDialect(Dialect):
         found = syntax.call("generators_of", syntax.name(names.model(model.name)))
         yield Global(name=names.generators(model.name), value=found)
 
-    def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
+    def last_lines(self, context: EmitContext, needs: Needs) -> Iterator[Line]:
         """Yield the line that makes the graphs; a build for debugging runs the functions as Python."""
 
         def graph(function: Function) -> ast.expr:
             """Return ``compiled(train_step, {"x": tf.TensorSpec((None, 4), dtype)}, device=device, ...)``."""
-            plain = syntax.name(draft.names.function(function.name))
-            if draft.names.checks:
+            plain = syntax.name(context.names.function(function.name))
+            if context.names.checks:
                 return plain
             inputs: dict[str, ast.expr] = {}
-            for entry in find_inputs(draft.program, function):  # free sizes are None
+            for entry in find_inputs(context.program, function):  # free sizes are None
                 free = tuple(each if isinstance(each, int) else None for each in entry.shape or ())
                 sizes = None if entry.shape is None else free
                 dtype = syntax.name("dtype") if entry.dtype in FLOATING_TYPES else syntax.dotted(f"tf.{entry.dtype}")
                 inputs[entry.name] = syntax.call("tf.TensorSpec", syntax.literal(sizes), dtype)
-            numbered = {"numbered": syntax.constant(True)} if is_numbered(draft) else {}
+            numbered = {"numbered": syntax.constant(True)} if is_numbered(context) else {}
             options = {"device": syntax.name("device"), **numbered, "jit_compile": syntax.name("jit_compile")}
             return syntax.call("compiled", plain, syntax.dictionary(inputs), **options)
 
-        yield Line(statement=syntax.perform(syntax.call("FUNCTIONS.update", function_table(draft, graph))))
+        yield Line(statement=syntax.perform(syntax.call("FUNCTIONS.update", function_table(context, graph))))
 
-    def table_lines(self, draft: Draft) -> Iterator[Code]:
+    def table_lines(self, context: EmitContext) -> Iterator[Code]:
         """Yield nothing: ``build`` makes the table."""
         return iter(())
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from compiler.ir.instructions import Forward, Gradient
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_path, is_modal, is_recomputed
 from runtime.codegen.lower.forward import receive_results, tap_lines
 from runtime.codegen.scope import keywords, line_of, positional, with_notes
 from runtime.codegen.text import Line
 
 
-def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
+def lower_forward(instruction: Forward, scope: EmitScope) -> Lowered:
     """Return the call of a model, with ``training`` wherever it matters, after the line that keys its draws."""
     is_joined, stop = is_recomputed(instruction, scope.program), instruction.stop
     call = receive_results(instruction, _call(instruction, scope), scope, is_stopped=stop, is_joined=is_joined)
@@ -22,7 +22,7 @@ def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
     return Lowered(code=(*_lines_before(instruction, scope), *after))
 
 
-def _lines_before(instruction: Forward, scope: Scope) -> Iterator[Line]:
+def _lines_before(instruction: Forward, scope: EmitScope) -> Iterator[Line]:
     """Yield the lines that key a model's draws by the op, and let tapes watch results of inner layers for gradients."""
     if instruction.draws and not instruction.checkpoint:  # a checkpoint does it in both of its calls
         op, *states = _key(instruction, scope)
@@ -39,7 +39,7 @@ def _lines_before(instruction: Forward, scope: Scope) -> Iterator[Line]:
             yield line_of(instruction, syntax.perform(begin))
 
 
-def _call(instruction: Forward, scope: Scope) -> ast.expr:
+def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
     """Return the call of a model, or of its method; a user's model gets the arguments that its signature takes."""
     model, decl = syntax.name(scope.names.model(instruction.model)), scope.program.model(instruction.model)
     arguments, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
@@ -52,7 +52,7 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
 
 
 def _checkpointed(
-    instruction: Forward, scope: Scope, callee: ast.expr, *arguments: ast.expr, **named: ast.expr
+    instruction: Forward, scope: EmitScope, callee: ast.expr, *arguments: ast.expr, **named: ast.expr
 ) -> ast.expr:
     """Return a call, or its form that lets gradients repeat it."""
     if not instruction.checkpoint:
@@ -63,7 +63,7 @@ def _checkpointed(
     return syntax.call("checkpointed", callee, *arguments, **named)
 
 
-def _key(instruction: Forward, scope: Scope) -> tuple[ast.expr, ...]:
+def _key(instruction: Forward, scope: EmitScope) -> tuple[ast.expr, ...]:
     """Return the op by which a model's draws are keyed, and the states that a user's model draws from."""
     op = syntax.constant(instruction.key)
     if scope.program.model(instruction.model).kind != "class":

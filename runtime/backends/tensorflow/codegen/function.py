@@ -13,7 +13,7 @@ from runtime.backends.tensorflow.codegen.floating import find_floating
 from runtime.backends.tensorflow.codegen.tapes import Tape, find_recorded, find_tapes
 from runtime.backends.tensorflow.codegen.verdicts import conditioned
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft, Scope
+from runtime.codegen.dialect import EmitContext, EmitScope
 from runtime.codegen.flow import find_differentiated
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
@@ -30,20 +30,20 @@ ONLY = "tape"
 WATCHED = "a gradient is taken with respect to it"
 
 
-def emit_function(function: Function, draft: Draft) -> Block:
+def emit_function(function: Function, context: EmitContext) -> Block:
     """Return ``def train_step(batch):`` with everything one step of this active set does."""
     kept = tuple(each for each in function.instructions if not isinstance(each, Release))
-    writer = _Writer.of(replace(function, instructions=kept), draft)
+    writer = _Writer.of(replace(function, instructions=kept), context)
     parameters = [syntax.parameter("batch")]
-    parameters += [syntax.parameter("number")] if is_numbered(draft) else []
-    header = syntax.define(draft.names.function(function.name), *parameters)
+    parameters += [syntax.parameter("number")] if is_numbered(context) else []
+    header = syntax.define(context.names.function(function.name), *parameters)
     body = (*start_lines(writer.scope), *writer.head(), *writer.nest(0, len(kept), writer.tapes))
-    return Block(header=Line(statement=header), body=body, doc=describe_function(function, draft.program))
+    return Block(header=Line(statement=header), body=body, doc=describe_function(function, context.program))
 
 
-def is_numbered(draft: Draft) -> bool:
+def is_numbered(context: EmitContext) -> bool:
     """Return whether the functions of a module are given the number of the step."""
-    return draft.needs.random or draft.needs.measured
+    return context.needs.random or context.needs.measured
 
 
 def name_tapes(tapes: Sequence[Tape], instructions: Sequence[Instruction], names: Names) -> Mapping[Tape, str]:
@@ -58,27 +58,27 @@ class _Writer:
     """A function under construction: its tapes, by name, and its instructions as code."""
 
     function: Function
-    scope: Scope
+    scope: EmitScope
     tapes: tuple[Tape, ...]
     called: Mapping[Tape, str]
 
     @classmethod
-    def of(cls, function: Function, draft: Draft) -> _Writer:
+    def of(cls, function: Function, context: EmitContext) -> _Writer:
         """Return the writer of a function."""
-        tapes = find_tapes(function, draft.program)
-        called = name_tapes(tapes, function.instructions, draft.names)
-        scope = Scope(
-            program=draft.program,
-            names=draft.names,
-            dialect=draft.dialect,
-            needs=draft.needs,
-            flow=find_recorded(function, draft.program),
-            differentiated=find_differentiated(draft.program),
+        tapes = find_tapes(function, context.program)
+        called = name_tapes(tapes, function.instructions, context.names)
+        scope = EmitScope(
+            program=context.program,
+            names=context.names,
+            dialect=context.dialect,
+            needs=context.needs,
+            flow=find_recorded(function, context.program),
+            differentiated=find_differentiated(context.program),
             switches={},
             mode=function.mode,
             checked=find_tainted(function),
             function=function,
-            floating=find_floating(function, draft.program),
+            floating=find_floating(function, context.program),
             tapes={id(function.instructions[at]): called[tape] for tape in tapes for at in tape.gradients},
         )
         return cls(function=function, scope=scope, tapes=tapes, called=called)

@@ -6,7 +6,7 @@ import ast
 
 from compiler.ir.instructions import Forward, Gradient
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_reaching, is_recomputed
 from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
 from runtime.codegen.lower.overflow import unscaled
@@ -14,7 +14,7 @@ from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.scope import line_of, with_notes
 
 
-def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
+def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
     """Return ``gradients(tape, loss, targets)``."""
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
     resting = frozen_places(instruction, scope)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from runtime.backends.tensorflow.library.contents import Contents
 from runtime.backends.tensorflow.library.ranges import fault_of, first_row, ranges_of
 from runtime.support.checking import StepChecks
-from runtime.support.findings import Finding, Suspect
+from runtime.support.findings import NonFiniteReport, Suspect
 
 
 class Checks(StepChecks):
@@ -82,7 +82,7 @@ class Checks(StepChecks):
         rate = float(optimizer.next_rate(tf.constant(updates - 1, tf.int64)))
         return f"lr {rate}, update {updates}"
 
-    def fail(self, suspect: Suspect) -> Finding:
+    def fail(self, suspect: Suspect) -> NonFiniteReport:
         """Return the error of a suspect; the step ends with it."""
         self.stop()
         return suspect.finding()

@@ -15,7 +15,7 @@ from runtime.backends.torch.codegen.verdicts import lower_resolve
 from runtime.backends.torch.library.table import resolve_function, resolve_layer
 from runtime.codegen import syntax
 from runtime.codegen.callee import Resolved
-from runtime.codegen.dialect import Dialect, Draft, Global, Lowered, Scope
+from runtime.codegen.dialect import Dialect, EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.dispatch import function_table
 from runtime.codegen.lower.evaluate import options_of
 from runtime.codegen.needs import Needs
@@ -63,19 +63,19 @@ class TorchDialect(Dialect):
         """Return the support code."""
         return read_library("runtime.backends.torch.library")
 
-    def function(self, function: Function, draft: Draft) -> Block:
+    def function(self, function: Function, context: EmitContext) -> Block:
         """Return the function of one active set."""
-        return emit_function(function, draft)
+        return emit_function(function, context)
 
-    def forward(self, instruction: Forward, scope: Scope) -> Lowered:
+    def forward(self, instruction: Forward, scope: EmitScope) -> Lowered:
         """Return the call of a model."""
         return lower_forward(instruction, scope)
 
-    def gradient(self, instruction: Gradient, scope: Scope) -> Lowered:
+    def gradient(self, instruction: Gradient, scope: EmitScope) -> Lowered:
         """Return ``torch.autograd.grad``."""
         return lower_gradient(instruction, scope)
 
-    def resolve_overflow(self, instruction: ResolveOverflow, scope: Scope) -> Lowered:
+    def resolve_overflow(self, instruction: ResolveOverflow, scope: EmitScope) -> Lowered:
         """Return the end of a step with verdicts."""
         return lower_resolve(instruction, scope)
 
@@ -117,15 +117,15 @@ class TorchDialect(Dialect):
         target = ast.Subscript(value=held.value, slice=held.slice, ctx=ast.Store())
         return ast.Assign(targets=[target], value=syntax.call("full_state" if is_number else "next_state", value, held))
 
-    def verdict_options(self, draft: Draft) -> dict[str, ast.expr]:
+    def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return whether the checked gradients are new tensors, which nothing else refers to."""
-        return {"are_new": syntax.constant(draft.program.loss_scale is not None)}
+        return {"are_new": syntax.constant(context.program.loss_scale is not None)}
 
     def state_place(self) -> tuple[ast.expr, ...]:
         """Return the device."""
         return (syntax.name("device"),)
 
-    def call(self, instruction: Evaluate, scope: Scope) -> Resolved:
+    def call(self, instruction: Evaluate, scope: EmitScope) -> Resolved:
         """Return how a built-in function is called: PyTorch's losses take tensors alone."""
         literal = any(not isinstance(argument.operand, Ref) for argument in instruction.arguments)
         return resolve_function(instruction.family, instruction.function.name, options_of(instruction), literal=literal)
@@ -194,18 +194,18 @@ class TorchDialect(Dialect):
             kind = syntax.attribute(syntax.call("torch.device", syntax.name("device")), "type")
             yield Global(name="device_type", value=kind)
 
-    def last_lines(self, draft: Draft, needs: Needs) -> Iterator[Line]:
+    def last_lines(self, context: EmitContext, needs: Needs) -> Iterator[Line]:
         """Yield the lines that exempt models from gradients that are never taken, where any gradient is taken."""
-        for model in draft.program.models if needs.differentiated else ():
+        for model in context.program.models if needs.differentiated else ():
             if needs.differentiated.isdisjoint((model.name, *model.tied)):
-                variable = syntax.name(draft.names.model(model.name))
+                variable = syntax.name(context.names.model(model.name))
                 frozen = syntax.perform(syntax.method(variable, "requires_grad_", syntax.constant(False)))
                 comment = "no gradient is ever taken for it"
                 yield Line(statement=frozen, comment=comment, op=model.name, place=model.place)
 
-    def table_lines(self, draft: Draft) -> Iterator[Code]:
+    def table_lines(self, context: EmitContext) -> Iterator[Code]:
         """Yield ``FUNCTIONS = {...}``."""
-        table = function_table(draft, lambda function: syntax.name(draft.names.function(function.name)))
+        table = function_table(context, lambda function: syntax.name(context.names.function(function.name)))
         yield Line(statement=syntax.assign("FUNCTIONS", table))
 
     def start_lines(self, needs: Needs) -> Iterator[Line]:

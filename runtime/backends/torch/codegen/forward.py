@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from compiler.ir.instructions import Forward
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import is_recomputed
 from runtime.codegen.lower.forward import receive_results, tap_lines
 from runtime.codegen.resources import is_lowered
@@ -15,7 +15,7 @@ from runtime.codegen.scope import keywords, line_of, positional, with_notes
 from runtime.codegen.text import Block, Code, Line
 
 
-def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
+def lower_forward(instruction: Forward, scope: EmitScope) -> Lowered:
     """Return the call of a model with what it needs around it: frozen weights, keyed randomness, its mode."""
     is_stopped = instruction.stop and instruction.graph
     call = receive_results(instruction, _call(instruction, scope), scope, is_stopped=is_stopped)
@@ -32,7 +32,7 @@ def lower_forward(instruction: Forward, scope: Scope) -> Lowered:
     return Lowered(code=(*_lines_before(instruction, scope), *code), graph="with" if recorded else "without")
 
 
-def _lines_before(instruction: Forward, scope: Scope) -> Iterator[Line]:
+def _lines_before(instruction: Forward, scope: EmitScope) -> Iterator[Line]:
     """Yield the lines that switch the model's mode, key its draws, and let graphs begin at results of inner layers."""
     model = syntax.name(scope.names.model(instruction.model))
     if instruction.key in scope.switches:
@@ -47,7 +47,7 @@ def _lines_before(instruction: Forward, scope: Scope) -> Iterator[Line]:
         yield line_of(instruction, syntax.perform(begin))
 
 
-def _call(instruction: Forward, scope: Scope) -> ast.expr:
+def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
     """Return the call of the model, of its method, or of the model on clones; a checkpoint takes its callee."""
     model = syntax.name(scope.names.model(instruction.model))
     arguments = positional(instruction.arguments, scope)
@@ -65,7 +65,7 @@ def _call(instruction: Forward, scope: Scope) -> ast.expr:
     return syntax.call("checkpoint", callee, *arguments, use_reentrant=syntax.constant(False))
 
 
-def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
+def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
     """Return the contexts of the call."""
     contexts: list[ast.expr] = []
     if instruction.graph and instruction.frozen and instruction.model in scope.differentiated:
@@ -80,6 +80,6 @@ def _contexts(instruction: Forward, scope: Scope) -> list[ast.expr]:
     return contexts
 
 
-def _draws_by_layers(instruction: Forward, scope: Scope) -> bool:
+def _draws_by_layers(instruction: Forward, scope: EmitScope) -> bool:
     """Return whether the model is of built-in layers, which draw keyed numbers themselves."""
     return scope.program.model(instruction.model).kind == "layers"

@@ -28,7 +28,7 @@ from runtime.backends.torch.codegen.verdicts import (
     without_question,
 )
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Draft, Lowered, Scope
+from runtime.codegen.dialect import EmitContext, EmitScope, Lowered
 from runtime.codegen.flow import find_differentiated, find_flow, find_mixed, find_modes, is_modal
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
@@ -43,17 +43,17 @@ from runtime.codegen.text import Block, Code, Line
 LEAF = "a gradient is taken with respect to it"
 
 
-def emit_function(function: Function, draft: Draft) -> Block:
+def emit_function(function: Function, context: EmitContext) -> Block:
     """Return ``def train_step(batch):`` with everything one step of this active set does."""
-    program, names = draft.program, draft.names
-    scope = Scope(
+    program, names = context.program, context.names
+    scope = EmitScope(
         program=program,
         names=names,
-        dialect=draft.dialect,
-        needs=draft.needs,
+        dialect=context.dialect,
+        needs=context.needs,
         flow=find_flow(function),
         differentiated=find_differentiated(program),
-        switches=find_switches(function, draft.program),
+        switches=find_switches(function, context.program),
         mode=function.mode,
         checked=find_tainted(function),
         function=function,
@@ -82,7 +82,7 @@ def emit_function(function: Function, draft: Draft) -> Block:
     return Block(header=Line(statement=header), body=body, doc=describe_function(function, program))
 
 
-def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
+def _target_lines(instruction: Instruction, scope: EmitScope) -> Iterator[Line]:
     """Yield the lines that make results leaves of the graph, or separate them from other results of the same call.
 
     Autograd finds paths by nodes: through the node of several results it would also run back from all the others,
@@ -97,7 +97,7 @@ def _target_lines(instruction: Instruction, scope: Scope) -> Iterator[Line]:
             yield line_of(instruction, syntax.assign(name, alone), comment=f"{LEAF} alone")
 
 
-def _write(instruction: Instruction, scope: Scope, reading: Reading | None) -> Lowered:
+def _write(instruction: Instruction, scope: EmitScope, reading: Reading | None) -> Lowered:
     """Return the code of an instruction with everything around it."""
     asked = without_question(instruction, reading)
     lowered = lower(asked, scope)
@@ -197,7 +197,7 @@ def find_switches(function: Function, program: Program) -> dict[str, bool]:
     return switches
 
 
-def _input_lines(function: Function, scope: Scope) -> Iterator[Code]:
+def _input_lines(function: Function, scope: EmitScope) -> Iterator[Code]:
     """Yield one line per input that is read, with its declared type, and the batch size where a draw needs it."""
     for entry in find_inputs(scope.program, function):
         variable = scope.names.value(entry.name)

@@ -6,7 +6,7 @@ import ast
 
 from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
 from runtime.codegen.lower.overflow import unscaled
 from runtime.codegen.lower.transform import frozen_places
@@ -14,7 +14,7 @@ from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
 
-def lower_gradient(instruction: Gradient, scope: Scope) -> Lowered:
+def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
     """Return ``torch.autograd.grad`` with explicit targets."""
     loss = syntax.name(scope.names.value(instruction.loss))
     seeds = find_seeds(instruction, scope)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from compiler.ir.instructions import Apply, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import window_of
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Scope
+from runtime.codegen.dialect import EmitScope
 from runtime.codegen.lower.overflow import VERDICTS
 from runtime.codegen.resources import find_uses
 from runtime.codegen.text import Block, Code, Line
@@ -46,29 +46,29 @@ def find_sets(instruction: Instruction, undecided: Undecided) -> tuple[str, ...]
     return tuple(each for each in dict.fromkeys(find_uses(instruction)) if each in undecided.sets)
 
 
-def decided_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> tuple[Code, ...]:
+def decided_lines(code: Sequence[Code], undecided: Undecided, scope: EmitScope) -> tuple[Code, ...]:
     """Return code with undecided sets replaced by their values in the present way: ``slopes.now``."""
     return tuple(_decided(each, _Now(undecided, scope)) for each in code) if undecided.sets else tuple(code)
 
 
-def take_ways(instruction: TakeAccumulated, scope: Scope) -> ast.expr:
+def take_ways(instruction: TakeAccumulated, scope: EmitScope) -> ast.expr:
     """Return ``take_undecided(verdicts, "step.window.taken", step_window)``."""
     window = syntax.name(scope.names.window(instruction.window))
     cell = syntax.constant(f"{window_of(instruction.op)}.taken")
     return syntax.call("take_undecided", syntax.name(VERDICTS), cell, window)
 
 
-def make_ways(value: ast.expr, sets: Sequence[str], scope: Scope) -> ast.expr:
+def make_ways(value: ast.expr, sets: Sequence[str], scope: EmitScope) -> ast.expr:
     """Return ``in_ways(verdicts, lambda: clip_norm(slopes.now, 1.0), slopes)``."""
     return syntax.call("in_ways", syntax.name(VERDICTS), syntax.later(value), *set_names(sets, scope))
 
 
-def set_names(sets: Iterable[str], scope: Scope) -> Iterator[ast.expr]:
+def set_names(sets: Iterable[str], scope: EmitScope) -> Iterator[ast.expr]:
     """Yield the variables of sets."""
     yield from (syntax.name(scope.names.value(each)) for each in sets)
 
 
-def merged_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> tuple[Code, ...]:
+def merged_lines(code: Sequence[Code], undecided: Undecided, scope: EmitScope) -> tuple[Code, ...]:
     """Return code that checks undecided sets as the device knows them: ``merged(verdicts, slopes)``."""
     return tuple(_decided(each, _Merged(undecided, scope)) for each in code) if undecided.sets else tuple(code)
 
@@ -76,7 +76,7 @@ def merged_lines(code: Sequence[Code], undecided: Undecided, scope: Scope) -> tu
 class _Now(ast.NodeTransformer):
     """Replaces undecided sets by their values in the present way."""
 
-    def __init__(self, undecided: Undecided, scope: Scope) -> None:
+    def __init__(self, undecided: Undecided, scope: EmitScope) -> None:
         self.names = frozenset(scope.names.value(each) for each in undecided.sets)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

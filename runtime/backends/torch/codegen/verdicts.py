@@ -34,7 +34,7 @@ from runtime.backends.torch.codegen.undecided import (
     take_ways,
 )
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Lowered, Scope
+from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.accumulate import filled_line
 from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op
 from runtime.codegen.lower.writes import written_lists
@@ -137,7 +137,7 @@ def _find_again(early: Sequence[Instruction]) -> tuple[frozenset[int], frozenset
     return frozenset(again), frozenset(pending)
 
 
-def conditioned(instruction: Instruction, lowered: Lowered, scope: Scope, reading: Reading | None) -> Lowered:
+def conditioned(instruction: Instruction, lowered: Lowered, scope: EmitScope, reading: Reading | None) -> Lowered:
     """Return the code of an instruction under its condition, after the read of the verdicts where that is due."""
     if reading is None:
         return lowered
@@ -153,7 +153,7 @@ def without_question(instruction: Instruction, reading: Reading | None) -> Instr
     return replace(instruction, filled="") if is_ahead else instruction
 
 
-def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
+def _decided(instruction: Instruction, code: tuple[Code, ...], scope: EmitScope, reading: Reading) -> tuple[Code, ...]:
     """Return the code of an instruction under verdicts: with a condition, or a choice of its value."""
     if isinstance(instruction, Conditional):
         header = _condition(instruction, scope, reading)
@@ -182,7 +182,9 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: Scope, rea
     return _choosing(code, partial(make_ways, sets=sets, scope=scope))
 
 
-def known_lines(instruction: Instruction, code: tuple[Code, ...], scope: Scope, reading: Reading) -> tuple[Code, ...]:
+def known_lines(
+    instruction: Instruction, code: tuple[Code, ...], scope: EmitScope, reading: Reading
+) -> tuple[Code, ...]:
     """Return lines that check the sets of an instruction; before the read of the verdicts, as the device knows them."""
     is_early = id(instruction) in reading.undecided.early
     return (merged_lines if is_early else decided_lines)(code, reading.undecided, scope)
@@ -203,7 +205,7 @@ def _choosing(code: tuple[Code, ...], choose: Callable[[ast.expr], ast.expr]) ->
     return replace(line, statement=chosen), *rest
 
 
-def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
+def _read_lines(reading: Reading, scope: EmitScope) -> Iterator[Line]:
     """Yield ``committed = verdicts.read({"step_d": step_d_finite})``, after the remaining lines that it needs."""
     if not (reading.resolve.verdicts or reading.resolve.conditional):
         return
@@ -215,7 +217,7 @@ def _read_lines(reading: Reading, scope: Scope) -> Iterator[Line]:
     yield Line(statement=statement, comment="waits for the device, once")
 
 
-def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> Line | None:
+def _condition(instruction: Conditional, scope: EmitScope, reading: Reading) -> Line | None:
     """Return the condition of a write; None where it has none."""
     if id(instruction) in reading.known:
         return line_of(instruction, syntax.when(syntax.item(syntax.name(COMMITTED), syntax.constant(instruction.op))))
@@ -233,7 +235,7 @@ def _condition(instruction: Conditional, scope: Scope, reading: Reading) -> Line
     return line_of(instruction, syntax.within(syntax.call(f"{VERDICTS}.held", *arguments)))
 
 
-def lower_resolve(instruction: ResolveOverflow, scope: Scope) -> Lowered:
+def lower_resolve(instruction: ResolveOverflow, scope: EmitScope) -> Lowered:
     """Return ``loss_scale.update(verdicts.finite)``."""
     if not (instruction.scaled and instruction.verdicts):
         return Lowered(code=(), graph="either")

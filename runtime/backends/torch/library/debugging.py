@@ -11,7 +11,7 @@ from torch import nn
 from runtime.backends.torch.library.contents import Contents
 from runtime.backends.torch.library.ranges import fault_of, first_row, ranges_of
 from runtime.support.checking import StepChecks
-from runtime.support.findings import Finding, split_version
+from runtime.support.findings import NonFiniteReport, split_version
 
 
 class Checks(StepChecks):
@@ -95,7 +95,7 @@ class Checks(StepChecks):
             when = f"while op '{seen}' ran, or before it" if seen else "after the last op that read it"
             note = f"'{changed}' was written by no op of the step, {when}"
             remedy = "look for hooks and functions of yours that write weights (`.data`, `torch.no_grad()`)"
-        raise Finding("GS262", op, message, (note,), remedy)
+        raise NonFiniteReport("GS262", op, message, (note,), remedy)
 
     def written(
         self, op: str, kind: str, inputs: Mapping[str, object], reads: tuple[str, ...], writes: tuple[str, ...]
