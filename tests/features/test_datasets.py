@@ -1,4 +1,4 @@
-"""`dataset` says on batches of which data sets an op runs; several training sets take turns."""
+"""`dataset` says for which data sets' batches an op runs; several training sets alternate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An optimizer tells and takes its learning rate and its updates, whatever schedule or framework is behind it."""
+"""An optimizer's learning rate and update count can be read and set, for any schedule and framework."""
 
 from __future__ import annotations
 
