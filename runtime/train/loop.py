@@ -394,9 +394,7 @@ class Loop:
                 return
             for standing in (self.state.best, self.state.stop):  # an output of many numbers, or of none, has no figure
                 if standing is not None and standing.metric not in figures:
-                    message = (
-                        f"the evaluation gives no single number {standing.metric!r} for `best` and `stop` to go by"
-                    )
+                    message = f"the evaluation gives no scalar {standing.metric!r} for `best` and `stop`"
                     raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
         self.state.due = False
         self.state.evaluated = self.state.made

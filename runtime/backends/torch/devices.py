@@ -24,7 +24,9 @@ def choose_device(wish: str) -> torch.device:
     try:
         device = torch.device(wish)
     except RuntimeError:
-        raise problem("GS207", f"{wish!r} is no device", help=f"choose one of auto, {', '.join(BEST_FIRST)}") from None
+        raise problem(
+            "GS207", f"{wish!r} is not a device", help=f"choose one of auto, {', '.join(BEST_FIRST)}"
+        ) from None
     count = torch.cuda.device_count() if device.type == "cuda" else 1
     if not is_available(device.type) or (device.type == "cuda" and (device.index or 0) >= count):
         here = ", ".join(kind for kind in BEST_FIRST if is_available(kind))
