@@ -127,7 +127,7 @@ class Watched:
         except (SpecError, OSError) as refusal:
             note = f"state and batch could not be kept in {str(place)!r}: {str(refusal).splitlines()[0]}"
         else:
-            note = f"{note}; `{self.command} {place}` takes this step again" if self.command else note
+            note = f"{note}; `{self.command} {place}` reruns this step" if self.command else note
         return StepError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics], error.texts)
 
 
@@ -180,7 +180,7 @@ def replay(folder: Path, step: Step) -> dict[str, object]:
     except OSError as error:
         raise problem("GS263", f"cannot read the batch {str(path)!r}: {system_reason(error)}", help=help) from error
     if hashlib.sha256(content).hexdigest() != kept.sha256:
-        raise problem("GS263", f"the batch {str(path)!r} is not as it was written", help=help)
+        raise problem("GS263", f"the batch {str(path)!r} differs from what was written", help=help)
     batch = unpack(content)
     step.restore(find_state(checkpoint))
     return step(batch, kept.mode, kept.dataset)

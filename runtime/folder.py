@@ -38,8 +38,8 @@ def make_folder(name: str, wanted: Path | None) -> Path:
         if wanted is not None:
             taken = next((trace for trace in _TRACES if (wanted / trace).exists()), None)
             if taken is not None:
-                message = f"{str(wanted)!r} holds a run already ({taken})"
-                raise problem("GS231", message, help="go on with it by --resume, or choose another folder with --out")
+                message = f"{str(wanted)!r} already holds a run ({taken})"
+                raise problem("GS231", message, help="continue it with --resume, or choose another folder with --out")
             wanted.mkdir(parents=True, exist_ok=True)
             return wanted
         number = max(find_numbers(name), default=0)  # never the number of one that was removed: the last is the newest

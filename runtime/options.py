@@ -145,7 +145,7 @@ class Options(Mapping[str, Value]):
         found = numbers if is_list else numbers[0]
         if not is_one or (option is not None and not accepts(option, found)):
             expected = describe_option(option) if option else f"{size} finite number{'s' if size > 1 else ''}"
-            raise self._refuse(name, f"expected {expected}, found {value!r}", "None gives back what the spec says")
+            raise self._refuse(name, f"expected {expected}, found {value!r}", "None restores what the spec says")
         if name == MOMENTUM and self._declared.builtin and not found:
             raise self._refuse(name, "without a momentum nothing would become of the one that is kept", "set 1e-6")
         return found

@@ -386,7 +386,7 @@ class Step:
         """Raise StepError (GS290) where the last step failed half done."""
         if self._broken:
             message = f"a step of mode {self._broken} failed after it had begun to write, and is half done"
-            help = "call restore() with a state or load() with a checkpoint of before, or build anew"
+            help = "call restore() with an earlier state or load() with an earlier checkpoint, or build the step again"
             raise StepError([Diagnostic(code="GS290", message=message, help=help)], self.spec.texts())
 
     def _break(self, error: Error, mode: str) -> Error:

@@ -235,10 +235,7 @@ def check_terms(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
             is_early = group.until is not None and group.lr_scale is None and group.weight_decay is None
             windows = [op for op in spec.ops.values() if isinstance(op, UpdateOp) and model in op.update]
             if is_early and any(op.window > 1 for op in windows):
-                message = (
-                    f"an optimizer of Keras steps '{model}': it cannot leave out parameters whose freeze ends within "
-                    "a window"
-                )
+                message = f"a Keras optimizer steps '{model}': it cannot leave out parameters that unfreeze in a window"
                 yield Diagnostic(
                     code="E-BACKEND",
                     message=message,
@@ -246,7 +243,7 @@ def check_terms(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
                     help="use an optimizer by `name`, or choose another backend",
                 )
             elif not (group.is_frozen or is_early):
-                message = f"an optimizer of Keras steps '{model}': it has one rate and one decay for all parameters"
+                message = f"a Keras optimizer steps '{model}': it has one rate and one decay for all parameters"
                 span = spec.span("models", model, "groups", index)
                 help = "use an optimizer by `name`, remove the group, or choose another backend"
                 yield Diagnostic(code="E-BACKEND", message=message, span=span, help=help)

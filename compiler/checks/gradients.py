@@ -46,7 +46,7 @@ def check_terms(graph: ModeGraph) -> Iterator[Diagnostic]:
                 message=f"{what} does not depend on {either}, so no gradient of it reaches them",
                 span=span_of(graph.spec, op, "loss"),
                 label=f"used by '{op}'",
-                help="check the inputs of the loss, and `stop` on the way from the model to it",
+                help="check the inputs of the loss, and every `stop` on the path from the model to it",
             )
 
 
@@ -92,7 +92,7 @@ def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic
                     "absent",
                     span=span_of(spec, node.op, "update"),
                     label="only that term depends on the model",
-                    help=f"write `missing: skip` or `missing: zero`, or update '{model}' by an op of its own with the "
+                    help=f"write `missing: skip` or `missing: zero`, or update '{model}' by a separate op with the "
                     "term's clock",
                 )
 
@@ -108,10 +108,10 @@ def _unreached(graph: ModeGraph, node: Instruction, derivative: Derivative, targ
     loss = _written(graph, derivative.loss)
     return Diagnostic(
         code="E-NO-GRADIENT",
-        message=f"'{node.op}' wants the gradient of '{loss}' for {target}, on which it does not depend",
+        message=f"'{node.op}' takes the gradient of '{loss}' for {target}, but '{loss}' does not depend on it",
         span=span_of(graph.spec, node.op, field),
         label=f"'{loss}' does not reach it",
-        help=f"use a loss that is computed from {target}, or look for a `stop` on the way from it to '{loss}'",
+        help=f"use a loss that is computed from {target}, or look for a `stop` on the path from it to '{loss}'",
     )
 
 

@@ -40,10 +40,10 @@ def check_batch(graph: ModeGraph) -> Iterator[Diagnostic]:
         if op.like is not None or BATCH in (op.shape or ()):  # what it is like may have the batch's length
             yield Diagnostic(
                 code="E-MICRO",
-                message=f"'{name}' orders the whole batch, of which a micro-batch has some rows only",
+                message=f"'{name}' permutes the whole batch, but a micro-batch has only some of its rows",
                 span=span_of(spec, name),
-                label="its numbers are places in the whole batch",
-                help="mix samples where batches are made and give the result as an input, or remove `micro_batches`",
+                label="its numbers are positions in the whole batch",
+                help="mix samples where batches are made and pass the result as an input, or remove `micro_batches`",
             )
 
 
@@ -77,7 +77,7 @@ def check_counts(graph: ModeGraph) -> Iterator[Diagnostic]:
                 message=f"'{update}' gathers '{totals[0]}', a sum, and '{means[0]}', a mean: they count differently",
                 span=span_of(spec, update, "accumulate"),
                 label="over several steps, sums are added up and means are not",
-                help="give the terms the same `reduction`, or let every step count alike: `{steps: 4, reduce: steps}`",
+                help="give the terms the same `reduction`, or every step the same weight: `{steps: 4, reduce: steps}`",
             )
 
 
@@ -95,11 +95,11 @@ def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 code="W-COUNTS",
                 severity="warning",
-                message=f"'{name}' is made of '{summed}', a sum over the batch, and counts by its rows where '{term}' "
-                f"puts {'steps' if term in accumulating else 'micro-batches'} together",
+                message=f"'{name}' is computed from '{summed}', a sum over the batch, and counts by its rows "
+                f"where '{term}' combines {'steps' if term in accumulating else 'micro-batches'}",
                 span=span_of(spec, name),
                 label="not what one large batch would give",
-                help="make it of a mean, or take the sum last",
+                help="use a mean inside, or sum last",
             )
 
 
@@ -123,9 +123,9 @@ def check_split_counts(spec: GraphSpec, values: Values, observed: Observations) 
         if own.get(name) in ("kept", "returned"):
             yield Diagnostic(
                 code="E-MICRO",
-                message=f"the gradient of '{name}' by a value is divided by what the whole batch counts, "
-                "of which a micro-batch knows its own part only",
+                message=f"the gradient of '{name}' by a value is divided by the count of the whole batch, "
+                "but a micro-batch knows only its own part",
                 span=span_of(spec, name),
-                label="brings a count of its own",
+                label="has its own count",
                 help="take the gradient of a loss that counts rows, or remove `micro_batches`",
             )

@@ -24,10 +24,10 @@ def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
                 code="W-LAZY",
                 severity="warning",
                 message=f"'{term}' counts {loss.every} times, as a term of every {loss.every} steps, but '{update}' "
-                f"runs in {steps} only",
+                f"runs only in {steps}",
                 span=span_of(graph.spec, term, "every"),
                 label="multiplied by the steps between, not by the updates between",
-                help=f"write `lazy: none` on '{term}', and as `weight` how often it is to count",
+                help=f"write `lazy: none` on '{term}', and as `weight` how often it should count",
             )
 
 
@@ -46,15 +46,15 @@ def check_datasets(graph: ModeGraph) -> Iterator[Diagnostic]:
         for name in [name for name in missed if any(name in places[term] for term in terms)][:1]:
             there = next(term for term in terms if name in places[term])
             absent = next((term for term in terms if name not in places[term]), terms[0])
-            other = "one update for each loss" if (update, absent) in added else f"take `dataset` from '{absent}'"
+            other = "one update for each loss" if (update, absent) in added else f"remove `dataset` from '{absent}'"
             yield Diagnostic(
                 code="W-DATASET",
                 severity="warning",
-                message=f"'{update}' rests on batches of '{name}', where its term '{absent}' is absent, "
-                f"though '{there}' is not",
+                message=f"'{update}' does not fire on batches of '{name}', where its term '{absent}' is absent, "
+                f"although '{there}' is not",
                 span=span_of(graph.spec, update),
                 label=f"never runs on batches of '{name}'",
-                help=f"write `dataset` on '{update}' if this is meant, else {other}",
+                help=f"write `dataset` on '{update}' if you mean this, else {other}",
             )
 
 

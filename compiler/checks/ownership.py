@@ -45,7 +45,7 @@ def check_overlap(graph: ModeGraph) -> Iterator[Diagnostic]:
                 label = f"'{holder}' steps it with another optimizer"
                 help = (
                     "step it once, in one update with one optimizer; or write `shared: sum` on the update whose "
-                    "optimizer is to step it on the sum of both gradients"
+                    "optimizer should step it with the sum of both gradients"
                 )
             else:
                 label = "two optimizers step it here"
@@ -100,7 +100,7 @@ def check_average_targets(graph: ModeGraph) -> Iterator[Diagnostic]:
             continue
         target = op.target(name) if isinstance(op, EmaOp) else op.into
         source = op.ema if isinstance(op, EmaOp) else op.copy_
-        help = "declare the target as a model of its own, with `like:`"
+        help = "declare a separate model as the target, with `like:`"
         if set(graph.models[target].cells) & set(graph.models[source].cells):
             message = f"'{name}' writes into its own source: '{target}' shares parameters with '{source}'"
         elif target in updates:
@@ -147,7 +147,7 @@ def check_buffer_policy(graph: ModeGraph) -> Iterator[Diagnostic]:
         elif source.buffers and policy == "ignore" and op.use.eval == "swap":
             yield Diagnostic(
                 code="E-BUFFERS",
-                message=f"'{name}' stands in for '{op.ema}' in evaluation, but its buffers stay as they began",
+                message=f"'{name}' stands in for '{op.ema}' in evaluation, but its buffers keep their initial values",
                 span=span_of(graph.spec, name, "use"),
                 label="evaluates with the average's own buffers",
                 help="write `buffers: copy` or `buffers: average`",
@@ -158,7 +158,7 @@ def check_buffer_policy(graph: ModeGraph) -> Iterator[Diagnostic]:
                 message=f"'{name}' writes the buffers of '{target.name}', and so does '{trained}', in train mode",
                 span=span_of(graph.spec, name, "buffers"),
                 label=f"policy {policy}",
-                help=f"write `buffers: ignore` on '{name}', or take `train: true` from '{trained}'",
+                help=f"write `buffers: ignore` on '{name}', or remove `train: true` from '{trained}'",
             )
 
 
@@ -175,10 +175,10 @@ def check_frozen_train(graph: ModeGraph) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 code="W-FROZEN-TRAIN",
                 severity="warning",
-                message=f"'{op.forward}' is never updated, but '{name}' runs it in train mode: its buffers move",
+                message=f"'{op.forward}' is never updated, but '{name}' runs it in train mode: its buffers change",
                 span=span_of(graph.spec, name, "train"),
                 label="its statistics will drift",
-                help="remove `train: true`, or declare `buffers: ignore` on the model if that is meant",
+                help="remove `train: true`, or declare `buffers: ignore` on the model if you mean that",
             )
 
 

@@ -40,7 +40,7 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
         for models, (training, evaluating) in found.items():
             which = f"'{models[0]}'" if len(models) == 1 else f"a module that '{models[0]}' and '{models[1]}' share"
             op = spec.ops[evaluating]
-            no_checkpoint = "take `checkpoint` off one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
+            no_checkpoint = "remove `checkpoint` from one, " if isinstance(op, ForwardOp) and op.checkpoint else ""
             instead = f"`like: {models[0]}`" if len(models) == 1 else "without ties"
             yield Diagnostic(
                 code="GS133",
@@ -49,7 +49,7 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
                 span=span_of(spec, evaluating),
                 label=f"recomputed together with '{training}'",
                 help=f"write the same `train` on both, `stop: true` on one, {no_checkpoint}"
-                f"or give '{evaluating}' a model of its own that is {instead}",
+                f"or give '{evaluating}' a separate model that is {instead}",
             )
 
 

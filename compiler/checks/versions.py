@@ -28,7 +28,7 @@ def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
                         severity="warning",
                         message=f"'{node.op}' applies a gradient taken at {cell}@{max(taken)} to {cell}@{written}",
                         span=span_of(spec, node.op),
-                        label="the weights moved in between",
+                        label="the weights changed in between",
                         help=f"write `after: {graph.nodes[graph.writers[cell][written - 1]].op}` on the forwards of "
                         "its loss, or add the losses and update once",
                     )
@@ -78,7 +78,7 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
             message=f"{are_judged} judged by '{model}' as it was before {', '.join(sorted(movers[name]))}",
             span=span_of(spec, name),
             label=f"reads {model} as it is at the start of the step",
-            help=f"write `after: {first}` on '{name}' to judge with the updated model, or `after: []` if this is meant",
+            help=f"write `after: {first}` on '{name}' to judge with the updated model, or `after: []` if you mean this",
         )
 
 

@@ -56,7 +56,7 @@ def cycle_problem(
 def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Instruction], steps: list[Edge]) -> str:
     """Return the remedy of a cycle, which depends on what closes it."""
     if code == "E-CYCLE":
-        return "remove one `after`, or take a value that exists earlier"
+        return "remove one `after`, or use a value that exists earlier"
     through = [nodes[name] for edge in steps if edge.hazard in PENDING for name in edge.through]
     forwards = [node.op for node in through if not any(read.again for read in node.reads)]
     requested = {name for name, op in spec.ops.items() if isinstance(op, ForwardOp) and op.checkpoint}

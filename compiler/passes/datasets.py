@@ -82,7 +82,7 @@ def check_numbers(whole: ModeGraph, graph: StepGraph, dataset: str) -> Iterator[
             yield Diagnostic(
                 code="E-ABSENT",
                 message=f"'{node.op}' uses '{value}' at the end of an epoch, in a step on a batch of '{dataset}', "
-                f"where '{value}' is not there",
+                f"where '{value}' is not computed",
                 span=spec.span("ops", node.admission, "accumulate", "on_epoch_end"),
                 label="an epoch may end with a batch of any data set",
                 help="write `on_epoch_end: carry`, or apply what was gathered without this value",
@@ -92,7 +92,7 @@ def check_numbers(whole: ModeGraph, graph: StepGraph, dataset: str) -> Iterator[
 def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceProblem | None:
     """Return why the end of an epoch is not known; None where it is."""
     if op.mode not in (None, ("train",)):
-        return PaceProblem(f"'{name}' also runs in modes that count steps of their own", "write `mode: train` on it")
+        return PaceProblem(f"'{name}' also runs in modes that count their own steps", "write `mode: train` on it")
     try:
         ClockRates(pace=pace).steps(Duration(count=1, unit="epochs"))
     except PaceProblem as problem:

@@ -50,7 +50,7 @@ def check_number(spec: GraphSpec, mode: Mode, patterns: Sized, averages: Sequenc
             f"mode '{mode}' would need {total:,} functions, at most {MOST_FUNCTIONS} are made: there are "
             f"{len(patterns):,} sets of ops that fire together{used}"
         )
-        help = "let fewer ops have clocks of their own; evaluate averages by forwards of their own, without `use`"
+        help = "give fewer ops their own clocks; evaluate averages with separate forwards, without `use`"
         span = spec.span("ops", averages[0].op, "use") if averages else spec.span("ops", key=True)
         yield Diagnostic(code="GS061", message=message, span=span, help=help)
 

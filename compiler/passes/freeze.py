@@ -78,7 +78,7 @@ def check_freezes(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
         updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp) and holders & {*op.update}}
         elsewhere = [name for name, op in updates.items() if op.mode not in (None, ("train",))]
         if elsewhere:
-            message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
+            message = f"'{elsewhere[0]}' also runs in modes that count their own steps"
             problem = PaceProblem(message, "write `mode: train` on it, or `frozen: true`")
         else:
             try:

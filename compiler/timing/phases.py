@@ -45,7 +45,7 @@ def check_phases(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
         elsewhere = [name for name in cell.updates if spec.ops[name].mode not in (None, ("train",))]
         try:
             if elsewhere:
-                message = f"'{elsewhere[0]}' also runs in modes that count steps of their own"
+                message = f"'{elsewhere[0]}' also runs in modes that count their own steps"
                 raise PaceProblem(message, "write `mode: train` on it, or use one optimizer")
             ClockRates(pace=pace).steps(Duration(count=cell.epoch - 1, unit="epochs"))
         except PaceProblem as problem:

@@ -123,8 +123,8 @@ def check_modes(spec: GraphSpec, mode: str, gates: tuple[Gate, ...]) -> Iterator
             if duration is not None and duration.unit != "steps":
                 yield Diagnostic(
                     code="E-PACE",
-                    message=f"`{field}: {duration}` of '{name}' is a moment of the training, "
-                    f"but '{name}' also runs in {mode} mode, which counts steps of its own",
+                    message=f"`{field}: {duration}` of '{name}' is a point in the training, "
+                    f"but '{name}' also runs in {mode} mode, which counts its own steps",
                     span=span_of(spec, name, field),
                     help="write `mode: train` on it, or count the steps of each mode: `1000 steps`",
                 )
@@ -172,7 +172,7 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
             rates = ClockRates(
                 pace=pace,
                 interval=None if period is None else Fraction(period.every),
-                missing=f"how many steps lie between two writes of '{source}', which is no constant number",
+                missing=f"how many steps lie between two writes of '{source}', which is not constant",
                 help="count updates: `500 updates`",
             )
             return Duration(count=float(rates.convert(duration, "updates")), unit="updates")
@@ -203,7 +203,7 @@ def _find_counted(spec: GraphSpec, name: str, field: Field) -> FiringPeriod:
     source = find_source(op)
     help = "count steps: `1000 steps`"
     if isinstance(op, UpdateOp) and field == "start":
-        raise PaceProblem("an update cannot wait for updates of its own", help)
+        raise PaceProblem("an update cannot wait for its own updates", help)
     if source is None and not isinstance(op, UpdateOp):
         raise PaceProblem(f"the op '{name}' applies no updates and follows none", help)
     refuse_held(spec, (name,) if source is None else find_writers(spec, source))

@@ -64,7 +64,7 @@ class PaceProblem(Exception):
         """Return who knows: a source of the user's own is imported by `run` only."""
         train = spec.source("train")
         is_own = self.unit in ("epochs", "run") and train is not None and train.class_path is not None
-        return ("`data.train` is a source of your own: only `run` imports it, and knows its length",) if is_own else ()
+        return ("`data.train` is your own source: only `run` imports it, and knows its length",) if is_own else ()
 
 
 def complete_pace(spec: GraphSpec, pace: Pace | None) -> Pace:

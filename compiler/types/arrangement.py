@@ -134,7 +134,7 @@ def matmul(use: FunctionUse) -> tuple[TensorType, ...]:
         return (TensorType(None, dtype),)
     for index, shape in enumerate((left.shape, right.shape)):
         if not shape:
-            raise use.wrong_input(index, "a value without axes", "a vector or matrix for `matmul`")
+            raise use.wrong_input(index, "a scalar", "a vector or matrix for `matmul`")
     last, inner = left.shape[-1], right.shape[-2:][0]
     if is_surely_unequal(last, inner):
         shapes = f"shapes {format_shape(left.shape)} and {format_shape(right.shape)}"
@@ -164,7 +164,7 @@ def concat(use: FunctionUse) -> tuple[TensorType, ...]:
     for index, shape in shapes:
         if not shape:
             expected = f"values with an axis to join along for `{use.name}`"
-            raise use.wrong_input(index, "a value without axes", expected)
+            raise use.wrong_input(index, "a scalar", expected)
         axes.append(use.axis(shape))
     shape = _agreed(use, shapes, axes[0] if axes else None)
     if shape is not None and len(shapes) == len(use.inputs):

@@ -121,7 +121,7 @@ class FunctionUse:
         dtype = self.tensor(index).dtype
         if is_not_floating(dtype) and not self.is_literal(index):
             help = "declare the input it comes from with dtype float32"
-            raise self.wrong_input(index, f"dtype {dtype}", f"a floating dtype for `{self.name}`", help)
+            raise self.wrong_input(index, f"dtype {dtype}", f"a floating-point dtype for `{self.name}`", help)
 
     def axis(self, shape: Shape, name: str = "axis", *, new: int = 0) -> int:
         """Return an axis counted from 0; ``new`` is 1 where the axis is inserted."""

@@ -105,7 +105,7 @@ def find_uncalled(
                 message=f"no op calls model '{name}', so the sizes of its layers are unknown",
                 span=spec.span("models", name, key=True),
                 label="never called",
-                help="call it with a `forward` op, or take away the ops that only write or follow it",
+                help="call it with a `forward` op, or remove the ops that only write or follow it",
             )
 
 

@@ -88,7 +88,9 @@ class LayerUse:
         """Refuse integers and booleans."""
         if is_not_floating(self.dtype):
             help = "declare the input with dtype float32, or begin with an `embedding` if these are indices"
-            raise self.problem(f"an input of dtype {self.dtype}", f"a floating dtype for `{self.layer.kind}`", help)
+            raise self.problem(
+                f"an input of dtype {self.dtype}", f"a floating-point dtype for `{self.layer.kind}`", help
+            )
 
     def require_image(self) -> tuple[Dimension, Dimension, Dimension, Dimension]:
         """Return batch, channels, height and width of a floating image."""

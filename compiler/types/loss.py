@@ -74,7 +74,7 @@ def rows(use: FunctionUse) -> tuple[TensorType, ...]:
     """Type cosine: two equal shapes, one element per row (all axes but the last)."""
     shape = _floating_pair(use)
     if shape == ():
-        raise use.wrong_input(0, "a value without axes", "rows, as in [batch, features], for `cosine`")
+        raise use.wrong_input(0, "a scalar", "rows, as in [batch, features], for `cosine`")
     return _result(use, shape and shape[:-1], promote(*use.inputs))
 
 

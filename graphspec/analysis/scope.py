@@ -54,7 +54,7 @@ _OPS: Mapping[tuple[str, ...], str] = {
     ("update",): "an update, which has no value",
     ("average",): "the average kept by an ema",
     ("value",): "the value of an op",
-    (): "an op whose values have names of their own",
+    (): "an op whose values have their own names",
 }
 
 

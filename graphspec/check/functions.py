@@ -73,7 +73,7 @@ def _report_unknown(scope: RuleContext, path: Path, family: Family, name: str) -
     """Return the problem of a name that a family does not have, and what was probably meant."""
     names = tuple(FUNCTIONS[family])
     listing = ", ".join(names) if len(names) <= _FEW else "those of docs/functions.md"
-    help = f"the library has {listing}; a function of your own is written `pkg.mod:fn`"
+    help = f"the library has {listing}; write your own function as `pkg.mod:fn`"
     if name in NOT_BUILT[family]:
         message = f"`{family}: {name}` is part of the language but not built yet"
         return scope.report("GS045", message, path, help=help)
@@ -129,11 +129,11 @@ def check_models(scope: RuleContext) -> Iterator[Diagnostic]:
             message = f"model '{op.forward}' ({kind}) takes {count(expected, 'input')}{by_position}, found {found}"
             help = "join them with `call: concat`" if len(op.inputs) > 1 else "write `inputs: x`, one reference"
             if not expected:
-                help = "leave `inputs` out: `forward` returns the parameter itself"
+                help = "leave out `inputs`: `forward` returns the parameter itself"
             yield scope.report("GS111", message, ("ops", name, "inputs"), key=not op.inputs, help=help)
         if op.method is not None:
             message = f"model '{op.forward}' ({kind}) has no methods"
-            yield scope.report("GS056", message, ("ops", name, "method"), help="`method` goes with models of a `class`")
+            yield scope.report("GS056", message, ("ops", name, "method"), help="`method` needs a model with a `class`")
 
 
 def check_dimensions(scope: RuleContext) -> Iterator[Diagnostic]:

@@ -27,7 +27,7 @@ def check_losses(scope: RuleContext) -> Iterator[Diagnostic]:
                     help = f"sum it first, as in `{total}`, or give `grad_outputs`"
                 else:
                     mean = f"error: {{call: mean, inputs: {reference.name}}}"
-                    help = f"make a number of it with a loss or a call, as in `{mean}`"
+                    help = f"reduce it to a number with a loss or a call, as in `{mean}`"
                 yield scope.report("GS118", message, ("ops", name, *reference.path), help=help)
 
 
@@ -50,12 +50,12 @@ def check_sets(scope: RuleContext) -> Iterator[Diagnostic]:
             for index, operand in enumerate(op.inputs.positional):
                 if not isinstance(operand, str):  # sets have factors, but no constant terms
                     message = f"`inputs` of op '{name}' must name gradient sets, found the number {operand}"
-                    help = "a number is a factor of gradients: `call: mul`"
+                    help = "a number can only multiply gradients: `call: mul`"
                     yield scope.report("GS117", message, ("ops", name, "inputs", index), help=help)
     for index, name in enumerate(scope.spec.outputs or ()):
         if name in scope.sets:
             message = f"`outputs` must name tensors, found '{name}', a gradient set"
-            yield scope.report("GS117", message, ("outputs", index), help="return its loss in its place")
+            yield scope.report("GS117", message, ("outputs", index), help="return its loss instead")
 
 
 def _takes_sets(op: Op) -> bool:
@@ -97,4 +97,4 @@ def check_coverage(scope: RuleContext) -> Iterator[Diagnostic]:
         if other is not None:
             both = f"gradients of {enumerate_names(first)} with gradients of {enumerate_names(other)}"
             help = "take both with the same `wrt`"
-            yield scope.report("GS122", f"op '{name}' joins {both}", ("ops", name, "inputs"), help=help)
+            yield scope.report("GS122", f"op '{name}' combines {both}", ("ops", name, "inputs"), help=help)

@@ -17,8 +17,8 @@ def check_spelling(scope: RuleContext) -> Iterator[Diagnostic]:
     for name, (entry, *_) in scope.entries.items():
         if is_name(name):
             continue
-        why = "is a word of Python" if name in KEYWORDS else "is not a name"
-        help = "a name has letters, digits and `_`, does not begin with a digit, and is no word of Python"
+        why = "is a Python keyword" if name in KEYWORDS else "is not a name"
+        help = "a name has letters, digits and `_`, does not begin with a digit, and is not a Python keyword"
         yield scope.report("GS102", f"{name!r} {why}", entry.path, key=entry.is_key, help=help)
 
 
@@ -163,7 +163,7 @@ def check_likeness(scope: RuleContext) -> Iterator[Diagnostic]:
         if following == name:
             reported.update(way)
             others = [repr(other) for other in way if other != name]
-            through = f" by way of {', '.join(others)}" if others else ""
+            through = f" through {', '.join(others)}" if others else ""
             help = "give one of them a `class`, `layers` or a `parameter`"
             yield scope.report("GS108", f"model '{name}' is like itself{through}", path, help=help)
 

@@ -148,13 +148,15 @@ def check_optimizer_options(scope: RuleContext) -> Iterator[Diagnostic]:
         dampening = options.get("dampening")
         # Nesterov's rule is defined for a momentum without dampening only.
         if options.get("nesterov") is True and (options["momentum"] == 0 or dampening != 0):
-            help = "add `momentum: 0.9`, and leave `dampening` out"
+            help = "add `momentum: 0.9`, and leave out `dampening`"
             yield scope.report("GS113", "`nesterov` needs a momentum and no dampening", (*path, "nesterov"), help=help)
         # A momentum that holds steps takes every gradient whole.
         if dampening and options["momentum_form"] == "lr_inside":
-            message = "`dampening` goes with `momentum_form: lr_outside`"
+            message = "`dampening` needs `momentum_form: lr_outside`"
             help = "leave it out, or `momentum_form`"
             yield scope.report("GS113", message, (*path, "dampening"), help=help)
         elif dampening and options["momentum"] == 0:
             help = "leave it out, or add `momentum: 0.9`"
-            yield scope.report("GS113", "`dampening` is of a momentum: there is none", (*path, "dampening"), help=help)
+            yield scope.report(
+                "GS113", "`dampening` needs a momentum, and there is none", (*path, "dampening"), help=help
+            )

@@ -53,8 +53,8 @@ _CONSTRAINTS: Mapping[str, str] = {
 _CHOICE = re.compile(r"'((?:[^'\\]|\\.)*)'|[^\s',]+")
 _LONGEST = 40
 _FORMS: Mapping[str, str] = {
-    "a number": "a number is written as in `0.5`, `3` or `1e-3`",
-    "a whole number": "a whole number is written as in `100`",
+    "a number": "write a number as in `0.5`, `3` or `1e-3`",
+    "a whole number": "write a whole number as in `100`",
     "true or false": "write true or false",
     "a string": "write one name or text",
     "a list": "a list is written `[a, b]`, or with `- ` before each item",
@@ -192,13 +192,13 @@ def _find_remedy(expected: str, found: object) -> str:
     remedy = ""
     match found:
         case None:
-            remedy = "leave the key out, or give it a value"
+            remedy = "leave out the key, or give it a value"
         case bool() | int() | float() if expected == "a string":
             remedy = "put it between quotes"
         case bool() | int() | float() | str() if expected == "a list":
             remedy = f"write a list: `[{found}]`" if len(str(found)) <= _LONGEST else "write a list"
         case dict() if expected == "a list":
-            remedy = "put brackets around it, to make it a list of one"
+            remedy = "put brackets around it to make a list of one"
         case list():
             items = cast("list[object]", found)
             if len(items) == 1 and isinstance(items[0], _PLAIN.get(expected, ())):

@@ -80,16 +80,16 @@ def check_meetings(scope: RuleContext) -> Iterator[Diagnostic]:
             source = owners[reference.name]
             missing = [each or "none" for each in (*datasets, UNNAMED) if each in places[name] - places[source]]
             if missing and places[source]:
-                made = f"where '{reference.name}' is not made"
+                made = f"where '{reference.name}' is not computed"
                 message = f"op '{name}' runs on batches of {enumerate_names(missing)}, {made}"
-                notes = (f"'{reference.name}' is made on batches of {shown[source]}",)
+                notes = (f"'{reference.name}' is computed on batches of {shown[source]}",)
                 help = f"change `dataset` of '{source}' or '{name}'"
                 yield scope.report("GS132", message, ("ops", name, *reference.path), notes=notes, help=help)
         sources = dict.fromkeys(owners[reference.name] for reference in references)
         if op.dataset is None and not places[name] and all(places[source] for source in sources):
             notes = tuple(f"'{each}' runs on batches of {shown[each]}" for each in sources)
-            message = f"op '{name}' runs on no data set: the values it reads are never made of one batch"
-            help = "write one op for each data set: an update of each loss, in place of one of their sum"
+            message = f"op '{name}' runs on no data set: the values it reads never come from one batch"
+            help = "write one op for each data set: an update of each loss instead of one of their sum"
             yield scope.report("GS132", message, ("ops", name), key=True, notes=notes, help=help)
 
 
@@ -147,13 +147,11 @@ def check_watched(scope: RuleContext) -> Iterator[Diagnostic]:
             # An evaluation that returns nothing at all is reported once, where it is requested.
             if returned or run.eval is None:
                 found = f"it returns {enumerate_names(returned)}" if returned else "it returns nothing"
-                message = (
-                    f"`run.{field}` goes by '{watch.metric}', which the step does not return in {mode} mode; {found}"
-                )
+                message = f"`run.{field}` uses '{watch.metric}', which the step does not return in {mode} mode; {found}"
                 label, help = did_you_mean(watch.metric, returned), _suggest_figure(scope, watch.metric, mode)
                 yield scope.report("GS123", message, path, label=label, help=help)
         elif find_goal(scope.spec, watch) is None:
-            message = f"`run.{field}` does not say whether less or more of '{watch.metric}' is better"
+            message = f"`run.{field}` does not say whether a lower or a higher '{watch.metric}' is better"
             yield scope.report("GS125", message, path, help="also write `mode: min` or `mode: max`")
 
 
@@ -163,7 +161,7 @@ def _suggest_figure(scope: RuleContext, name: str, mode: ModeName) -> str:
         return "it is returned in eval mode: add `eval: {every: 1 epochs}` to `run`"
     entry = scope.find(name)
     if entry is None or "value" not in entry.facets or entry.op is None:
-        return "write the name of an output of one number"
+        return "write the name of a scalar output"
     if mode not in find_reaches(scope.spec.ops)[entry.op].modes:
         return f"'{name}' is not computed in {mode} mode: name another figure, or change the `mode` of '{entry.op}'"
     if scope.spec.outputs is not None:

@@ -96,7 +96,7 @@ class DataSource(Declaration):
     def _check_source(cls, source: str) -> str:
         if source in SOURCES or (source.startswith(CLASS) and is_path(source.removeprefix(CLASS))):
             return source
-        help = f"write {', '.join(SOURCES)}, or `class: pkg.mod:Name` in its place"
+        help = f"write {', '.join(SOURCES)}, or `class: pkg.mod:Name` instead"
         raise problem("GS043", f"no data source is named '{source}'", label=did_you_mean(source, SOURCES), help=help)
 
     @model_validator(mode="after")

@@ -67,12 +67,14 @@ def parse_duration(value: object, *, bare: Unit = "steps") -> Duration:
         word, text = matched.group(3), matched.group(0).strip()
         if word not in _UNITS:
             label = did_you_mean(word, ("steps", "updates", "samples", "epochs", "run"))
-            raise problem("GS050", f"no duration is counted in '{word}'", label=label, help=f"write {FORMS}")
+            raise problem("GS050", f"'{word}' is not a unit of durations", label=label, help=f"write {FORMS}")
         count, unit = float(matched.group(1)) * _SCALES[matched.group(2)], _UNITS[word]
     if count <= 0:
-        raise problem("GS050", f"a duration is more than 0, found {text!r}", help="steps are counted from 1")
+        raise problem("GS050", f"a duration must be greater than 0, found {text!r}", help="steps are counted from 1")
     if unit == "run" and count > 1:
-        raise problem("GS050", f"a share of the run is at most 1, found {text!r}", help="`0.1 run` is its first tenth")
+        raise problem(
+            "GS050", f"a fraction of the run is at most 1, found {text!r}", help="`0.1 run` is its first tenth"
+        )
     if unit not in ("run", "epochs") and not float(count).is_integer():
         raise problem("GS050", f"{unit} are counted in whole numbers, found {text!r}", help=f"write {FORMS}")
     return Duration(count=count, unit=unit)

@@ -76,7 +76,7 @@ def _unscheduled(help: str) -> BeforeValidator:
         """Raise a validation error for a schedule."""
         if is_schedule(value):
             raise problem(
-                "GS044", "a schedule stands where a plain value is read once, before the first step", help=help
+                "GS044", "a schedule is not allowed here: the value is read once, before the first step", help=help
             )
         return value
 
@@ -92,9 +92,9 @@ _Finite = Annotated[float, Strict(), AllowInfNan(False)]
 def _check_keyword(name: str) -> str:
     if is_name(name):
         return name
-    what = "is a word of Python" if name in KEYWORDS else "is not a name"
-    help = "an argument is passed by its name: letters, digits and `_`, not a digit first, and no word of Python"
-    raise problem("GS058", f"expected the name of an argument, and {quote(name)} {what}", help=help, at="key")
+    what = "is a Python keyword" if name in KEYWORDS else "is not a name"
+    help = "an argument is passed by its name: letters, digits and `_`, no leading digit, and not a Python keyword"
+    raise problem("GS058", f"expected the name of an argument, but {quote(name)} {what}", help=help, at="key")
 
 
 def check_keywords(keys: Iterable[str]) -> None:
@@ -131,7 +131,7 @@ Count = Annotated[int, Strict(), Ge(1)]
 """A whole number from 1 up."""
 
 
-def at_least_one(noun: str, *, help: str = "add one, or leave the key out") -> AfterValidator:
+def at_least_one(noun: str, *, help: str = "add one, or leave out the key") -> AfterValidator:
     """Return a validator that refuses an empty list, or mapping, of what the noun says."""
 
     def check(value: T) -> T:

@@ -86,7 +86,7 @@ def read_options(written: object, family: Family) -> object:
         own = others.get(key, key)
         if own in found:
             help = f"they are two names of `{own}`; keep one"
-            raise below(("args", key), problem("GS053", f"`{key}` says what is said already", help=help, at="key"))
+            raise below(("args", key), problem("GS053", f"`{key}` repeats another key", help=help, at="key"))
         found[own] = value
     return {**fields, "args": found}
 

@@ -137,7 +137,7 @@ class GraphSpec(Declaration):
         """Refuse several sets that no training takes turns between."""
         for role, item in data.items():
             if isinstance(item, TrainingSets) and role != "train":
-                help = "give each a name of its own in `data`, and name the one meant: `run: {eval: {data: ...}}`"
+                help = "give each its own name in `data`, and name the one you mean: `run: {eval: {data: ...}}`"
                 raise below((role,), problem("GS056", "only `train` may have several sets", help=help, at="key"))
         return data
 

@@ -91,8 +91,8 @@ def _read_fixed_size(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     if isinstance(value, str):
-        help = "a state outlives its batch: keep a mean over the rows, or a queue with a size of its own"
-        raise problem("GS044", f"a state has sizes of its own, found the free size {value!r}", help=help)
+        help = "a state outlives its batch: keep a mean over the rows, or a queue of fixed size"
+        raise problem("GS044", f"a state has fixed sizes, found the free size {value!r}", help=help)
     raise problem("GS044", f"expected a size, found {value!r}", help="a whole number from 1 up")
 
 
@@ -114,10 +114,10 @@ class StateSpec(Declaration):
     def _check(self) -> StateSpec:
         is_drawn = self.init in ("normal", "uniform", "unit_normal")
         if is_drawn and self.dtype not in FLOATS:
-            message = f"`init: {self.init}` draws real numbers, which {self.dtype} does not hold"
+            message = f"`init: {self.init}` draws real numbers, which {self.dtype} cannot hold"
             raise below(("init",), problem("GS044", message, help="write a whole number"))
         if isinstance(self.init, float) and self.dtype not in FLOATS and not self.init.is_integer():
-            message = f"`init: {self.init}` is no number of type {self.dtype}"
+            message = f"`init: {self.init}` is not a number of type {self.dtype}"
             raise below(("init",), problem("GS044", message, help="write a whole number"))
         if self.init == "unit_normal" and not self.shape:
             message = "`init: unit_normal` scales rows, and a single number has none"

@@ -26,7 +26,7 @@ def _positive(name: str, meaning: str, default: float) -> Option:
     return Option(name=name, kind="number", meaning=meaning, default=default, above=0.0)
 
 
-OUT = _whole("out", "how many features or channels come out")
+OUT = _whole("out", "number of output features or channels")
 KERNEL = _pair("kernel", "size of the window: a number, or [height, width]", required=True)
 STRIDE = _pair("stride", "step of the window: a number, or [height, width]", default=1)
 PADDING = _pair("padding", "zeros added on every side: a number, or [height, width]", default=0, minimum=0)
@@ -42,7 +42,7 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
         STRIDE,
         PADDING,
         _pair("dilation", "distance between the window's taps", default=1),
-        _whole("groups", "how many groups of channels are kept apart", default=1),
+        _whole("groups", "number of groups of channels", default=1),
         BIAS,
     ),
     "conv_transpose2d": (
@@ -61,15 +61,15 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
             default=0.1,
             minimum=0.0,
             maximum=1.0,
-            meaning="share of the new batch in the running statistics",
+            meaning="weight of the new batch in the running statistics",
         ),
         Option(name="affine", kind="bool", default=True, meaning="whether scale and offset are learned"),
     ),
     "layer_norm": (EPS,),
-    "group_norm": (_whole("groups", "how many groups of channels are normalised together"), EPS),
-    "embedding": (_whole("count", "how many different indices"), _whole("size", "length of each vector")),
+    "group_norm": (_whole("groups", "number of groups of channels, each normalized together"), EPS),
+    "embedding": (_whole("count", "number of different indices"), _whole("size", "length of each vector")),
     "dropout": (
-        Option(name="p", kind="number", default=0.5, minimum=0.0, below=1.0, meaning="share of elements dropped"),
+        Option(name="p", kind="number", default=0.5, minimum=0.0, below=1.0, meaning="fraction of elements dropped"),
     ),
     "flatten": (),
     "reshape": (Option(name="shape", kind="sizes", required=True, meaning="sizes without the batch; one may be -1"),),
@@ -77,13 +77,13 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
     "max_pool": POOL,
     "global_avg_pool": (),
     "upsample": (
-        _whole("factor", "how many times larger height and width become"),
+        _whole("factor", "factor for height and width"),
         Option(
             name="mode",
             kind="choice",
             choices=("nearest", "bilinear"),
             default="nearest",
-            meaning="how new pixels are made",
+            meaning="how new pixels are computed",
         ),
     ),
     "residual": (),

@@ -32,7 +32,7 @@ class Signature:
         return None if self.repeats else len(self.operands)
 
 
-def _axis(default: int | None, meaning: str = "the axis it goes along") -> Option:
+def _axis(default: int | None, meaning: str = "the axis to work along") -> Option:
     kind = "axes" if default is None else "int"
     return Option(name="axis", kind=kind, default=default, meaning=meaning)
 
@@ -53,11 +53,11 @@ def _loss(meaning: str, operands: tuple[str, ...], *options: Option) -> Signatur
     return Signature(meaning=meaning, operands=operands, options=options)
 
 
-ALL_AXES = "the axis or axes it goes over (default: all)"
+ALL_AXES = "the axis or axes to reduce (default: all)"
 REDUCTION = (_axis(None, ALL_AXES), Option(name="keepdims", kind="bool", default=False, meaning="keep axes of size 1"))
 PREDICTION = ("prediction", "target")
 IGNORE_INDEX = Option(
-    name="ignore_index", kind="int", default=None, meaning="a class number that is left out of sum and count"
+    name="ignore_index", kind="int", default=None, meaning="a class index that is left out of sum and count"
 )
 
 LOSSES: Mapping[str, Signature] = {
@@ -71,7 +71,7 @@ LOSSES: Mapping[str, Signature] = {
             default=0.0,
             minimum=0.0,
             maximum=1.0,
-            meaning="share spread evenly over all classes",
+            meaning="probability spread evenly over all classes",
         ),
         IGNORE_INDEX,
     ),
@@ -88,20 +88,20 @@ LOSSES: Mapping[str, Signature] = {
     "kl_div": _loss(
         "KL(teacher || student) of two sets of logits, mean over the batch",
         ("student", "teacher"),
-        _positive("temperature", 1.0, "what both logits are divided by"),
+        _positive("temperature", 1.0, "divisor of both logits"),
     ),
     "hinge": _loss("max(0, 1 - target * score) with targets -1 and 1", ("score", "target")),
     "cosine": _loss("1 - cosine similarity of rows", ("a", "b")),
     "nt_xent": _loss(
         "SimCLR's contrastive loss of two views",
         ("a", "b"),
-        _positive("temperature", 0.5, "what similarities are divided by"),
+        _positive("temperature", 0.5, "divisor of the similarities"),
     ),
     "wasserstein": _loss("sign times the mean score", ("score",), _number("sign", 1.0, "1 or -1")),
     "super_loss": _loss(
-        "losses of samples, weighted by how sure they are",
+        "per-sample losses, weighted by confidence",
         ("losses",),
-        _number("threshold", None, "what a loss is compared with (default: the mean of the batch)"),
+        _number("threshold", None, "threshold of a loss (default: the mean of the batch)"),
         _positive("regularization", 1.0, "how slowly the weights change"),
     ),
 }
@@ -124,12 +124,12 @@ CALLS: Mapping[str, Signature] = {
     "abs": _unary("absolute value"),
     "sign": _unary("-1, 0 or 1"),
     "clip": _unary(
-        "x kept between min and max",
-        _number("min", None, "the least value (default: no limit)"),
-        _number("max", None, "the greatest value (default: no limit)"),
+        "x clipped to min and max",
+        _number("min", None, "the smallest value (default: no limit)"),
+        _number("max", None, "the largest value (default: no limit)"),
     ),
-    "norm": _unary("Euclidean length over axes", _axis(None, ALL_AXES)),
-    "normalize": _unary("x divided by its Euclidean length", _axis(-1)),
+    "norm": _unary("Euclidean norm over axes", _axis(None, ALL_AXES)),
+    "normalize": _unary("x divided by its Euclidean norm", _axis(-1)),
     "softmax": _unary("exp(x) divided by its sum", _axis(-1)),
     "sigmoid": _unary("1 / (1 + exp(-x))"),
     "tanh": _unary("hyperbolic tangent"),
@@ -156,13 +156,13 @@ CALLS: Mapping[str, Signature] = {
     ),
     "permute": _unary(
         "axes in another order",
-        Option(name="dims", kind="sizes", required=True, meaning="for every new axis, the old one"),
+        Option(name="dims", kind="sizes", required=True, meaning="for each new axis, the old one"),
     ),
     "one_hot": _unary(
         "1 at the class, 0 elsewhere, along a new last axis",
         Option(name="classes", kind="int", required=True, minimum=1.0, meaning="how many classes"),
     ),
-    "argmax": _unary("index of the greatest element", _axis(1)),
+    "argmax": _unary("index of the largest element", _axis(1)),
     "where": Signature(meaning="a where the condition holds, else b", operands=("condition", "a", "b")),
     "lerp": Signature(meaning="a + weight * (b - a)", operands=("a", "b", "weight")),
     "stop": _unary("x, as a constant for every gradient"),
@@ -170,7 +170,7 @@ CALLS: Mapping[str, Signature] = {
 
 METRICS: Mapping[str, Signature] = {
     "accuracy": Signature(
-        meaning="share of samples whose greatest score is at the target", operands=("scores", "target")
+        meaning="fraction of samples whose largest score is at the target", operands=("scores", "target")
     ),
     "mean": _unary("mean of all elements"),
 }
@@ -181,7 +181,7 @@ PER = Option(
     kind="choice",
     default="global",
     choices=("global", "parameter"),
-    meaning="over what the length is taken: the whole set, or the gradient of one parameter",
+    meaning="scope of the norm: the whole set, or the gradient of one parameter",
 )
 UNITS = Option(
     name="axis",
@@ -197,22 +197,24 @@ TRANSFORMS: Mapping[str, Signature] = {
         meaning="g * min(1, norm / (||g|| + eps))",
         operands=GRADIENTS,
         options=(
-            Option(name="norm", kind="number", required=True, above=0.0, meaning="the longest a set may be"),
-            Option(name="eps", kind="number", default=0.0, minimum=0.0, meaning="added to the length; torch's is 1e-6"),
+            Option(name="norm", kind="number", required=True, above=0.0, meaning="the largest norm of a set"),
+            Option(name="eps", kind="number", default=0.0, minimum=0.0, meaning="added to the norm; torch's is 1e-6"),
             PER,
         ),
     ),
     "clip_value": Signature(
-        meaning="every element kept between -value and value",
+        meaning="every element clipped to -value and value",
         operands=GRADIENTS,
-        options=(Option(name="value", kind="number", required=True, above=0.0, meaning="the greatest absolute value"),),
+        options=(Option(name="value", kind="number", required=True, above=0.0, meaning="the largest absolute value"),),
     ),
     "clip_agc": Signature(
-        meaning="every unit's gradient at most clipping * max(||weights||, eps) long",
+        meaning="every unit's gradient norm at most clipping * max(||weights||, eps)",
         operands=GRADIENTS,
         options=(
-            _positive("clipping", 0.01, "the longest a gradient may be, as a multiple of the weights"),
-            Option(name="eps", kind="number", default=0.001, minimum=0.0, meaning="the least that weights count"),
+            _positive("clipping", 0.01, "the largest gradient norm, as a multiple of the norm of the weights"),
+            Option(
+                name="eps", kind="number", default=0.001, minimum=0.0, meaning="lower bound on the norm of the weights"
+            ),
             UNITS,
         ),
     ),
@@ -229,7 +231,7 @@ TRANSFORMS: Mapping[str, Signature] = {
         operands=GRADIENTS,
         options=(UNITS,),
     ),
-    "normalize": Signature(meaning="g divided by its length", operands=GRADIENTS, options=(PER,)),
+    "normalize": Signature(meaning="g divided by its norm", operands=GRADIENTS, options=(PER,)),
     "project": Signature(meaning="a - min(0, a.b) / b.b * b over the whole set", operands=("a", "b")),
     "pcgrad": Signature(
         meaning="the sum of all sets, each projected against the others where their inner product is negative",
@@ -241,7 +243,7 @@ TRANSFORMS: Mapping[str, Signature] = {
                 kind="choice",
                 default="random",
                 choices=("random", "listed"),
-                meaning="in which order a set is projected against the others",
+                meaning="the order in which a set is projected against the others",
             ),
         ),
     ),
@@ -256,7 +258,7 @@ RANDOMS: Mapping[str, Signature] = {
         ),
     ),
     "uniform": Signature(
-        meaning="evenly between low and high",
+        meaning="uniform between low and high",
         options=(_number("low", 0.0, "the least value"), _number("high", 1.0, "the limit above")),
     ),
     "bernoulli": Signature(

@@ -37,7 +37,7 @@ def _number(name: str, default: float, meaning: str) -> Option:
 
 
 def _decay(default: float = 0.0, *, decoupled: bool = False) -> Option:
-    meaning = "weight decay, apart from the gradient" if decoupled else "weight decay, added to the gradient"
+    meaning = "weight decay, decoupled from the gradient" if decoupled else "weight decay, added to the gradient"
     return _number("weight_decay", default, meaning)
 
 
@@ -45,13 +45,13 @@ def _eps(default: float) -> Option:
     return _number("eps", default, "added to the denominator")
 
 
-FUSED = Option(name="fused", kind="auto", default="auto", meaning="one fused kernel, where the device has one")
+FUSED = Option(name="fused", kind="auto", default="auto", meaning="one fused kernel, if the device has one")
 
 OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
     "sgd": (
         _rate(1e-3),
-        _number("momentum", 0.0, "share of the last step kept in the next"),
-        _number("dampening", 0.0, "share of the gradient kept out of the momentum"),
+        _number("momentum", 0.0, "fraction of the last step kept in the next"),
+        _number("dampening", 0.0, "fraction of the gradient kept out of the momentum"),
         Option(name="nesterov", kind="bool", default=False, meaning="momentum in the form of Nesterov"),
         _decay(),
         Option(
@@ -77,7 +77,7 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
         ),
         _eps(1e-8),
         _decay(),
-        _number("momentum", 0.0, "share of the last step kept in the next"),
+        _number("momentum", 0.0, "fraction of the last step kept in the next"),
         Option(name="centered", kind="bool", default=False, meaning="divide by the variance, not the mean square"),
         FUSED,
     ),
@@ -85,7 +85,7 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
         _rate(1e-2),
         _number("lr_decay", 0.0, "lr is divided by 1 + updates * lr_decay"),
         _decay(),
-        replace(_number("initial_accumulator_value", 0.0, "where the sum of squares starts"), once=True),
+        replace(_number("initial_accumulator_value", 0.0, "initial value of the sum of squares"), once=True),
         _eps(1e-10),
         FUSED,
     ),

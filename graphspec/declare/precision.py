@@ -69,7 +69,7 @@ def _read_names(written: Mapping[str, object]) -> dict[str, object]:
         name = OTHER_NAMES.get(key, key)
         if name in found:
             help = f"they are two names of `{name}`; keep one"
-            raise below((key,), problem("GS053", f"`{key}` says what is said already", help=help, at="key"))
+            raise below((key,), problem("GS053", f"`{key}` repeats another key", help=help, at="key"))
         found[name] = value
     multiplier = written.get("multiplier")
     if isinstance(multiplier, int | float) and multiplier > 1:

@@ -52,7 +52,7 @@ class BestSpec(Declaration):
     metric: str
     """An output of the evaluation, or of training where the run has no `eval`."""
     mode: Goal | None = None
-    """Whether less or more is better (default: less of a loss, more of an accuracy; others need it)."""
+    """Whether lower or higher is better (default: lower for a loss, higher for an accuracy; others need it)."""
 
 
 class StopSpec(Declaration):
@@ -61,7 +61,7 @@ class StopSpec(Declaration):
     metric: str
     """An output of the evaluation, or of training where the run has no `eval`."""
     mode: Goal | None = None
-    """Whether less or more is better (default: less of a loss, more of an accuracy; others need it)."""
+    """Whether lower or higher is better (default: lower for a loss, higher for an accuracy; others need it)."""
     patience: Count
     """After how many evaluations without a better value it stops; logged steps where the run has no `eval`."""
     min_delta: NumberFromZero = 0.0

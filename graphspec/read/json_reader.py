@@ -108,7 +108,7 @@ class _JsonReader:
         self._skip_space()
         if self._content[self._position : self._position + 1] == self._ends[-1]:
             self._position = comma
-            self._fail("a comma stands after the last item", help="JSON has no trailing commas: remove it")
+            self._fail("there is a comma after the last item", help="JSON has no trailing commas: remove it")
         self._state = "key" if self._ends[-1] == "}" else "value"
 
     def _close(self) -> None:
@@ -123,7 +123,7 @@ class _JsonReader:
             found, self._position = _DECODER.raw_decode(self._content, start)
         except JSONDecodeError as error:
             if error.msg.startswith("Unterminated"):
-                self._fail("a quote is not closed", help="end the text with a double quote")
+                self._fail("a quote is not closed", help="close the string with a double quote")
             self._position = min(error.pos, len(self._content))
             if error.msg.startswith("Invalid control"):
                 self._fail("a text goes over the end of its line or has a tab in it", help=r"write `\n` or `\t`")

@@ -48,12 +48,12 @@ _KNOWN: dict[str, tuple[str, str]] = {
     "did not find expected ',' or '}'": ("a `{` is not closed, or a comma is missing", "close the mapping with `}`"),
     "did not find expected node content": (
         "expected a value",
-        "a bracket or comma stands where a value should; a text that is one needs quotes",
+        "there is a bracket or comma where a value should be; quote it if it is a string",
     ),
-    "found unexpected end of stream": ("a quote is not closed", "end the text with the quote it began with"),
+    "found unexpected end of stream": ("a quote is not closed", "close the string with the quote it began with"),
     "block sequence entries are not allowed in this context": (
         "a `- ` cannot start here",
-        "start the list on a line of its own, or write it as [a, b]",
+        "start the list on its own line, or write it as [a, b]",
     ),
     "found unknown escape character": (
         "unknown escape in a text between double quotes",
@@ -66,7 +66,7 @@ _KNOWN: dict[str, tuple[str, str]] = {
     "found incompatible YAML document": ("this YAML version is unknown", "remove the directive, or write `%YAML 1.2`"),
     "did not find expected <document start>": (
         "the document has ended, but more text follows",
-        "one file holds one spec; check the brackets and indentation of what stands before",
+        "one file holds one spec; check the brackets and indentation of what comes before",
     ),
     "did not find expected alphabetic or numeric character": (
         "`*` or `&` must be followed by a name",
@@ -107,7 +107,7 @@ def explain_syntax_error(
     if problem == "found character that cannot start any token":
         character = content[offset : offset + 1]
         message = f"a value cannot begin with {character!r}"
-        help = f"put the text between quotes: {character!r} is reserved in YAML"
+        help = f"quote the text: {character!r} is reserved in YAML"
         return SyntaxProblem(message=message, help=help, start=offset, end=offset + 1)
     if context is not None and content[context : context + 1] == "!":
         return explain_tag(content, context, offset)
@@ -194,7 +194,7 @@ class _YamlReader:
                     case DocumentStartEvent():
                         self._documents += 1
                         if self._documents > 1:
-                            help = "one file holds one spec: move what follows into a file of its own"
+                            help = "one file holds one spec: move what follows to a separate file"
                             self._builder.fail("GS011", "a second document starts here", start, end, help=help)
                         if event.version not in (None, _VERSION):
                             message = "this document asks for an older YAML than 1.2"
@@ -212,7 +212,7 @@ class _YamlReader:
         if event.tag is not None:
             self._refuse_tag(start, end)
         elif event.implicit[0] and value == "<<" and self._builder.awaits_key:
-            help = "write the keys out; a value used often is a variable: `vars: {x: 1}` and `${x}`"
+            help = "write out the keys; for a repeated value use a variable: `vars: {x: 1}` and `${x}`"
             self._builder.report("GS009", "merge keys are not part of the language", start, end, help=help)
             value = f"<<{start}"
         elif event.implicit[0]:
@@ -235,7 +235,7 @@ class _YamlReader:
             self._repeated.discard(event.anchor)
             self._anchors.pop(event.anchor, None)
             message = f"anchor '&{event.anchor}' is on a collection; only single values take one"
-            help = "write the collection out where it is used, or put single values under `vars`"
+            help = "write out the collection where it is used, or put single values under `vars`"
             self._builder.report("GS007", message, start, end, help=help)
         self._builder.open("mapping" if isinstance(event, MappingStartEvent) else "list", start, end)
 
@@ -244,7 +244,7 @@ class _YamlReader:
             # Further aliases of the collection have the same cause and the same remedy.
             if name not in self._repeated:
                 self._repeated.add(name)
-                help = "write the collection out wherever it is used; an alias repeats single values only"
+                help = "write out the collection wherever it is used; an alias repeats single values only"
                 self._builder.report("GS008", f"alias '*{name}' repeats a collection", start, end, help=help)
         elif name not in self._anchors:
             near = closest(name, (*self._anchors, *self._collections), 1)

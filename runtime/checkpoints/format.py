@@ -78,7 +78,7 @@ def _digest(content: Mapping[str, Plain]) -> str:
         text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     except (RecursionError, ValueError):
         # Only forged text gets here: nesting at the limit, or a number such as 1e999, which is read as infinity.
-        raise ValueError("it holds what no checkpoint holds") from None
+        raise ValueError("it has content that no checkpoint has") from None
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
@@ -104,7 +104,7 @@ def _check(value: object, path: str, depth: int) -> None:
         case dict():
             for key, item in cast("dict[object, object]", value).items():
                 if not isinstance(key, str):
-                    raise ValueError(f"{path} has the key {key!r}, and keys in JSON are texts")
+                    raise ValueError(f"{path} has the key {key!r}, and keys in JSON are strings")
                 _check(item, f"{path}.{key}", depth - 1)
         case int():
             raise ValueError(f"{path} is a whole number of more than {_WIDEST} bits, which JSON does not have")
@@ -262,7 +262,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
     place = Path(os.path.abspath(folder))  # so that `.` has a name, too
     try:
         if place.is_dir() and not (place / MANIFEST).exists() and any(place.iterdir()):
-            raise OSError(errno.EEXIST, "a folder that is no checkpoint stands there")  # it would be lost
+            raise OSError(errno.EEXIST, "a folder that is not a checkpoint exists there")  # it would be lost
         if place.exists() and not place.is_dir():
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         replace_folder(place, {STATE: state, MANIFEST: manifest})
@@ -307,7 +307,9 @@ _MOST_NAMED = 5
 
 def missing(folder: Path) -> SpecError:
     """Return the error of a missing checkpoint, with the names of those that exist."""
-    message = f"there is no checkpoint {str(folder)!r}" if not folder.is_dir() else f"{str(folder)!r} is no checkpoint"
+    message = (
+        f"there is no checkpoint {str(folder)!r}" if not folder.is_dir() else f"{str(folder)!r} is not a checkpoint"
+    )
     place = find_store(folder) or (folder.parent if find_steps(folder.parent) else None)
     if place is None:
         help = "a run writes its first checkpoint as `run: {checkpoint: {every: ...}}` says, and one when it ends"

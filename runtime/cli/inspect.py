@@ -194,7 +194,7 @@ def render(
             text = json.dumps(to_plain(loaded), indent=2, ensure_ascii=False, allow_nan=False)
         except ValueError as error:
             message = "JSON has no number that is infinite or not a number, and the spec has one"
-            raise problem("GS238", message, help="leave `--format json` out: YAML has them") from error
+            raise problem("GS238", message, help="leave out `--format json`: YAML has them") from error
     deliver(text, output)
 
 

@@ -21,7 +21,7 @@ from runtime.data.source import Batches, Stateful, blamed, load_state, read_stat
 from runtime.state import PlainModel, Tree
 
 _NAMES: Mapping[str, str] = {"samples": "samples by number", "stream": "batches one after another"}
-_HELP = "give the source what it was then, or start a new run"
+_HELP = "restore the source to what it was then, or start a new run"
 
 
 class Saved(PlainModel):
@@ -71,12 +71,12 @@ class Saved(PlainModel):
         """Yield a note on everything that has changed since this was saved, or takes time."""
         role, batch, taken = ".".join(place.path), place.declared.batch, self.position.taken
         if batches.size != self.size:
-            yield f"{role} has {batches.size} samples, it had {self.size}: other batches follow than would have then"
+            yield f"{role} has {batches.size} samples, it had {self.size}: the next batches differ"
         if batch != self.batch:
             kept = f"{self.position.samples} samples" if batches.kind == "samples" else f"{self.position.index} batches"
             yield f"{role} has batches of {batch}, it had {self.batch}: the epoch continues after its first {kept}"
         if batches.kind == "stream" and not self.stateful and taken:
-            yield f"{role} keeps no state: {taken} batches are read again to come to its place"
+            yield f"{role} keeps no state: {taken} batches are read again to reach its position"
 
 
 def _unfit(place: Place, message: str) -> SpecError:

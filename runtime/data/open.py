@@ -219,7 +219,7 @@ def open_data(
     for name, kinds in _OPTIONS.items():
         if name in declared.model_fields_set and kind not in kinds:
             owners = " and ".join(f"`{owner}`" for owner in kinds)
-            raise place.problem("GS229", f"`{name}` means nothing to a source `{kind}`; it belongs to {owners}", name)
+            raise place.problem("GS229", f"a source `{kind}` has no `{name}`; it belongs to {owners}", name)
     for name, column in declared.columns.items():
         if kind not in FILES and not isinstance(column, str):
             message = f"a source `{kind}` gives each input as one array, found a list of {len(column)} columns"

@@ -303,7 +303,7 @@ class Streamed:
         for number in range(position.index):
             if next(rest, None) is None:
                 taken = f"{position.index} had been taken before the run was stopped"
-                help = "give the source what it had then, or start a new run"
+                help = "restore what the source had then, or start a new run"
                 raise self.place.problem("GS252", f"the source ended after {number} batches, {taken}", help=help)
         yield from rest
 

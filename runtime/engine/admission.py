@@ -107,7 +107,7 @@ def _check_input(
         return
     signature = given[entry.name]
     if signature is None:
-        yield f"input '{entry.name}' is no array or tensor", "pass a NumPy array or a tensor of the backend"
+        yield f"input '{entry.name}' is not an array or tensor", "pass a NumPy array or a tensor of the backend"
         return
     shape, dtype = signature
     if dtype not in dtypes:
@@ -121,7 +121,7 @@ def _check_input(
         return
     for size, actual in zip(declared, shape, strict=True):
         if size == "batch" and actual == 0:
-            yield f"input '{name}' has no samples: its shape is {list(shape)}", "leave empty batches out"
+            yield f"input '{name}' has no samples: its shape is {list(shape)}", "leave out empty batches"
         if isinstance(size, str):
             first, where = sizes.setdefault(size, (actual, name))
             if first != actual:

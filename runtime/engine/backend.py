@@ -54,7 +54,7 @@ class OptimizerAccess(ABC):
 
     @abstractmethod
     def set_rate(self, rate: float | None) -> None:
-        """Set the learning rate of the updates to come; None gives back what the spec says."""
+        """Set the learning rate of the updates to come; None restores what the spec says."""
 
     @abstractmethod
     def number(self, place: Place) -> Value:
@@ -62,7 +62,7 @@ class OptimizerAccess(ABC):
 
     @abstractmethod
     def set_number(self, place: Place, value: Value | None) -> None:
-        """Set a number of the updates to come; None gives back what the spec says."""
+        """Set a number of the updates to come; None restores what the spec says."""
 
     @abstractmethod
     def why_fixed(self, place: Place) -> str:

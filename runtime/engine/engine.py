@@ -81,7 +81,7 @@ class ModuleEngine(Engine):
         metrics = {op: metric for mode in self.loaded.program.modes for op, metric in self.metrics(mode.mode).items()}
         for op, metric in metrics.items():
             if metric.state() is None:
-                yield f"metric '{op}' has no state_dict and load_state_dict: it starts anew where a run is resumed"
+                yield f"metric '{op}' has no state_dict and load_state_dict: it starts from zero when a run is resumed"
 
     def norms(self) -> Mapping[str, float]:
         """Return the norms of the gradients of the last step by update, where the step was built to measure them."""
@@ -209,14 +209,14 @@ class Flags:
                 (frozen if was else thawed).setdefault(model, []).append(name)
         problems: list[Diagnostic] = []
         for model, names in thawed.items():
-            notes = [f"let train since then: {', '.join(names)}"] if names else []
+            notes = [f"unfrozen since then: {', '.join(names)}"] if names else []
             notes += [f"frozen since then: {', '.join(frozen[model])}"] if model in frozen else []
             found = Diagnostic(
                 code="GS269",
-                message=f"what is to be trained of model {model!r} is not what it was when the step was built",
+                message=f"the trainable parameters of model {model!r} have changed since the step was built",
                 span=self.spec.span("models", model, key=True),
                 notes=tuple(notes),
-                help="build the step anew from the models as they are; parameters of `layers` are frozen by `groups`",
+                help="build the step again from the current models; parameters of `layers` are frozen by `groups`",
             )
             problems.append(found)
         raise StepError(problems, self.spec.texts())

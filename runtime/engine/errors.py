@@ -182,7 +182,7 @@ class _Failure:
             for name in (each for each in made if each in read):
                 value = frame.f_locals.get(self.loaded.emitted.names.value(name))
                 if value is not None and self.framework.describe(value) is None:
-                    what = f"'{name}' is no tensor but a {type(value).__name__}"
+                    what = f"'{name}' is not a tensor but a {type(value).__name__}"
                     return f"{what}: write `outputs: [{_list_names(value)}]` at '{made[name]}'"
         return ""
 

@@ -229,7 +229,7 @@ def learn(plan: Plan, given: Mapping[str, M], observer: Observer[D, T, M]) -> Le
     unresolved = [
         Diagnostic(
             code="GS214",
-            message=f"the sizes of model '{model.name}' could not be found out",
+            message=f"the sizes of model '{model.name}' could not be inferred",
             span=find_span(plan.spec, model.name),
             help="declare the shapes of all inputs, with `batch` as the only free size",
         )
@@ -275,7 +275,7 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[D, T, M
             code="GS206",
             message=f"model '{name}' declares `{trait}: false`, but it has {WORDS[trait]}",
             span=spec.span("models", name, "traits", trait),
-            help=f"write `{trait}: true`, or leave it out: build finds out",
+            help=f"write `{trait}: true`, or leave it out: build observes it",
         )
         for name, each in traits.items()
         for trait in TRAITS
@@ -341,7 +341,7 @@ def _describe(before: Plan, learned: Learned[M]) -> Iterator[str]:
             f"{each.model_dump(exclude_none=True, exclude={'match'})} on {each.match}"
             for each in (*terms.regularizers, *terms.constraints)
         )
-        yield f"'{model.name}' brings penalties and constraints of its own, which act in its updates: {shown}"
+        yield f"'{model.name}' has its own penalties and constraints, which act in its updates: {shown}"
     counts = observed.counts
     for name, is_counted in counts.items():
         yield f"observed of '{name}': it returns {'(sum, count)' if is_counted else 'one number, whose rows count'}"

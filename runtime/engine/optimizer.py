@@ -136,7 +136,7 @@ class Optimizer:
             value = -1
         if not 0 <= value <= MOST:
             help = "give the number of updates so far"
-            raise self._refuse(f"{count!r} is no whole number from 0 to {MOST:,}", help, "`iterations`")
+            raise self._refuse(f"{count!r} is not a whole number from 0 to {MOST:,}", help, "`iterations`")
         reason = self._access.why_counted()
         if reason:
             raise self._refuse(reason, "restore() a state, or set what it has through `native`", "`iterations`")
@@ -172,7 +172,7 @@ class Optimizer:
         """Return a learning rate; raise SpecError (GS270) for a value that is not one."""
         value = float(rate) if isinstance(rate, SupportsFloat) and not isinstance(rate, bool) else math.nan
         if not (math.isfinite(value) and value >= 0):
-            raise self._refuse(f"{rate!r} is no finite number from 0 up", "None gives back what the spec says")
+            raise self._refuse(f"{rate!r} is not a finite number from 0 up", "None restores what the spec says")
         return value
 
     def _refuse(self, reason: str, help: str, what: str = "the learning rate") -> SpecError:

@@ -13,10 +13,10 @@ from runtime.codegen.resources import find_instructions
 from runtime.engine.load import find_span
 
 REMEDIES = {
-    "torch": "draw by torch's own generators, with `preserve_rng_state` of torch.utils.checkpoint left at True, or "
+    "torch": "draw from torch's own generators, with `preserve_rng_state` of torch.utils.checkpoint left at True, or "
     "outside of the checkpoint",
     "tensorflow": "draw outside of the function given to tf.recompute_grad, as by a Dropout layer after it; under "
-    "`checkpoint: true` draw by a SeedGenerator of Keras, or a tf.random.Generator, of the model's own",
+    "`checkpoint: true` draw from the model's own Keras SeedGenerator or tf.random.Generator",
 }
 """How to make the second run of a forward draw the same numbers as the first."""
 

@@ -43,7 +43,7 @@ def find_files(program: Program, spec: GraphSpec, request: BuildRequest) -> Weig
     paths = {name: str((request.directory or Path()) / file) for name, file in declared.items()}
     problems: list[Diagnostic] = []
     notes: list[str] = [
-        f"the weights of '{name}' are those it was given with" for name in paths if name in request.models
+        f"model '{name}' keeps the weights it was passed with" for name in paths if name in request.models
     ]
     wanted = {name: path for name, path in paths.items() if name not in request.models}
     for name, path in wanted.items():

@@ -96,7 +96,7 @@ def _choose(mode: ModeProgram, current: Sequence[Function], outputs: tuple[str, 
     made = {each.op for way in ways for each in way}
     op = next((name for name in clocked if name in made), clocked[0])
     message = f"op '{op}' does not fire in every step of mode {mode.mode}, and a program has no steps"
-    help = f"name values that do not need it, with `--value`, take its clock away, or write `mode: train` on it{_ELSE}"
+    help = f"name values that do not need it, with `--value`, remove its clock, or write `mode: train` on it{_ELSE}"
     raise problem(CODE, message, span=spec.span("ops", op, key=True), help=help, texts=spec.texts())
 
 

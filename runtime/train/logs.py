@@ -193,8 +193,8 @@ def _read(path: Path, read: Callable[[list[str]], Iterator[Row]], last: int) -> 
         rows.extend(read(text[: text.rfind("\n") + 1].splitlines()))
     except (ValueError, KeyError, TypeError, csv.Error) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        message = f"{str(path)!r} is not a file of metrics: row {len(rows) + 1}: {reason}"
-        raise problem("GS247", message, help="move the file away: it will be begun anew") from error
+        message = f"{str(path)!r} is not a metrics file: row {len(rows) + 1}: {reason}"
+        raise problem("GS247", message, help="move the file away: the run will write a new one") from error
     return tuple(row for row in rows if row.step <= last)
 
 

@@ -396,7 +396,7 @@ class Loop:
                 return
             for watched in (self.state.best, self.state.stop):  # an output of many numbers, or of none, has no figure
                 if watched is not None and watched.metric not in figures:
-                    message = f"the evaluation gives no single number {watched.metric!r} for `best` and `stop` to go by"
+                    message = f"the evaluation gives no scalar {watched.metric!r} for `best` and `stop`"
                     raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
         self.state.due = False
         self.state.evaluated = self.state.made

@@ -177,10 +177,9 @@ def compare_specs(old: GraphSpec, new: GraphSpec) -> tuple[Change, ...]:
 def refuse_changes(folder: FilePath, changes: Sequence[Change]) -> SpecError:
     """Return the error (GS245) of a run that cannot be resumed because its structure has changed, with every change."""
     notes = tuple(str(change) for change in changes if change.kind == "structure")
-    message = (
-        f"the run in {str(folder)!r} cannot be resumed: its saved state is that of another step than the spec declares"
-    )
-    return problem("GS245", message, notes=notes, help="put that back, or start a new run in another folder")
+    reason = "its saved state belongs to a different step than the spec declares"
+    message = f"the run in {str(folder)!r} cannot be resumed: {reason}"
+    return problem("GS245", message, notes=notes, help="undo that, or start a new run in another folder")
 
 
 def _normalise(spec: GraphSpec) -> dict[str, Plain]:
@@ -324,7 +323,7 @@ def find_past(spec: GraphSpec, wanted: FilePath | None, backend: str | None = No
     folder = find_newest(spec.name) if wanted is None else wanted
     if folder is None or not folder.is_dir():
         where = f"no run of {spec.name!r} under 'runs'" if wanted is None else f"no run in {str(wanted)!r}"
-        help = "leave --resume out to begin one, or name its folder with --out"
+        help = "leave out --resume to start one, or name its folder with --out"
         raise problem("GS246", f"there is {where} to resume", help=help)
     record = read_record(folder)
     changes = compare_specs(load(record.spec, name=name_spec(folder)), spec)

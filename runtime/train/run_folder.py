@@ -95,7 +95,7 @@ def read_record(folder: Path) -> Record:
     except OSError as error:
         raise _unreadable(folder, system_reason(error), "check its permissions") from error
     except ValueError as error:
-        help = f"put back the {RECORD} that the run wrote, or start a new run; its checkpoints are still there"
+        help = f"restore the {RECORD} that the run wrote, or start a new run; its checkpoints are still there"
         raise _unreadable(folder, str(error), help) from error
 
 

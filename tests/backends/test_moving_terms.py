@@ -181,7 +181,7 @@ REFUSED = {
     "regularizer: {l2: {schedule: linear, from: 1, to: -1, over: 3}}": FROM_ZERO,
     "constraint: {max_norm: {schedule: linear, from: 1, to: 0, over: 3}}": POSITIVE,
     "betas: [{schedule: linear, from: 0.5, to: 1.5, over: 5}, 0.9]": "a number from 0 to less than 1",
-    "betas: [{schedule: linear, from: 0.5, over: 2 run}, 0.9]": "a share of the run is at most 1",
+    "betas: [{schedule: linear, from: 0.5, over: 2 run}, 0.9]": "a fraction of the run is at most 1",
     "betas: [{over: 2}, 0.9]": "found a mapping without `schedule`",
     "betas: [{schedule: linear, from: 0.5, over: 3}]": "two numbers from 0 to less than 1",
 }

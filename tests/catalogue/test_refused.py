@@ -14,7 +14,7 @@ REFUSED = {
     "average-in-update": "E-EMA-TARGET.*'teacher' is written by the ema 'follow' and stepped by the update 'step'",
     "average-without-policy": "E-BUFFERS.*'net', which has buffers, but does not say what happens to them",
     "compiled-model": "GS040.*unknown key 'compile'",
-    "loss-of-constants": "E-NO-GRADIENT.*'loss' for model 'net', on which it does not depend",
+    "loss-of-constants": "E-NO-GRADIENT.*'loss' for model 'net', but 'loss' does not depend on it",
     "penalty-without-effect": "E-NO-GRADIENT.*the term 'penalty' of 'loss' does not depend on 'critic'",
     "tied-weights": r"E-OVERLAP.*tied\(reader, speaker\) is stepped by two optimizers",
     "trainable-flag": "GS040.*unknown key 'trainable'",

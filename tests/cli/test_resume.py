@@ -237,7 +237,7 @@ def test_a_run_of_epochs_goes_on_within_one(line):
 def test_a_figure_that_is_no_number_ends_the_run_with_what_was_trained_saved(patient, capsys):
     watched = ["-s", "run.best={metric: guess, mode: min}", "-s", "outputs=[error, guess]"]
     assert execute(["run", "line.yaml", "--out", "out", *watched]) == 1
-    assert "error[GS248]: the evaluation gives no single number 'guess'" in capsys.readouterr().err
+    assert "error[GS248]: the evaluation gives no scalar 'guess'" in capsys.readouterr().err
     assert Path("out/checkpoints/step-3").exists()
     run(out="whole")
     run("--resume")

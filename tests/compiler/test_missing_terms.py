@@ -42,14 +42,14 @@ def test_a_term_that_counts_as_it_is_there_needs_no_warning(extra, step):
 
 def test_a_lazy_term_counts_steps_where_its_update_counts_others():
     assert (
-        "counts 4 times, as a term of every 4 steps, but 'step' runs in every 2 steps only"
+        "counts 4 times, as a term of every 4 steps, but 'step' runs only in every 2 steps"
         in warnings_of("every: 4", "every: 2")["W-LAZY"]
     )
 
 
 def test_an_update_that_rests_for_one_of_its_terms_is_told():
     found = warnings_of("dataset: one", "every: 1")["W-DATASET"]
-    assert found == "'step' rests on batches of 'two', where its term 'extra' is absent, though 'fit' is not"
+    assert found == "'step' does not fire on batches of 'two', where its term 'extra' is absent, although 'fit' is not"
 
 
 FACTORS = {
@@ -65,8 +65,11 @@ def test_so_is_one_that_rests_for_a_factor(loss):
     text = text.replace("  aside:", "  factor: {call: mul, inputs: [fit, extra]}\n  aside:")
     plan = compile_step(load(text.replace("EXTRA", "dataset: one").replace("STEP", "every: 1").lstrip()))
     (found,) = (each for each in plan.warnings if each.code == "W-DATASET")
-    assert found.message == "'step' rests on batches of 'two', where its term 'extra' is absent, though 'fit' is not"
-    assert found.help == "write `dataset` on 'step' if this is meant, else take `dataset` from 'extra'"
+    assert (
+        found.message
+        == "'step' does not fire on batches of 'two', where its term 'extra' is absent, although 'fit' is not"
+    )
+    assert found.help == "write `dataset` on 'step' if you mean this, else remove `dataset` from 'extra'"
 
 
 def test_one_loss_of_a_value_of_one_data_set_is_what_it_is():

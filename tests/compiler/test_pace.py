@@ -137,7 +137,7 @@ def test_a_run_of_epochs_is_as_long_as_they_are():
         ("start: 3 epochs", "how many steps an epoch has", "data: {train: ...}"),
         ("until: 1000000 samples", "how many samples a step takes", "`batch`"),
         ("until: 0.5 run", "how many steps the run makes", "run: {steps: ...}"),
-        ("start: 5 updates", "an update cannot wait for updates of its own", "1000 steps"),
+        ("start: 5 updates", "an update cannot wait for its own updates", "1000 steps"),
     ],
 )
 def test_what_cannot_be_counted_says_what_is_missing_and_what_to_write(clock, missing, remedy):
@@ -167,7 +167,7 @@ def test_an_end_that_comes_before_the_start_at_this_pace_is_told():
 def test_an_op_cannot_start_by_the_epochs_of_training_in_another_mode():
     metric = "  seen: {metric: mean, inputs: lb, start: 3 epochs}\n"
     (problem,) = refused(more=metric)
-    assert "also runs in eval mode, which counts steps of its own" in problem.message
+    assert "also runs in eval mode, which counts its own steps" in problem.message
     only = metric.replace("start", "mode: train, start")
     assert plan_of(more=only).program.mode("train").gates[0].start == 45
 

@@ -1,4 +1,4 @@
-"""The page of features, made from the rows and their tests: ``python -m tests.features.table`` writes it."""
+"""The page of features, generated from the rows and their tests: ``python -m tests.features.table``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PAGE = FOLDER.parents[1] / "docs" / "features.md"
 ROW = re.compile(r'^pytestmark = pytest\.mark\.row\("(\w+)"\)$', re.MULTILINE)
 HEAD = """# What the predecessors do, and what stepgraph does
 
-One row is one thing that a predecessor has. Where a row says what stepgraph does, a module of tests shows it, with the
-predecessor's own numbers where they are known; on the backends that the row names. This page is made from the tests
+Each row is one feature of a predecessor. If the row says what stepgraph does, a test module shows it on the backends
+that the row names, with the predecessor's own numbers where they are known. This page is generated from the tests
 (`python -m tests.features.table`).
 """
 

@@ -1,4 +1,4 @@
-"""`accumulate: n` makes one update of n steps' gradients, by samples; nothing that depends on it moves in between."""
+"""`accumulate: n` makes one update from n steps' gradients, weighted by samples; until then nothing else changes."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def test_one_gradient_cannot_run_a_model_again_in_two_modes_on_pytorch() -> None
     text = text.replace("train: false}", "train: false, checkpoint: true}")
     with pytest.raises(SpecError, match="GS133") as raised:
         compile_step(load(text), "torch")
-    assert "take `checkpoint` off one" in (raised.value.diagnostics[0].help or "")
+    assert "remove `checkpoint` from one" in (raised.value.diagnostics[0].help or "")
     compile_step(load(text), "tensorflow")
 
 

@@ -1,4 +1,4 @@
-"""Every set of ops that can fire together is tried before the first step, whenever its turn will come."""
+"""Every set of ops that can fire together is checked before the first step, however late it fires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint fits with and without a loss scale: what both have goes on, a new scale begins as the spec says."""
+"""Checkpoints load with and without a loss scale: common state continues, a new scale starts as the spec says."""
 
 from __future__ import annotations
 

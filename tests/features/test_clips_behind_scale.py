@@ -1,4 +1,4 @@
-"""Clips and everything else see gradients behind the scale, and verdicts see them before any clip."""
+"""Clips and everything else see unscaled gradients, and verdicts see them before any clip."""
 
 from __future__ import annotations
 

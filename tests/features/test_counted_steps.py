@@ -1,4 +1,4 @@
-"""Steps, updates and what fired are counted: for the step, for every optimizer, and told update by update."""
+"""Steps, updates and fired ops are counted per step and per optimizer, and reported for each update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dataset` says on batches of which data sets an op runs; several training sets take turns."""
+"""`dataset` says for which data sets' batches an op runs; several training sets alternate."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_the_plan_says_which_function_is_for_which_set() -> None:
     ("op", "message"),
     [
         ("sum: {call: add, inputs: [first, other]}", r"GS132.*op 'sum' runs on no data set"),
-        ("twice: {call: neg, inputs: first, dataset: two}", r"GS132.*batches of `two`, where 'first' is not made"),
+        ("twice: {call: neg, inputs: first, dataset: two}", r"GS132.*batches of `two`, where 'first' is not computed"),
         ("odd: {call: neg, inputs: x, dataset: 3rd}", r"GS044.*expected the name of a data set"),
     ],
 )

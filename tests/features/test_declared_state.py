@@ -1,4 +1,4 @@
-"""Variables that are no optimizer's slots are declared, found by name, saved and restored before the first step."""
+"""Variables other than optimizer slots are declared, found by name, saved, and restored before the first step."""
 
 from __future__ import annotations
 

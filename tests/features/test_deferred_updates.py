@@ -1,4 +1,4 @@
-"""What must wait is inferred, with reasons, and nothing else waits; `defer` asks for the end, or for at once."""
+"""The compiler infers what must wait, with reasons, and nothing else waits; `defer` asks for `end` or `never`."""
 
 from __future__ import annotations
 

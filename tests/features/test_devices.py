@@ -1,4 +1,4 @@
-"""A device that is not there, or that a model is not on, is told when the step is built."""
+"""A missing device, or a model on the wrong device, is reported when the step is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grad_outputs` is what the derivative of something that is no single number is multiplied with."""
+"""`grad_outputs` is the factor of the derivative if the differentiated value is not a scalar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients are values: by models or by values, of any order; what has to be recorded for that is inferred."""
+"""Gradients with respect to models or values are values, of any order; the compiler infers what to record."""
 
 from __future__ import annotations
 

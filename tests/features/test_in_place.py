@@ -1,4 +1,4 @@
-"""Nothing is modified in place while a gradient needs it: where no order is right, the compiler says so."""
+"""Nothing is modified in place while a gradient needs it: if no order is right, the compiler says so."""
 
 from __future__ import annotations
 

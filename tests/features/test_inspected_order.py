@@ -1,4 +1,4 @@
-"""The order, and why it is so, can be printed, asked for op by op, compared and exported."""
+"""The order and its reasons can be printed, explained op by op, compared and exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that find their sizes when they are called have them, and their slots, before the first step."""
+"""Layers that infer their sizes from the first call have them, and their slots, before the first step."""
 
 from __future__ import annotations
 

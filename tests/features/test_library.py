@@ -1,4 +1,4 @@
-"""Losses, calls, transforms and metrics have the names of the field; mixing and weighting is made of them."""
+"""Losses, calls, transforms and metrics have the names of the field; mixing and weighting are built from them."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def test_what_cannot_be_set_is_refused(case: str, backend: str) -> None:
 @pytest.mark.parametrize("count", [-1, 0.5, True, "3", None, 2**53 + 1])
 def test_what_is_no_count_is_refused(count: object, backend: str) -> None:
     optimizer = make(backend, "name: adam").optimizers["net"]
-    with pytest.raises(SpecError, match=r"GS270.*`iterations` of optimizer 'net': .* is no whole number"):
+    with pytest.raises(SpecError, match=r"GS270.*`iterations` of optimizer 'net': .* is not a whole number"):
         optimizer.iterations = count
     assert optimizer.iterations == 0
 

@@ -1,4 +1,4 @@
-"""`micro_batches: k` splits the batch of a step into parts whose gradients are one update; here parts are no steps."""
+"""`micro_batches: k` splits a step's batch into parts whose gradients make one update; parts are not steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`missing` says what becomes of a parameter without a gradient: an error before its update, skip, or zero."""
+"""`missing` decides what happens to a parameter without a gradient: an error before its update, skip, or zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models compute in float16 with float32 weights; a scale finds its way down from overflows, and is saved."""
+"""Models compute in float16 with float32 weights; the scale backs off after overflows, and is saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model is layers, a class or a function that returns one, and starts from the weights of a file that it names."""
+"""A model is layers, a class or a function that returns one, and may load initial weights from a file."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_results_without_names_in_the_spec_are_told_what_to_write(form: str, bac
         make(backend, form, "seen", "", "seen")
     kind = type(typed_results.pack(form, 1, 2)).__name__
     names = NAMES.get(form, "logits, hidden")
-    told = f"'seen' is no tensor but a {kind}: write `outputs: [{names}]` at 'seen'"
+    told = f"'seen' is not a tensor but a {kind}: write `outputs: [{names}]` at 'seen'"
     assert raised.value.diagnostics[0].help == told
 
 
@@ -94,7 +94,7 @@ outputs: [error]
 
 
 def test_results_of_functions_are_told_too_and_given_to_functions_as_they_are(backend: str) -> None:
-    with pytest.raises(SpecError, match=r"'parts' is no tensor but a tuple: write `outputs: \[name1, name2\]`"):
+    with pytest.raises(SpecError, match=r"'parts' is not a tensor but a tuple: write `outputs: \[name1, name2\]`"):
         build(compile_step(load(FUNCTION.replace("TAKEN", "parts")), backend), device="cpu", allow=("tests",))
     build(compile_step(load(FUNCTION.replace("TAKEN", "joined")), backend), device="cpu", allow=("tests",))({"x": X})
 

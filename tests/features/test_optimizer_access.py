@@ -1,4 +1,4 @@
-"""An optimizer tells and takes its learning rate and its updates, whatever schedule or framework is behind it."""
+"""An optimizer's learning rate and update count can be read and set, for any schedule and framework."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_every_rule_stands_still_at_rate_zero(rule: str, backend: str) -> None:
 @pytest.mark.parametrize("rate", [-1.0, math.nan, math.inf, "0.1", True])
 def test_what_is_no_rate_is_refused_and_changes_nothing(rate: object, backend: str) -> None:
     optimizer = build_step(SPEC, backend).optimizers["w"]
-    with pytest.raises(SpecError, match=r"GS270.*optimizer 'w': .* is no finite number from 0 up"):
+    with pytest.raises(SpecError, match=r"GS270.*optimizer 'w': .* is not a finite number from 0 up"):
         optimizer.learning_rate = rate
     assert optimizer.learning_rate == 0.5
     assert not optimizer.is_rate_set

@@ -1,4 +1,4 @@
-"""Slots are found by optimizer, parameter and slot name; what both backends keep are the same numbers."""
+"""Slots are found by optimizer, parameter and slot name; slots that both backends keep hold the same numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An optimizer is a name and its numbers; the same name is the same rule on every backend."""
+"""An optimizer is a name and its numbers; the same name means the same rule on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that a step cannot train in its type are refused at build, with their names and what to do."""
+"""Parameters that a step cannot train in its dtype are errors at build, with their names and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that is built to be profiled shows its ops by name in the framework's own profiler, and computes the same."""
+"""A step built for profiling shows its ops by name in the framework's profiler, and computes the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `regularizer` is a term of its model, whose slope is added once per step, whatever losses and updates there are."""
+"""A `regularizer` is a term of its model; its gradient is added once per step, for any losses and updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A spec survives being written out: what is rendered loads as the same spec, and renders to the same bytes."""
+"""A spec survives rendering: the rendered text loads as the same spec, and renders to the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint restores state and no hyper-parameter: a learning rate stays the spec's, and a difference is told."""
+"""A checkpoint restores state but no hyper-parameters: the spec's learning rate stays, a difference is reported."""
 
 from __future__ import annotations
 

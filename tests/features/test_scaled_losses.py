@@ -1,4 +1,4 @@
-"""Losses are scaled and gradients divided again by the compiler: what a spec can see is never scaled."""
+"""The compiler scales losses and unscales gradients: what a spec can see is never scaled."""
 
 from __future__ import annotations
 

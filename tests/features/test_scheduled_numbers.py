@@ -1,4 +1,4 @@
-"""Any number of an op follows a schedule where one is written, and ops start, rest and end by their clocks."""
+"""Any number of an op can follow a schedule, and ops start, pause and end by their clocks."""
 
 from __future__ import annotations
 

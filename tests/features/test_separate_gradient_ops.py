@@ -1,4 +1,4 @@
-"""Taking, combining and applying gradients are ops of their own: what is read twice is not added up twice."""
+"""Taking, combining and applying gradients are separate ops: a gradient used twice is not summed twice."""
 
 from __future__ import annotations
 

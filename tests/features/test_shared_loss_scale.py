@@ -1,4 +1,4 @@
-"""Several optimizers share one scale, which moves once per step; groups of updates commit together, or each alone."""
+"""Several optimizers share one scale, updated once per step; groups of updates commit together, or each alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step whose gradients are not finite moves nothing: weights, slots, counts, schedules, averages, constraints."""
+"""A step with non-finite gradients changes nothing: weights, slots, counts, schedules, averages, constraints."""
 
 from __future__ import annotations
 

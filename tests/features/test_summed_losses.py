@@ -1,4 +1,4 @@
-"""`reduction: sum` with the gradient divided by the batch is the mean, and clips come behind the division."""
+"""`reduction: sum` with the gradient divided by the batch size is the mean; clips come after the division."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trained follows from the updates; results of inner layers are values too."""
+"""The updates determine what is trained; results of inner layers are values too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loss that reaches no target is told before anything runs."""
+"""A loss that reaches no target is reported before anything runs."""
 
 from __future__ import annotations
 

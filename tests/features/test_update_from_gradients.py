@@ -1,4 +1,4 @@
-"""An update takes gradients that other ops computed, under a loss scale as without."""
+"""An update takes gradients that other ops computed, with and without a loss scale."""
 
 from __future__ import annotations
 

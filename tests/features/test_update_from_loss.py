@@ -1,4 +1,4 @@
-"""An update is taken from a loss, which is a mean over the batch unless the spec says otherwise."""
+"""An update takes a loss, which is a mean over the batch unless the spec says otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An update steps the models it names and, of these, what no group freezes: frozen parameters are no targets at all."""
+"""An update steps all unfrozen parameters of the models it names; frozen parameters are not targets at all."""
 
 from __future__ import annotations
 

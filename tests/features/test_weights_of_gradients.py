@@ -1,4 +1,4 @@
-"""Gradients are taken at the weights that the spec means, whatever is written meanwhile."""
+"""Gradients are taken at the weights that the spec means, regardless of writes in the meantime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An update from a loss is its gradient, transforms and the update from gradients, written out or not."""
+"""An update from a loss equals a gradient, transforms and an update from gradients, written out."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_layer_that_is_thawed_after_the_step_was_built_is_told(backend: str) -
     step = build_given(frozen.model, backend)
     assert len(moved(step)) == 1
     frozen.let_train(wanted=True)
-    with pytest.raises(SpecError, match=r"(?s)GS269.*model 'net'.*let train since then: 0\."):
+    with pytest.raises(SpecError, match=r"(?s)GS269.*model 'net'.*unfrozen since then: 0\."):
         moved(step)
     step({"x": X}, mode="eval")  # where nothing is trained, nothing hangs on it
     assert len(moved(build_given(frozen.model, backend))) == 2

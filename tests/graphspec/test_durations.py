@@ -49,10 +49,10 @@ def test_what_is_no_duration_is_refused_with_the_accepted_forms(value):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("5 minutes", "no duration is counted in 'minutes'"),
-        ("0 steps", "more than 0"),
-        (0, "more than 0"),
-        (-4, "more than 0"),
+        ("5 minutes", "'minutes' is not a unit of durations"),
+        ("0 steps", "greater than 0"),
+        (0, "greater than 0"),
+        (-4, "greater than 0"),
         ("1.5 steps", "whole numbers"),
         ("1.0000001M samples", "whole numbers"),
         ("2 run", "at most 1"),

@@ -78,7 +78,7 @@ def test_a_path_without_its_colon_is_no_class(written):
         ({"parameter": {"shape": [0], "init": "zeros"}}, "greater than or equal to 1"),
         (
             {"parameter": {"shape": [], "init": {"schedule": "constant"}}},
-            "a schedule stands where a plain value is read once",
+            "a schedule is not allowed here: the value is read once",
         ),
         ({"class": "a:B", "groups": []}, "at least 1 item"),
         ({"class": "a:B", "precision": "float64"}, "Input should be 'float32', 'bfloat16' or 'float16'"),

@@ -113,7 +113,7 @@ def test_losses_are_scaled_where_something_computes_in_float16_and_nobody_says_o
         ("{loss_scale: «true»}", "GS041", "expected `dynamic`, `none`, a number or a mapping as `loss_scale`"),
         ("{loss_scale: «0»}", "GS044", "greater than 0"),
         ("{loss_scale: {kind: «slow»}}", "GS043", "'slow' is not allowed"),
-        ("{loss_scale: {init_scale: 4, «initial»: 3}}", "GS053", "`initial` says what is said already"),
+        ("{loss_scale: {init_scale: 4, «initial»: 3}}", "GS053", "`initial` repeats another key"),
         ("{loss_scale: {initial: «0.5»}}", "GS053", "the scale starts at 0.5, below `min_scale: 1`"),
         ("{loss_scale: {growth_factor: «1»}}", "GS044", "greater than 1"),
         ("{loss_scale: {backoff_factor: «1.0»}}", "GS044", "less than 1"),

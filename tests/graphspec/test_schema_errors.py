@@ -196,10 +196,10 @@ def test_a_value_of_the_wrong_type_is_told_in_the_words_of_yaml():
         ("ops: {z: {random: normal, shape: batch}}\n", "write a list: `[batch]`"),
         ("seed: '3'\n", "remove the quotes"),
         ("seed: 1_000\n", "write 1000"),
-        ("seed:\n", "leave the key out, or give it a value"),
-        ("seed: true\n", "a whole number is written as in `100`"),
+        ("seed:\n", "leave out the key, or give it a value"),
+        ("seed: true\n", "write a whole number as in `100`"),
         ("ops: {z: {forward: [g]}}\n", "write it without the brackets"),
-        ("ops: {z: {random: normal, shape: {n: 3}}}\n", "put brackets around it, to make it a list of one"),
+        ("ops: {z: {random: normal, shape: {n: 3}}}\n", "put brackets around it to make a list of one"),
         ("ops: [1, 2]\n", "a mapping is written `{key: value}`, or with one `key: value` to a line"),
     ],
 )

@@ -31,12 +31,12 @@ def test_a_state_is_rendered_and_read_again():
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ("q: {shape: [«batch», 4]}", "a state has sizes of its own, found the free size 'batch'"),
+        ("q: {shape: [«batch», 4]}", "a state has fixed sizes, found the free size 'batch'"),
         ("q: {shape: [«0»]}", "expected a size, found 0"),
         ("q: {shape: [«true»]}", "expected a size, found True"),
         ("q: {shape: [], init: «unit_normal»}", "scales rows, and a single number has none"),
-        ("q: {shape: [4], dtype: int64, init: «normal»}", "draws real numbers, which int64 does not hold"),
-        ("q: {shape: [4], dtype: int64, init: «0.5»}", "is no number of type int64"),
+        ("q: {shape: [4], dtype: int64, init: «normal»}", "draws real numbers, which int64 cannot hold"),
+        ("q: {shape: [4], dtype: int64, init: «0.5»}", "is not a number of type int64"),
         ("q: {shape: [4], init: {«schedule»: constant, value: 1}}", "a schedule"),
     ],
 )

@@ -11,7 +11,7 @@ OPS = {
     ],
     "GS102": [
         ("«1a»: {call: relu, inputs: x}", "is not a name", ""),
-        ("«lambda»: {call: relu, inputs: x}", "is a word of Python", ""),
+        ("«lambda»: {call: relu, inputs: x}", "is a Python keyword", ""),
         ("a: {forward: other, inputs: x, outputs: [«b c», d]}", "is not a name", ""),
     ],
     "GS103": [
@@ -113,10 +113,10 @@ MODELS = {
         ("m: {class: a:B, optimizer: {name: sgd, nesterov: «true»}}", "needs a momentum and no dampening", ""),
         (
             "m: {class: a:B, optimizer: {name: sgd, momentum: 0.9, momentum_form: lr_inside, dampening: «0.1»}}",
-            "goes with `momentum_form: lr_outside`",
+            "needs `momentum_form: lr_outside`",
             "",
         ),
-        ("m: {class: a:B, optimizer: {name: sgd, dampening: «0.1»}}", "of a momentum: there is none", ""),
+        ("m: {class: a:B, optimizer: {name: sgd, dampening: «0.1»}}", "needs a momentum, and there is none", ""),
         (
             "m: {class: a:B, optimizer: {name: adam, betas: «{schedule: constant, value: 1}»}}",
             "`betas` of optimizer `adam` takes no schedule",
@@ -187,7 +187,7 @@ def test_a_circle_of_likenesses_is_reported_once(small, find):
     found = find(small(models="a: {like: «b»}\nb: {like: c}\nc: {like: a}\nd: {like: a}"))
     assert found.codes == ("GS108",)
     assert found.places == found.marks
-    assert found.diagnostics[0].message.endswith("by way of 'b', 'c'")
+    assert found.diagnostics[0].message.endswith("through 'b', 'c'")
 
 
 def test_a_likeness_of_a_likeness_is_allowed(small, find):

@@ -274,7 +274,7 @@ LOSSES: Mapping[str, Function] = {
 
 
 def is_counted(name: str, reduction: str | None, options: Mapping[str, object]) -> bool:
-    """Return whether a loss brings a count of its own."""
+    """Return whether a loss has its own count."""
     return reduction in (None, "mean") and (name in users.COUNTED or options.get("ignore_index") is not None)
 
 

@@ -58,11 +58,11 @@ HEAD = """# What the peers' own tests say
 
 Other projects test optimizers, schedules, losses, clips, loss scales and averages too, and many of their tests
 print initial values, gradients and results. Each case here takes the numbers of one such test, writes the same
-program as a spec, and runs it on both backends: what Keras's test says, a spec does. Only facts and figures are
-taken; the code is our own.
+program as a spec, runs it on both backends, and expects the same numbers. Only facts and figures are taken; the code
+is our own.
 
-A case has the name of the peer's test. Brackets after it are ours: which of several numbers it is, or what was
-changed. Where a peer draws random numbers, the case has fixed ones and the formula of the peer's test. This page is
+A case has the name of the peer's test. Brackets after it are ours: they say which of several numbers it is, or what
+was changed. Where a peer draws random numbers, the case has fixed ones and the formula of the peer's test. This page is
 generated from the cases (`python -m tests.peers.page`), and a test keeps it up to date.
 """
 
@@ -88,7 +88,7 @@ becomes the peer's number.
   the first update or are written back, decays that follow a count, repeated and random blocks.
 - What has no name here: Ftrl, Adafactor, LAMB, Muon and AMSGrad; rates that react to a plateau, inverse-time decay,
   products of schedules, cosines with an exponent; Poisson, log-cosh, squared hinge and percentage losses. Many of
-  these can be written with `call` or a function of your own.
+  these can be written with `call` or your own function.
 - Tests of an interface alone (configurations, pickles, names, types), and tests that only compare random results
   with each other.
 """

@@ -51,7 +51,7 @@ def _is_of_layers(draft: Draft, value: str) -> bool:
 
 
 def _counts_by_rows(draft: Draft) -> bool:
-    """Return whether a batch can be split: nothing orders all of it, overflows, or brings a count of its own."""
+    """Return whether a batch can be split: nothing orders all of it, overflows, or has its own count."""
     words = repr(draft.ops)
     return not any(word in words for word in ("permutation", "ignore_index", KEPT)) and not draft.inputs
 

@@ -26,25 +26,25 @@ MUTANTS = (
 EQUIVALENT = (
     Mutant(
         name="no-buffer-war-of-training",
-        says="Averages of buffers need not wait for gradients through train-mode forwards.",
+        says="Averages of buffers do not wait for gradients through train-mode forwards.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BUFFER_WAR, where=to.is_training),
     ),
     Mutant(
         name="no-raw",
-        says="A reader need not wait for the write of its version.",
+        says="A reader does not wait for the write of its version.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.RAW),
     ),
     Mutant(
         name="no-waw",
-        says="A write need not wait for the write before.",
+        says="A write does not wait for the previous write.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.WAW),
     ),
     Mutant(
         name="no-order-of-statistics-and-averages",
-        says="Averages need not wait for train-mode forwards of their target.",
+        says="Averages do not wait for train-mode forwards of their target.",
         place="passes.hazards:_find_order_hazards",
         change=to.give(()),
     ),

@@ -46,7 +46,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="every-counts-all",
-        says="`every` of an op for some data sets counts the steps on others too.",
+        says="`every` of an op for some data sets also counts the steps on others.",
         place="passes.datasets:find_live_gates",
         change=to.change(count_every_step),
         killer="numbers",
@@ -54,7 +54,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="windows-carried",
-        says="Every window goes on into the next epoch.",
+        says="Every window continues into the next epoch.",
         place="passes.datasets:time_windows",
         change=to.change(carry_on),
         killer="numbers",
@@ -62,7 +62,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="ends-at-home",
-        says="An epoch ends no window where its last batch is of another data set.",
+        says="An epoch ends no window if its last batch is from another data set.",
         place="passes.datasets:find_closing",
         change=to.give(frozenset()),
         killer="numbers",
@@ -70,7 +70,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="never-frozen",
-        says="What is frozen until a moment is trained before it.",
+        says="Parameters that are frozen until some step are trained before it.",
         place="passes.functions:find_frozen",
         change=to.give(()),
         killer="numbers",
@@ -78,7 +78,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="frozen-for-one",
-        says="What a model freezes, another that shares it trains.",
+        says="Parameters that a model freezes are trained by another model that shares them.",
         place="passes.freeze:find_tied",
         change=to.give(()),
         killer="numbers",
@@ -86,7 +86,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="no-gaps-over-moments",
-        says="A window that reaches over the end of a freeze asks for a gradient in all of its steps.",
+        says="A window that spans the end of a freeze requires a gradient in all of its steps.",
         place="passes.freeze:_may_unfreeze",
         change=to.give(False),
         killer="numbers",
@@ -94,7 +94,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="others-left-out",
-        says="An update that steps what others hold leaves their gradients out.",
+        says="An update with `shared: sum` omits the gradients of the others.",
         place="lower.update:find_givers",
         change=to.give(()),
         killer="numbers",
@@ -102,7 +102,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="others-unjudged",
-        says="What others give is added where it is not finite.",
+        says="The gradients of others are added even if they are not finite.",
         place="passes.commits:_with_others",
         change=to.change(hear_own),
         killer="numbers",
@@ -110,7 +110,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="stretches-uncut",
-        says="Starts, ends and the ends of epochs cut no stretch of steps.",
+        says="Starts, ends and epoch ends do not divide the steps into ranges.",
         place="timing.firing_sets:_cut",
         change=lambda original: lambda begin, end, cuts: original(begin, end, ()),
         killer="functions",
@@ -118,7 +118,7 @@ MUTANTS_OF_ENDINGS = (
     ),
     Mutant(
         name="one-epoch-walked",
-        says="The clocks are walked through one whole epoch, however many there are.",
+        says="The search for active sets covers only one epoch.",
         place="timing.firing_sets:_Walk._cross_epoch",
         change=lambda original: lambda walk, begin, states: original(walk, begin, states) and states,
         killer="functions",

@@ -8,7 +8,7 @@ from tests.properties.mutant import Mutant
 MUTANTS_OF_GRAPHS = (
     Mutant(
         name="stop-ignored",
-        says="Paths run through what is constant for gradients.",
+        says="Paths run through values that are constants for gradients.",
         place="passes.paths:_find_reaching",
         change=to.change_arguments(to.ignore_stop),
         killer="flags",
@@ -16,7 +16,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="inner-path-forgotten",
-        says="A second derivative needs nothing of the first one's path.",
+        says="A second derivative needs nothing from the path of the first.",
         place="passes.paths:find_path",
         change=to.change_arguments(to.without_inner),
         killer="numbers",
@@ -24,7 +24,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="targets-ignored",
-        says="Paths hold all that leads to the loss.",
+        says="Paths hold everything that leads to the loss.",
         place="passes.paths:_find_derived",
         change=to.change(to.all_reaching),
         killer="retain",
@@ -40,7 +40,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="retain-but-one",
-        says="One graph that must be kept is not.",
+        says="One graph that must be kept is freed.",
         place="passes.flags:find_retained",
         change=to.change(to.retain_but_one),
         killer="numbers",
@@ -48,7 +48,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="retain-for-next",
-        says="Graphs are kept for the very next gradient alone.",
+        says="Graphs are kept only for the very next gradient.",
         place="passes.flags:find_retained",
         change=to.change(to.retain_for_next),
         killer="numbers",
@@ -56,7 +56,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="retain-but-last",
-        says="All graphs are kept but the last.",
+        says="All graphs but the last are kept.",
         place="passes.flags:find_retained",
         change=to.change(to.retain_but_last),
         killer="retain",
@@ -64,7 +64,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="no-create-graph",
-        says="Gradients are never recorded themselves.",
+        says="Gradients themselves are never recorded.",
         place="passes.flags:find_created",
         change=to.give({}),
         killer="numbers",
@@ -88,7 +88,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="freeze-but-first",
-        says="Weights are frozen unless the first gradient wants them.",
+        says="Weights are frozen unless the first gradient needs them.",
         place="passes.flags:find_frozen",
         change=to.change_arguments(to.first_path),
         killer="numbers",
@@ -120,7 +120,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="lazy-writes",
-        says="Writes stand where the next reader needs them.",
+        says="Writes are placed where the next reader needs them.",
         place="passes.schedule:_Scheduler._is_immediate",
         change=to.give(False),
         killer="earliest",
@@ -128,7 +128,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="unprepared",
-        says="Reads that hold a write back are not done before it.",
+        says="Reads that delay a write are not scheduled before it.",
         place="passes.schedule:_Scheduler._prepare",
         change=to.give(None),
         killer="fewest",
@@ -136,7 +136,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="fewest-as-listed",
-        says="`fewest` takes the updates as listed.",
+        says="`fewest` uses the listed order of updates.",
         place="compile:POLICIES",
         change=to.list_fewest,
         killer="fewest",
@@ -144,7 +144,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="free-early",
-        says="Values are forgotten after their first use.",
+        says="Values are freed after their first use.",
         place="passes.assemble:find_releases",
         change=to.change(to.free_early),
         killer="numbers",
@@ -160,7 +160,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="one-part",
-        says="Of a joint update one optimizer steps.",
+        says="In a joint update only one optimizer steps.",
         place="lower.update:_lower_apply",
         change=to.change(to.first_part),
         killer="numbers",
@@ -192,7 +192,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="recomputed-frozen",
-        says="A forward that is recomputed runs with frozen weights the first time.",
+        says="The first run of a recomputed forward has frozen weights.",
         place="passes.flags:is_recomputed",
         change=to.give(False),
         killer="numbers",
@@ -200,7 +200,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="checkpoints-read-once",
-        says="A gradient that runs a forward again does not read its model again.",
+        says="A gradient that reruns a forward does not read its model again.",
         place="lower.evaluate:_reads",
         change=to.change_options(again=False),
         killer="numbers",
@@ -208,7 +208,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="statistics-by-parts-alone",
-        says="Train-mode forwards run part by part whatever updates stand between them.",
+        says="Train-mode forwards run part by part regardless of updates between them.",
         place="passes.versions:_needs_later",
         change=to.give(False),
         killer="orders",
@@ -240,7 +240,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="dead-too-eager",
-        says="Forwards that nobody uses are left out, statistics and all.",
+        says="Unused forwards are removed although they write statistics.",
         place="passes.functions:find_firing",
         change=to.change(to.drop_unused),
         killer="numbers",
@@ -248,7 +248,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="one-module-in-one-mode",
-        says="What one model sets in a module that another holds too does not hold for the other.",
+        says="The mode that one model sets in a shared module does not apply to the other model.",
         place="runtime.backends.torch.codegen.function:find_mixed",
         change=to.give(frozenset()),
         killer="numbers",
@@ -256,7 +256,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="recomputed-apart",
-        says="Models that may share a module are recomputed in the modes of both.",
+        says="The check of recomputation modes ignores models that may share a module.",
         place="checks.recomputed:find_tied",
         change=to.give(()),
         killer="mistakes",
@@ -264,7 +264,7 @@ MUTANTS_OF_GRAPHS = (
     ),
     Mutant(
         name="ties-unseen",
-        says="Models may share what nothing says that they do.",
+        says="Models may share undeclared parameters.",
         place="runtime.backends.torch.build:find_undeclared_ties",
         change=to.give(()),
         killer="ties",

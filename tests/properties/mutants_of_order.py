@@ -9,7 +9,7 @@ from tests.properties.mutant import Mutant
 MUTANTS_OF_ORDER = (
     Mutant(
         name="no-war",
-        says="A write need not wait for forwards that read the version before.",
+        says="A write does not wait for forwards that read the previous version.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.WAR),
         killer="numbers",
@@ -17,7 +17,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="no-backward-war",
-        says="A write need not wait for gradients through the version before.",
+        says="A write does not wait for gradients through the previous version.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BACKWARD_WAR),
         killer="numbers",
@@ -33,7 +33,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="no-war-of-followers",
-        says="Averages and copies need not wait for gradients through their target.",
+        says="Averages and copies do not wait for gradients through their target.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BACKWARD_WAR, where=to.is_follower),
         killer="numbers",
@@ -41,7 +41,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="no-raw-no-waw",
-        says="Writes of a cell have no order.",
+        says="Writes to a cell have no order.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.RAW, Hazard.WAW),
         killer="numbers",
@@ -57,7 +57,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="ema-after-one",
-        says="Averages and copies come after the first writer of each source alone.",
+        says="Averages and copies come after only the first writer of each source.",
         place="passes.order:_implied_edges",
         change=to.change(to.keep_first),
         killer="numbers",
@@ -65,7 +65,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="no-after",
-        says="`after` is read at writes alone.",
+        says="`after` counts only on writes.",
         place="passes.order:_declared_edges",
         change=to.change(to.without_forwards),
         killer="numbers",
@@ -73,7 +73,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="no-edge-of-every",
-        says="An op with `every: step` need not come after the step.",
+        says="An op with `every: step` may come before the step.",
         place="passes.order:_declared_edges",
         change=to.change(to.without_every),
         killer="numbers",
@@ -81,7 +81,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="after-not-through-data",
-        says="What uses a value sees no write that its maker sees.",
+        says="A reader of a value does not see the writes that the op computing it sees.",
         place="ir.mode_graph:close_ordering",
         change=to.change_arguments(to.without_data),
         killer="versions",
@@ -89,7 +89,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="absent-forgets",
-        says="What stood before an op that does not fire stands before nothing.",
+        says="What came before an op that does not fire comes before nothing.",
         place="passes.functions:select_graph",
         change=to.change(to.forget_absent),
         killer="order",
@@ -97,7 +97,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="no-edge-over-absent",
-        says="The edges around an op that does not fire are left out.",
+        says="The edges around an op that does not fire are omitted.",
         place="passes.order:_find_past_absent",
         change=to.give(()),
         killer="order",
@@ -113,7 +113,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="newest-buffers",
-        says="Evaluations read the statistics that the step ends with.",
+        says="Evaluations read the statistics from the end of the step.",
         place="passes.versions:_read_version",
         change=to.change(to.read_newest_buffers),
         killer="numbers",
@@ -121,7 +121,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="oldest-buffers",
-        says="Evaluations read the statistics that the step starts with.",
+        says="Evaluations read the statistics from the start of the step.",
         place="passes.versions:_read_version",
         change=to.change(to.read_oldest_buffers),
         killer="versions",
@@ -137,7 +137,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="untied",
-        says="Models that share a weight have nothing to do with each other.",
+        says="Models that share a weight are treated as unrelated.",
         place="facts.models:find_parameter_cells",
         change=to.change(to.untie),
         killer="numbers",
@@ -145,7 +145,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="no-unordered-writes",
-        says="Two writers without order are accepted.",
+        says="Two writers without an order are accepted.",
         place="checks.versions:find_unordered",
         change=to.give(()),
         killer="mistakes",
@@ -153,7 +153,7 @@ MUTANTS_OF_ORDER = (
     ),
     Mutant(
         name="no-snapshot",
-        says="Buffers are not cloned where a cycle needs it.",
+        says="Buffers are not cloned to break a cycle.",
         place="passes.hazards:_snapshot",
         change=to.change(to.without_clones),
         killer="numbers",

@@ -24,7 +24,7 @@ def train_the_model(name: str, op: ForwardOp, context: LoweringContext) -> tuple
 MUTANTS_OF_OUTCOMES = (
     Mutant(
         name="replicas-unseen",
-        says="A module that is wrapped for several devices is a module like any other.",
+        says="A module wrapped for several devices is accepted like any other.",
         place="runtime.backends.torch.models:REMEDIES",
         change=lambda original: {},
         killer="outcomes",
@@ -32,7 +32,7 @@ MUTANTS_OF_OUTCOMES = (
     ),
     Mutant(
         name="hooks-unseen",
-        says="Hooks of parameters that only `backward()` calls are not looked for.",
+        says="Parameter hooks that only `backward()` calls are not detected.",
         place="runtime.backends.torch.models:find_late_hook",
         change=to.give(""),
         killer="outcomes",
@@ -40,7 +40,7 @@ MUTANTS_OF_OUTCOMES = (
     ),
     Mutant(
         name="open-shapes-unchecked",
-        says="A loss takes what it gets where only the step knows its shapes.",
+        says="A loss accepts any operands if only the step knows their shapes.",
         place="types.infer_types:is_open",
         change=to.give(False),
         killer="outcomes",
@@ -48,7 +48,7 @@ MUTANTS_OF_OUTCOMES = (
     ),
     Mutant(
         name="multiplier-grows-only",
-        says="TensorFlow's `multiplier` says what the loss scale grows by, not what it shrinks by.",
+        says="TensorFlow's `multiplier` sets only the growth of the loss scale, not the backoff.",
         place="graphspec.declare.precision:_read_names",
         change=to.change(grow_only),
         killer="outcomes",
@@ -56,7 +56,7 @@ MUTANTS_OF_OUTCOMES = (
     ),
     Mutant(
         name="half-done-goes-on",
-        says="A step that failed behind a write is followed by others.",
+        says="A step that failed after a write is followed by others.",
         place="runtime.step:Step._break",
         change=lambda original: lambda step, error, mode: error,
         killer="outcomes",
@@ -64,7 +64,7 @@ MUTANTS_OF_OUTCOMES = (
     ),
     Mutant(
         name="types-unsaid",
-        says="Parameters that a class makes in another type are converted without a word.",
+        says="Parameters that a class creates in another dtype are silently converted.",
         place="runtime.backends.torch.observe_traits:TorchObserver._describe_converted",
         change=to.give(()),
         killer="outcomes",
@@ -72,7 +72,7 @@ MUTANTS_OF_OUTCOMES = (
     ),
     Mutant(
         name="no-stand-in-that-trains",
-        says="An average does not stand in for its model where a forward says `train: true`.",
+        says="An average does not stand in for its model if a forward says `train: true`.",
         place="lower.table:LOWERINGS",
         change=lambda table: {**table, ForwardOp: to.change_arguments(train_the_model)(table[ForwardOp])},
         killer="numbers",

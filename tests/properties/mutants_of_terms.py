@@ -72,7 +72,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="penalties-as-listed",
-        says="The update that is listed first adds the penalties, whichever is applied first.",
+        says="The first listed update adds the penalties, even if another is applied first.",
         place="passes.select:penalize_once",
         change=to.change_arguments(forget_order),
         killer="numbers",
@@ -80,7 +80,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="window-of-one",
-        says="An update that accumulates is applied in every step that it gathers from.",
+        says="An accumulating update is applied in every step that it gathers from.",
         place="passes.activate:find_gates",
         change=to.change(never_open),
         killer="numbers",
@@ -104,7 +104,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="counts-by-rows",
-        says="What a loss leaves out counts all the same, over steps and over micro-batches.",
+        says="Ignored elements of a loss count nevertheless, over steps and micro-batches.",
         place="passes.document:find_counted",
         change=to.give({}),
         killer="numbers",
@@ -112,7 +112,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="elements-by-rows",
-        says="A mean over sequences counts by the rows of a batch, however long they are.",
+        says="A mean over sequences counts the rows of a batch, regardless of their lengths.",
         place="passes.pipeline:find_uneven",
         change=to.give(frozenset()),
         killer="numbers",
@@ -120,7 +120,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="sums-undivided",
-        says="Gradients of sums over micro-batches are not divided by what all of these count.",
+        says="Gradients of sums over micro-batches are not divided by the total count.",
         place="lower.terms:_divide",
         change=to.give(()),
         killer="numbers",
@@ -128,7 +128,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="taken-away-is-added",
-        says="A term that a loss takes away is added where its gradient is taken alone.",
+        says="A subtracted term of a loss is added if its gradient is taken separately.",
         place="lower.terms:FunctionRef",
         change=lambda original: lambda name, builtin: original(name=name.replace("neg", "abs"), builtin=builtin),
         killer="numbers",
@@ -136,7 +136,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="absent-as-one-row",
-        says="A step without a term that counts by itself stands for one row of it.",
+        says="A step without a term with its own count contributes one row of it.",
         place="passes.presence:_leave_out",
         change=to.change(count_one_row),
         killer="numbers",
@@ -144,7 +144,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="seeds-forgotten",
-        says="A gradient that is taken term by term is not multiplied with what is wanted.",
+        says="A gradient that is taken term by term ignores `grad_outputs`.",
         place="lower.accumulate:find_seeds",
         change=to.give(()),
         killer="numbers",
@@ -152,7 +152,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="products-by-rows",
-        says="A loss that a parameter multiplies counts by rows over micro-batches, whatever it counts itself.",
+        says="Over micro-batches a loss times a parameter counts by rows, even if it has its own count.",
         place="lower.terms:find_whole",
         change=to.give(frozenset()),
         killer="numbers",
@@ -160,7 +160,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="weights-unread",
-        says="A write need not wait for a transform that reads the weights before.",
+        says="A write does not wait for a transform that reads the previous weights.",
         place="lower.table:LOWERINGS",
         change=to.change_row(TransformOp, look_away),
         killer="numbers",
@@ -168,7 +168,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="clip-before-after",
-        says="A clip by weights sees no write that its update comes after.",
+        says="A clip by weights does not see a write that its update comes after.",
         place="passes.order:_is_bare_reader",
         change=to.give(False),
         killer="numbers",
@@ -176,7 +176,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="lazy-counts-once",
-        says="A lazy term counts once, however many steps do without it.",
+        says="A lazy term counts once, regardless of how many steps omit it.",
         place="lower.table:LOWERINGS",
         change=to.change_row(LossOp, count_once),
         killer="numbers",
@@ -192,7 +192,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="clip-uncounted",
-        says="A clip that counts updates need not wait for those before its own.",
+        says="A clip that counts updates does not wait for those before its own.",
         place="lower.transform:find_scheduled",
         change=to.give(()),
         killer="numbers",
@@ -200,7 +200,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="terms-count-steps",
-        says="The schedule of a penalty or a constraint counts steps, not the updates of its optimizer.",
+        says="The schedule of a penalty or constraint counts steps, not the updates of its optimizer.",
         place="timing.curves:_count",
         change=to.change_arguments(count_no_updates),
         killer="numbers",
@@ -208,7 +208,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="states-unread",
-        says="An assignment need not wait for who reads what the state was.",
+        says="An assignment does not wait for readers of the previous state.",
         place="lower.table:read_states",
         change=lambda original: lambda node, states: node,
         killer="numbers",
@@ -216,7 +216,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="terms-inside-sums",
-        says="What is added up inside a sum over rows are terms of a loss.",
+        says="The summands inside a sum over rows are terms of a loss.",
         place="checks.gradients:ADDITIVE",
         change=lambda original: original | {"sum"},
         killer="versions",
@@ -224,7 +224,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="unreached-refused",
-        says="A model that a loss never reaches is refused, whatever its update says of absent gradients.",
+        says="A model that a loss never reaches is rejected, even if its update has a policy for absent gradients.",
         place="checks.gradients:_takes_gaps",
         change=to.change(lambda found, *arguments: False),
         killer="versions",
@@ -232,7 +232,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="rows-lie-first",
-        says="The rows of a batch lie along the first axis, whatever moved them.",
+        says="The rows of a batch are assumed along the first axis, even if an op moved them.",
         place="types.values:_is_reduced",
         change=to.change_arguments(lambda op, known: (op, UNKNOWN)),
         killer="numbers",
@@ -240,7 +240,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="products-add-nothing-up",
-        says="A product of matrices over the rows of a batch is a mean.",
+        says="A matrix product over the rows of a batch is a mean.",
         place="types.values:SUMMING",
         change=lambda original: original - {"matmul"},
         killer="numbers",
@@ -248,7 +248,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="rows-of-parts-lie-first",
-        says="The rows of a micro-batch lie along the first axis, whatever moved them.",
+        says="The rows of a micro-batch are assumed along the first axis, even if an op moved them.",
         place="types.calls:Called._keeps_rows",
         change=keep_by_axis,
         killer="numbers",
@@ -256,7 +256,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="counted-without-shapes",
-        says="Whether sums stand beside means is asked before shapes are known.",
+        says="The check for sums next to means runs before shapes are known.",
         place="passes.pipeline:infer_values",
         change=to.change_arguments(forget_shapes),
         killer="mistakes",
@@ -264,7 +264,7 @@ MUTANTS_OF_TERMS = (
     ),
     Mutant(
         name="own-terms-unread",
-        says="What layers of Keras bring along is not looked at.",
+        says="The penalties and constraints of Keras layers are not read.",
         place="runtime.backends.tensorflow.observe_traits:find_terms",
         change=to.give(NO_TERMS),
         killer="numbers on TensorFlow",

@@ -64,7 +64,7 @@ def be_applied(takes_part: bool, node: Instruction) -> bool:
 MUTANTS_OF_VERDICTS = (
     Mutant(
         name="no-verdict-edges",
-        says="A write need not wait for the verdicts of others.",
+        says="A write does not wait for the verdicts of other updates.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.VERDICT),
         killer="numbers",
@@ -80,7 +80,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="one-group",
-        says="All updates of a step are one group, even where one sees what another wrote.",
+        says="All updates of a step are one group, even if one sees what another wrote.",
         place="passes.commits:find_groups",
         change=to.change(stand_together),
         killer="versions",
@@ -88,7 +88,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="all-as-group",
-        says="`on_overflow: all` is `group`.",
+        says="`on_overflow: all` acts as `group`.",
         place="passes.commits:find_groups",
         change=to.change_arguments(hear_no_all),
         killer="numbers",
@@ -96,7 +96,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="own-as-group",
-        says="`on_overflow: own` is `group`.",
+        says="`on_overflow: own` acts as `group`.",
         place="lower.verdict:find_overflow",
         change=to.give("group"),
         killer="numbers",
@@ -104,7 +104,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="held-sources-followed",
-        says="Averages and copies of what is held take place.",
+        says="Averages and copies of skipped updates are applied.",
         place="passes.commits:_Finder._find_sources",
         change=to.give(()),
         killer="numbers",
@@ -112,7 +112,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="held-if-any",
-        says="An average is held where one of the writers of its source is.",
+        says="An average is skipped if any of the writers of its source is.",
         place="passes.commits:either",
         change=lambda original: hold_where_one_is,
         killer="numbers",
@@ -120,7 +120,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="held-pace-followed",
-        says="An op with `every: step` takes place where the step is held.",
+        says="An op with `every: step` runs although the step is skipped.",
         place="passes.document:lower_op",
         change=to.change(forget_pace),
         killer="numbers",
@@ -128,7 +128,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="held-steps-expected",
-        says="What is held moves no clock of averages.",
+        says="Clocks of averages assume that no update is skipped.",
         place="passes.datasets:find_holdable",
         change=to.give(frozenset()),
         killer="numbers",
@@ -136,7 +136,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="held-steps-counted",
-        says="Clocks of averages count what was held.",
+        says="Clocks of averages count skipped updates.",
         place="runtime.codegen.dispatch:hold_lines",
         change=to.give(()),
         killer="numbers",
@@ -152,7 +152,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="windows-take-all",
-        says="A window takes gradients that are not finite.",
+        says="A window adds gradients that are not finite.",
         place="lower.accumulate:bind",
         change=lambda original: lambda node, verdict, overflow: node,
         killer="numbers",
@@ -160,7 +160,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="windows-go-on",
-        says="`on_nonfinite: window` drops the step alone.",
+        says="`on_nonfinite: window` drops only the step.",
         place="lower.accumulate:guard_of",
         change=to.give("drop"),
         killer="numbers",
@@ -168,7 +168,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="verdicts-behind-transforms",
-        says="A verdict covers gradients as they are applied alone.",
+        says="A verdict covers only the gradients as applied.",
         place="lower.verdict:_find_looked",
         change=lambda original: lambda value, made, context: (value,),
         killer="numbers",
@@ -176,7 +176,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="verdicts-before-transforms",
-        says="A verdict covers gradients as they were taken alone.",
+        says="A verdict covers only the gradients as taken.",
         place="lower.verdict:_find_looked",
         change=lambda original: lambda value, made, context: _find_raw((value,), made, context),
         killer="numbers",
@@ -184,7 +184,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="steep-penalties-unseen",
-        says="The slope of a regularizer is always taken to be finite.",
+        says="The gradient of a regularizer is always assumed to be finite.",
         place="lower.verdict:KEEPING",
         change=lambda original: original | {"regularize"},
         killer="numbers",
@@ -192,7 +192,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="penalties-of-the-first-alone",
-        says="Penalties go with the first update of a model, be it held or not.",
+        says="The first update of a model adds the penalties even if it is skipped.",
         place="lower.regularization:assume",
         change=to.give(((),)),
         killer="numbers",
@@ -200,7 +200,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="skipped-steps-taken",
-        says="A window is taken in a step in which the update that it goes by is held.",
+        says="A window is taken in a step in which the update that it follows is skipped.",
         place="passes.select:_is_idle",
         change=lambda original: lambda node, find_commit: isinstance(node, RestoreAccumulator),
         killer="numbers",
@@ -208,7 +208,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="skipped-steps-counted",
-        says="A window counts the steps in which the update that it goes by is held.",
+        says="A window counts the steps in which the update that it follows is skipped.",
         place="passes.assemble:_find_conditional",
         change=lambda original: lambda graph: [each for each in original(graph) if each[0] in graph.active],
         killer="numbers",
@@ -216,7 +216,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="penalties-of-each",
-        says="Penalties go with every update of a model that may be applied where the first is held.",
+        says="Every update of a model that may be applied while the first is skipped adds the penalties.",
         place="lower.regularization:_add_unless",
         change=lambda original: lambda node, commit: node,
         killer="numbers",
@@ -224,7 +224,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="scale-at-rest",
-        says="The loss scale stays as it is.",
+        says="The loss scale never changes.",
         place="passes.assemble:_resolve",
         change=to.change(leave_scale),
         killer="numbers",
@@ -232,7 +232,7 @@ MUTANTS_OF_VERDICTS = (
     ),
     Mutant(
         name="scale-moved-twice",
-        says="The loss scale follows every step twice.",
+        says="The loss scale is updated twice per step.",
         place="passes.assemble:_resolve",
         change=to.change(settle_twice),
         killer="numbers",

@@ -104,7 +104,7 @@ def test_metrics_that_were_edited_are_told_and_begun_anew_when_moved_away(whole,
     path.write_text(path.read_text().replace("4,", "four,", 1))
     before = listing(stopped / "out")
     told = refuse(stopped, "--resume")
-    assert "error[GS247]: 'out/metrics.csv' is not a file of metrics: " in told
+    assert "error[GS247]: 'out/metrics.csv' is not a metrics file: " in told
     assert listing(stopped / "out") == before
     path.unlink()
     go_on(stopped)

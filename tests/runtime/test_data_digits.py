@@ -76,7 +76,7 @@ def test_a_wrong_shape_names_the_option_that_mends_it():
         ("args: {range: [1, 0]}", "the smaller one first"),
         ("args: {range: 3}", "`range` is two numbers"),
         ("args: {flatten: 1}", "`flatten` is true or false, found 1"),
-        ("path: digits.npz", "`path` means nothing to a source `digits`; it belongs to `npz`"),
+        ("path: digits.npz", "a source `digits` has no `path`; it belongs to `npz`"),
     ],
 )
 def test_wrong_options_are_told(options, message):

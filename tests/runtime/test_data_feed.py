@@ -151,7 +151,7 @@ def test_a_stream_without_a_state_is_read_again_and_says_so(feed):
     first = feed("Stream")
     take(first, 8)
     second = resumed(feed("Stream"), saved(first))
-    assert second.notes == ("data.train keeps no state: 7 batches are read again to come to its place",)
+    assert second.notes == ("data.train keeps no state: 7 batches are read again to reach its position",)
     assert resumed(feed("Stream"), saved(feed("Stream"))).notes == ()
 
 
@@ -214,9 +214,7 @@ def test_a_position_beyond_the_end_is_told(feed, tmp_path):
 def test_another_number_of_samples_is_noted(feed, tmp_path):
     first = feed()
     np.savez(tmp_path / "x.npz", x=np.arange(12, dtype=np.float32))
-    assert resumed(feed(), saved(first)).notes == (
-        "data.train has 12 samples, it had 11: other batches follow than would have then",
-    )
+    assert resumed(feed(), saved(first)).notes == ("data.train has 12 samples, it had 11: the next batches differ",)
 
 
 def test_a_stream_that_has_become_too_short_is_told(feed):

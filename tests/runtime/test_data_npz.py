@@ -122,7 +122,7 @@ def test_a_directory_is_told(tmp_path):
 def test_options_of_other_sources_are_told(tmp_path):
     np.savez(tmp_path / "held.npz", x=X, y=Y)
     text = refusal(tmp_path, options="split: test")
-    assert "`split` means nothing to a source `npz`; it belongs to `digits`" in text
+    assert "a source `npz` has no `split`; it belongs to `digits`" in text
 
 
 def test_the_message_points_to_the_field_of_the_spec(tmp_path):

@@ -101,7 +101,7 @@ def test_the_error_names_the_folder_and_the_command_that_takes_the_step_again(tm
     assert found.notes[0] == f"in step {FAILING} of mode train"
     assert (
         found.notes[-1]
-        == f"state and batch are kept in '{place}'; `stepgraph run gan.yaml --replay {place}` takes this step again"
+        == f"state and batch are kept in '{place}'; `stepgraph run gan.yaml --replay {place}` reruns this step"
     )
     report = (place / "report.txt").read_text()
     assert "root: {call: sqrt, inputs: file, every: 2}" in report
@@ -179,7 +179,7 @@ def test_a_checkpoint_without_a_batch_is_no_step_to_replay(kept, tmp_path):
     ("change", "message"),
     [
         (lambda path: path.unlink(), "cannot read the batch"),
-        (lambda path: path.write_bytes(b"no"), "is not as it was written"),
+        (lambda path: path.write_bytes(b"no"), "differs from what was written"),
     ],
 )
 def test_a_batch_that_is_not_the_one_that_was_kept_is_refused(kept, change, message):

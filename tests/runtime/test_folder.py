@@ -35,7 +35,7 @@ def test_an_empty_or_foreign_folder_may_be_used(workdir):
 def test_a_folder_of_another_run_is_refused(workdir, trace):
     Path("old").mkdir()
     Path("old", trace).write_text("")
-    with pytest.raises(SpecError, match=rf"GS231.*'old' holds a run already \({trace}\)"):
+    with pytest.raises(SpecError, match=rf"GS231.*'old' already holds a run \({trace}\)"):
         make_folder("gan", Path("old"))
 
 

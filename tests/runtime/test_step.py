@@ -70,7 +70,7 @@ def test_a_mode_needs_only_the_inputs_it_reads(step):
         ({"image": np.zeros((5, 4))}, "'image' has dtype float64, expected float32"),
         ({"label": np.zeros(5, np.int32)}, "'label' has dtype int32, expected int64"),
         ({"label": np.zeros(4, np.int64)}, "'label' has batch = 4, but 'image' has batch = 5"),
-        ({"label": [0, 1]}, "'label' is no array or tensor"),
+        ({"label": [0, 1]}, "'label' is not an array or tensor"),
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused_at_the_input(step, changed, message):

@@ -28,7 +28,7 @@ from compiler.ir.value import (
 from compiler.ir.weight_terms import format_number
 
 Counted: TypeAlias = Literal["", "kept", "elements", "returned", "assumed", "asked"]
-"""How a loss brings a count of its own: not at all, the elements that it does not leave out, as it returns
+"""How a loss counts on its own: not at all, the elements that it does not leave out, as it returns
 (sum, count), perhaps so (else its rows count), or that is what is to be found out."""
 
 CONSTANT_CALLS = frozenset({"stop", "argmax", "one_hot"})

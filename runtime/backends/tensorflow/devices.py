@@ -25,7 +25,7 @@ def choose_device(request: str) -> str:
         return find_devices()[0]
     match = _DEVICE.match(request.lower())
     if match is None:
-        raise problem("GS207", f"{request!r} is no device", help=f"choose one of auto, {', '.join(BEST_FIRST)}")
+        raise problem("GS207", f"{request!r} is not a device", help=f"choose one of auto, {', '.join(BEST_FIRST)}")
     kind, number = match.groups()
     name = "cpu" if kind == "cpu" and int(number or 0) == 0 else f"{kind.replace('cuda', 'gpu')}:{number or 0}"
     if name not in find_devices():

@@ -98,7 +98,7 @@ def find_kept(models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagnostic
         for path in _find_symbolic(model, "", set()):
             yield Diagnostic(
                 code="GS215",
-                message=f"a forward of model '{name}' puts a new tensor in the place of its attribute '{path}'",
+                message=f"a forward of model '{name}' replaces its attribute '{path}' by a new tensor",
                 span=find_span(spec, name),
                 help=f"keep it in a variable: `self.{path}.assign(...)`; graphs, averages and copies find that",
             )

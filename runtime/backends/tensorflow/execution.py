@@ -29,12 +29,12 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
         "take unused parameters out of the model, or write `missing: skip` or `missing: zero` on the update",
     ),
     r"random numbers of Python or NumPy are drawn": (
-        "it draws random numbers of Python or NumPy, which a graph would draw once and keep for ever",
+        "it draws random numbers of Python or NumPy, which a graph would draw once and keep forever",
         "draw with `keras.random` and a SeedGenerator, or with a tf.random.Generator",
     ),
     r"there is nothing to differentiate by": (
         "there is nothing to differentiate by: no parameter of the model is trainable",
-        "take the update out, or make variables of the model with `trainable=True`",
+        "remove the update, or make variables of the model with `trainable=True`",
     ),
     r"the loss is not a single number": (
         "the loss is not a single number",
@@ -49,7 +49,7 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
         "use `tf.where`, `tf.cond` or `tf.while_loop`",
     ),
     r"Cannot convert a symbolic|has no attribute 'numpy'|numpy\(\) is only available": (
-        "the values of tensors are taken out of the graph: it is traced once, when there are none yet",
+        "the values of tensors are read outside of the graph: it is traced once, before there are any",
         "compute with TensorFlow's operations, or wrap the part in `tf.numpy_function`",
     ),
     r"is out of scope|InaccessibleTensorError|cannot be accessed from": (
@@ -57,13 +57,13 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
         "models and functions keep nothing from call to call but variables",
     ),
     r"[Cc]reat(e|ing) variables on a non-first call|singleton tf.Variables": (
-        "variables are made while a step runs",
+        "variables are created while a step runs",
         "make all variables of a model in its constructor, or in `build` where it is a model of Keras",
     ),
     r"expected to be an? \w+ tensor but is an? \w+ tensor|must be (of )?the same (d?type)|"
     r"to have the same dtype|Tensor conversion requested dtype|must have the same type": (
         "numbers of different types meet",
-        "models given by `models=` keep their type: make them in the type of the step, or build the step in theirs, "
+        "models passed as `models=` keep their dtype: make them in the type of the step, or build the step in theirs, "
         '`build(..., dtype="float64")`',
     ),
     r"custom_gradient decorator currently supports keywords? arguments only when eager": (
@@ -80,7 +80,7 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
         "use smaller batches or models, or another `--device`",
     ),
     r"has no attribute '(variables|trainable_variables|call|__call__)'|is not a callable object": (
-        "the class makes no model that can be called",
+        "the class does not create a callable model",
         "models are Keras's, or tf.Modules with `__call__`",
     ),
 }

@@ -75,7 +75,7 @@ def explain_unexportable(error: Exception, loaded: Loaded, spec: GraphSpec) -> D
     op = ERRORS.find_op(error, loaded)
     subject = f"op '{op}'" if op else f"mode {loaded.program.modes[0].mode}"
     is_untracked = UNTRACKED in str(error)
-    reason = "a model uses a resource that is no variable, such as a table" if is_untracked else ERRORS.quote(error)
+    reason = "a model uses a resource that is not a variable, such as a table" if is_untracked else ERRORS.quote(error)
     message = f"{subject} cannot be exported: {reason}"
     return Diagnostic(code=CODE, message=message, span=find_span(spec, op), notes=ERRORS.raised_in(error), help=REMEDY)
 

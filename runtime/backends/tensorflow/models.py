@@ -113,7 +113,7 @@ def describe_others(models: Mapping[str, Any], program: Program, dtype: tf.DType
         wanted = computing(declared.compute)
         if wanted is not None and dtype != tf.float64 and wanted.name not in _find_types(models[declared.name]):
             yield (
-                f"'{declared.name}' computes as it is written, not in {declared.compute}: `precision` is for "
+                f"'{declared.name}' computes as written, not in {declared.compute}: `precision` is for "
                 "`layers:` and for layers of Keras that `class:` makes without a type of their own"
             )
 

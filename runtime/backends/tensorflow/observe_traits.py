@@ -68,7 +68,7 @@ class Watch:
         """Yield notes on how models draw."""
         for name in sorted(self.unkeyed):
             yield (
-                f"'{name}' draws by TensorFlow's `tf.random`: a run that goes on draws other numbers; those of "
+                f"'{name}' draws from TensorFlow's `tf.random`: a resumed run draws other numbers; those of "
                 "`keras.random` with a SeedGenerator, or of a tf.random.Generator of its own, are keyed"
             )
 

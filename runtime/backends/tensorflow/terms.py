@@ -50,7 +50,7 @@ def find_unknown_terms(models: Mapping[str, Any], program: Program, spec: GraphS
         for what, help in _find_unknown(models[name]):
             yield Diagnostic(code="GS274", message=f"model '{name}': {what}", span=find_span(spec, name), help=help)
         if spec.models[name].class_ is None and find_terms(models[name]) != NO_TERMS:
-            message = f"model '{name}': what is given in its place has penalties or constraints of its own"
+            message = f"model '{name}': the model passed in its place has its own penalties or constraints"
             help = "declare the model by `class:`, whose own terms are taken over, or write them in the spec"
             yield Diagnostic(code="GS274", message=message, span=find_span(spec, name), help=help)
 
@@ -65,7 +65,7 @@ def _find_shared(trained: Iterable[str], models: Mapping[str, Any], spec: GraphS
                 message = (
                     f"models '{owner}' and '{name}' share the variable '{path}', which has a regularizer of its own"
                 )
-                help = "take it from the layer, and write `regularizer` on one of the models"
+                help = "remove it from the layer, and write `regularizer` on one of the models"
                 yield Diagnostic(code="GS274", message=message, span=find_span(spec, name), help=help)
 
 
@@ -98,9 +98,9 @@ def tell_added(adding: Mapping[str, str], program: Program, spec: GraphSpec) -> 
 def _tell_function(name: str, field: str, found: Any) -> tuple[str, str]:
     """Return what is said of a term that is code, and the remedy."""
     kind = getattr(found, "__name__", type(found).__name__)
-    what = f"the {field} of its variable '{name}' ({kind}) is none that a spec has"
+    what = f"the {field} of its variable '{name}' ({kind}) is not one that a spec has"
     written = f"`{field}: {{function: \"pkg.mod:fn\", match: '{_match([name])}'}}`"
-    return what, f"take it from the layer and write on the model: {written}"
+    return what, f"remove it from the layer and write on the model: {written}"
 
 
 def _find_trained(model: Any) -> Iterator[tuple[str, Any]]:

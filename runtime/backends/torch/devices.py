@@ -25,7 +25,7 @@ def choose_device(request: str) -> torch.device:
         device = torch.device(request)
     except RuntimeError:
         raise problem(
-            "GS207", f"{request!r} is no device", help=f"choose one of auto, {', '.join(BEST_FIRST)}"
+            "GS207", f"{request!r} is not a device", help=f"choose one of auto, {', '.join(BEST_FIRST)}"
         ) from None
     count = torch.cuda.device_count() if device.type == "cuda" else 1
     if not is_available(device.type) or (device.type == "cuda" and (device.index or 0) >= count):

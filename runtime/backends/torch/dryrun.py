@@ -288,7 +288,7 @@ class _Attempt:
                 if id(buffer) not in kept:
                     yield Diagnostic(
                         code="GS215",
-                        message=f"a forward of model '{name}' puts a new tensor in the place of its buffer '{key}'",
+                        message=f"a forward of model '{name}' replaces its buffer '{key}' by a new tensor",
                         span=find_span(self.trial.spec, name),
                         help=f"write into it, so that averages and copies find it: `self.{key}.copy_(...)`",
                     )

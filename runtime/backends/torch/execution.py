@@ -27,7 +27,7 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
     ),
     r"element 0 of tensors does not require grad|does not require grad and does not have a grad_fn": (
         "the loss depends on no parameter: nothing between them can be differentiated",
-        "look for detached or integer values on the way from the model to the loss, and for a model that is frozen "
+        "look for detached or integer values on the path from the model to the loss, and for a model that is frozen "
         "whole: no parameter of it has `requires_grad`",
     ),
     r"differentiated Tensors does not require grad": (
@@ -37,7 +37,7 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
     ),
     r"grad\(\)` cannot be empty|grad requires non-empty inputs": (
         "there is nothing to differentiate by: no parameter of the model has `requires_grad`",
-        "take the update out, or let parameters train again: `model.requires_grad_(True)`",
+        "remove the update, or let parameters train again: `model.requires_grad_(True)`",
     ),
     r"[Ii]nference tensors": (
         "a tensor was made in inference mode, where nothing can be differentiated",
@@ -65,12 +65,12 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
         "attributes",
     ),
     r"has no attribute 'to'": (
-        "the class makes no torch.nn.Module",
+        "the class does not create a torch.nn.Module",
         "models are modules: derive the class from torch.nn.Module",
     ),
     r"must have the same dtype|expected scalar type|[Ii]nput type .* and (weight|bias) type": (
         "numbers of different types meet",
-        "models given by `models=` keep their type: convert them (`model.float()`), or build the step in theirs, "
+        "models passed as `models=` keep their dtype: convert them (`model.float()`), or build the step in theirs, "
         '`build(..., dtype="float64")`',
     ),
     r"does not currently support double backward": (

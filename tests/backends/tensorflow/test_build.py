@@ -97,7 +97,7 @@ def test_arrays_and_tensors_of_either_width_are_taken_in_the_type_of_the_step():
     assert build_of(LAYERS, dtype="float64")({**batch, "t": tf.Variable(batch["t"])})["loss"].dtype == tf.float64
     with pytest.raises(SpecError, match=r"GS209.*input 'x' has dtype int64, expected float32"):
         step({**batch, "x": np.ones((6, 4), "int64")})
-    with pytest.raises(SpecError, match=r"GS209.*input 'x' is no array or tensor"):
+    with pytest.raises(SpecError, match=r"GS209.*input 'x' is not an array or tensor"):
         step({**batch, "x": [[1.0] * 4] * 6})
 
 

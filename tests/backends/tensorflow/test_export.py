@@ -158,7 +158,10 @@ REFUSED = {
     "sizes": ("Sized", r"mode eval cannot be exported: 'out' has other numbers as a program"),
     "draw": ("Drawing", r"mode eval cannot be exported: it draws random numbers\n.*\n?.*drawn by RandomStandardNormal"),
     "count": ("Counting", r"mode eval cannot be exported: a forward writes into the variable net\.calls"),
-    "table": ("Looking", r"mode eval cannot be exported: a model uses a resource that is no variable, such as a table"),
+    "table": (
+        "Looking",
+        r"mode eval cannot be exported: a model uses a resource that is not a variable, such as a table",
+    ),
     "type": ("Odd", r"the weights of model 'net' cannot be exported: safetensors does not have .*complex128"),
 }
 

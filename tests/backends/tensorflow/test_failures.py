@@ -98,7 +98,7 @@ def test_wrong_arguments_of_a_class_are_told_where_they_stand():
         (user("Branching"), "GS210", "use `tf.where`, `tf.cond` or `tf.while_loop`"),
         (user("Numeric"), "GS210", "compute with TensorFlow's operations"),
         (user("Rolling"), "GS211", "op 'y' failed: it draws random numbers of Python or NumPy"),
-        (user("Replacing"), "GS215", "puts a new tensor in the place of its attribute 'center'"),
+        (user("Replacing"), "GS215", "replaces its attribute 'center' by a new tensor"),
         (user("Growing"), "GS210", "make all variables of a model in its constructor"),
         (
             f"{{layers: [{{linear: 3}}], optimizer: {{class: '{USERS}:NoModel', lr: 0.1}}}}",

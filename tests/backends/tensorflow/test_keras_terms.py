@@ -106,7 +106,7 @@ def test_terms_of_layers_act_as_in_keras(name):
     for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert not np.allclose(ours.get_weights()[2], without.get_weights()[2])
-    assert any("'net' brings penalties and constraints of its own" in note for note in step.notes)
+    assert any("'net' has its own penalties and constraints" in note for note in step.notes)
 
 
 def test_a_penalty_counts_once_where_two_updates_train_the_model():
@@ -134,7 +134,7 @@ def test_what_is_frozen_has_no_penalty():
     step, before = build_with(net), net.get_weights()[2]
     step(BATCH)
     assert (net.get_weights()[2] == before).all()
-    assert not any("brings penalties" in note for note in step.notes)
+    assert not any("has its own penalties" in note for note in step.notes)
 
 
 REFUSED = {
@@ -178,7 +178,7 @@ def test_a_model_that_nothing_trains_may_have_them():
 
 def test_a_model_with_terms_in_place_of_layers_is_refused():
     spec = SPEC.replace('class: "zoo:Net"', "layers: [{linear: 3}]")
-    with pytest.raises(SpecError, match=r"GS274.*what is given in its place has penalties or constraints of its own"):
+    with pytest.raises(SpecError, match=r"GS274.*the model passed in its place has its own penalties or constraints"):
         build_with(dense(kernel_regularizer="l2"), spec=spec)
 
 

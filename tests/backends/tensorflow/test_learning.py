@@ -35,7 +35,7 @@ def test_draws_of_tensorflows_own_operations_are_seen_also_in_functions(kind):
 
 
 def test_numbers_that_no_key_can_reach_are_told():
-    told = "'net' draws by TensorFlow's `tf.random`: a run that goes on draws other numbers"
+    told = "'net' draws from TensorFlow's `tf.random`: a resumed run draws other numbers"
     assert any(note.startswith(told) for note in build_of(user("Noisy")).notes)
     assert not any("tf.random" in note for note in (*build_of(user("Stateful")).notes, *build_of(user("Plain")).notes))
 

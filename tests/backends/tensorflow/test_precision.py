@@ -149,6 +149,6 @@ def test_layers_of_keras_compute_in_the_precision_of_their_model() -> None:
 
 def test_what_computes_as_it_is_written_is_told() -> None:
     given = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(4)])
-    told = [note for note in made(USERS, models={"early": given}).notes if "as it is written" in note]
+    told = [note for note in made(USERS, models={"early": given}).notes if "computes as written" in note]
     assert [note.split()[0] for note in told] == ["'early'", "'module'"]
     assert {each.compute_dtype for each in given.layers} == {"float32"}

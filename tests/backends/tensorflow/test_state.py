@@ -146,7 +146,7 @@ def test_types_that_a_checkpoint_lacks_come_back_exactly():
 def test_a_metric_that_does_not_tell_its_state_is_a_note():
     hits = f"  hits: {{metric: '{KEEPERS}:Silent', inputs: [y, t], args: {{threshold: 0.5}}, mode: eval}}\n"
     step = build(plan_of(ADAM, OPS + hits), device="cpu", allow=[KEEPERS])
-    note = "metric 'hits' has no state_dict and load_state_dict: it starts anew where a run is resumed"
+    note = "metric 'hits' has no state_dict and load_state_dict: it starts from zero when a run is resumed"
     assert note in step.notes
 
 

@@ -88,7 +88,7 @@ def test_a_step_that_failed_once_goes_on_with_a_batch_that_fits():
         (user("Plain", ", args: {out: 5}"), "GS211", "op 'loss' failed: The size of tensor a"),
         (user("Unused"), "GS212", "'loss' does not depend on net.head.weight, net.head.bias"),
         (user("Broken"), "GS210", "model 'net' raised OSError: no such weights"),
-        (user("NoModule"), "GS211", "model 'net' failed: the class makes no torch.nn.Module"),
+        (user("NoModule"), "GS211", "model 'net' failed: the class does not create a torch.nn.Module"),
         (user("Plain", ", args: {size: 5}"), "GS211", "unexpected keyword argument 'size'"),
         (user("Named"), "GS211", "op 'loss' failed: a call gave several results where one was expected"),
         (
@@ -108,7 +108,7 @@ def test_what_is_wrong_is_found_before_the_first_step(net, code, message):
 def test_a_forward_that_replaces_a_followed_buffer_is_refused():
     others = "\n  average: {like: net}"
     ops = OPS + "  follow: {ema: net, into: average, decay: 0.9, buffers: copy}\n"
-    with pytest.raises(StepError, match=r"puts a new tensor in the place of its buffer 'center'"):
+    with pytest.raises(StepError, match=r"replaces its buffer 'center' by a new tensor"):
         build_of(user("Replacing"), ops, others)
     build_of(user("Replacing"))
 

@@ -158,7 +158,7 @@ def test_an_object_counts_for_every_mode_and_build_apart(reset, expected):
 def test_a_metric_that_does_not_tell_what_it_counted_is_named_at_build():
     step = make(f"metric: '{USERS}:Forgetful', inputs: scores")
     assert step.notes[-1] == (
-        "metric 'found' has no state_dict and load_state_dict: it starts anew where a run is resumed"
+        "metric 'found' has no state_dict and load_state_dict: it starts from zero when a run is resumed"
     )
     run(step, range(3))
     other = make(f"metric: '{USERS}:Forgetful', inputs: scores")

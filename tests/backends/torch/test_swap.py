@@ -91,5 +91,5 @@ def test_training_goes_on_with_the_model_and_separate_averages_stay_apart():
 
 
 def test_statistics_that_never_move_are_no_average_to_evaluate():
-    with pytest.raises(SpecError, match="'average' stands in for 'net' in evaluation, but its buffers stay"):
+    with pytest.raises(SpecError, match="'average' stands in for 'net' in evaluation, but its buffers keep"):
         make(buffers="ignore")

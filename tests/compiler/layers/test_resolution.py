@@ -130,7 +130,7 @@ def test_an_embedding_needs_indices(dtype):
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
 def test_layers_that_compute_need_floating_inputs(dtype):
-    with pytest.raises(ShapeProblem, match=f"dtype {dtype}, expected a floating dtype for `linear`"):
+    with pytest.raises(ShapeProblem, match=f"dtype {dtype}, expected a floating-point dtype for `linear`"):
         resolve_layers(layers("flatten", {"linear": 2}), ("batch", 2), dtype)
 
 

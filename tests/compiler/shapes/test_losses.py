@@ -83,14 +83,14 @@ def test_elementwise_losses_take_literals_and_equal_shapes(name):
 
 @pytest.mark.parametrize("name", ["bce", "bce_with_logits", "huber", "hinge"])
 def test_targets_that_must_be_floating_are(name):
-    with pytest.raises(ShapeProblem, match="dtype int64, expected a floating dtype"):
+    with pytest.raises(ShapeProblem, match="dtype int64, expected a floating-point dtype"):
         infer_call(name, [floats("batch"), classes("batch")], {})
 
 
 @pytest.mark.parametrize("name", ["mse", "l1"])
 def test_differences_with_integers_are_floating_as_in_torch(name):
     assert infer_call(name, [floats("batch"), classes("batch")], {}) == (SCALAR,)
-    with pytest.raises(ShapeProblem, match="dtype int64, expected a floating dtype"):
+    with pytest.raises(ShapeProblem, match="dtype int64, expected a floating-point dtype"):
         infer_call(name, [classes("batch"), classes("batch")], {})
 
 
@@ -119,7 +119,7 @@ def test_cross_entropy_takes_class_numbers_or_probabilities(logits, target, opti
         (floats("batch", 10), floats("batch", 9), "a target"),
         (floats("batch", 10), classes("2*batch"), "a target"),
         (floats("batch", 10), TensorType(("batch",), "bool"), "dtype bool"),
-        (classes("batch", 10), classes("batch"), "dtype int64, expected a floating dtype"),
+        (classes("batch", 10), classes("batch"), "dtype int64, expected a floating-point dtype"),
         (floats("batch"), classes("batch"), "an axis from -1 to 0"),
     ],
 )

@@ -40,7 +40,7 @@ def run(name: str, told: Mapping[str, str], *allow: str) -> Case:
 _BOMB = {"GS007 3:6": "under `vars`"} | {
     key: words
     for line in range(4, 12)
-    for key, words in ((f"GS007 {line}:6", "under `vars`"), (f"GS008 {line}:10", "write the collection out"))
+    for key, words in ((f"GS007 {line}:6", "under `vars`"), (f"GS008 {line}:10", "write out the collection"))
 }
 
 TEXTS = (
@@ -54,7 +54,7 @@ TEXTS = (
     check("eval_tag.yaml", {"GS006 5:59": 'needs quotes: "!eval"'}),
     check("merge_key.yaml", {"GS007 6:10": "under `vars`", "GS009 7:12": "a variable", "GS008 7:16": "single values"}),
     check("alias_bomb.yaml", _BOMB),
-    check("two_documents.yaml", {"GS011 3:1": "a file of its own"}),
+    check("two_documents.yaml", {"GS011 3:1": "a separate file"}),
     check("too_large.yaml", {"GS012 1:1": "put data into files"}),
     check("deep.yaml", {"GS014 3:69": "close a bracket"}),
     check("deep.json", {"GS014 3:72": "close a bracket"}),
@@ -89,7 +89,7 @@ FIELDS = (
             "GS113 8:60": "learning rate",
             "GS041 10:20": "without the brackets",
             "GS041 11:50": "remove the quotes",
-            "GS041 13:14": "a whole number is written as",
+            "GS041 13:14": "write a whole number as in",
         },
     ),
     check(
@@ -104,7 +104,7 @@ FIELDS = (
     check(
         "option_values.yaml",
         {
-            "GS113 5:51": "share of elements dropped",
+            "GS113 5:51": "fraction of elements dropped",
             "GS113 5:86": "from 0 up",
             "GS113 5:97": "[0.9, 0.999]",
             "GS113 8:54": "one may be -1",
@@ -169,7 +169,7 @@ NAMES = (
     check(
         "clashing_names.yaml",
         {
-            "GS102 3:60": "no word of Python",
+            "GS102 3:60": "not a Python keyword",
             "GS101 5:3": "rename one of them",
             "GS108 6:16": "give one of them a `class`",
             "GS102 9:3": "does not begin with a digit",

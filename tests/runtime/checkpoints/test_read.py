@@ -46,7 +46,7 @@ def test_a_missing_one_is_told_with_those_that_are_there(folder):
 
 def test_the_folder_of_a_run_is_told_which_checkpoints_it_has(folder):
     for named in (folder.parent, folder.parent.parent):
-        assert "holds step-9, step-10" in refused(named, f"GS240.*{named.name}' is no checkpoint")
+        assert "holds step-9, step-10" in refused(named, f"GS240.*{named.name}' is not a checkpoint")
 
 
 def test_where_there_are_none_it_is_told_when_there_will_be(tmp_path):
@@ -172,7 +172,7 @@ MANIFESTS = [
     (b"[1]", "GS241.*it is not a JSON object"),
     (b"[" * 100_000, "GS241.*it is nested too deeply"),
     (b'{"checkpoint": NaN}', "GS241.*it is not JSON"),
-    (b'{"checkpoint": 1e999}', "GS241.*holds what no checkpoint holds"),
+    (b'{"checkpoint": 1e999}', "GS241.*has content that no checkpoint has"),
     (b'{"checkpoint": ' + b"9" * 9999 + b"}", "GS241.*it is not JSON"),
     (b'{"checkpoint": 1}', "GS241.*does not agree with its checksum"),
     (b'{"checkpoint": 1, "checksum": 5}', "GS241.*does not agree with its checksum"),

@@ -147,7 +147,7 @@ def test_what_is_no_checkpoint_is_never_replaced(tmp_path, taken):
         (tmp_path / "step-5").mkdir()
         (tmp_path / "step-5" / "notes.txt").write_text("mine")
     with pytest.raises(
-        SpecError, match=r"GS234\]: cannot write .*step-5': (file exists|a folder that is no checkpoint)"
+        SpecError, match=r"GS234\]: cannot write .*step-5': (file exists|a folder that is not a checkpoint)"
     ):
         write_checkpoint(tmp_path / "step-5", content_at(5))
     assert "mine" in [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]

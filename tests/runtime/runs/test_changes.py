@@ -212,8 +212,10 @@ def test_the_order_among_the_forwards_of_a_model_with_batch_norm_does():
 def test_all_structural_changes_are_refused_in_one_error():
     found = changes("ops.far.loss=l1", "rng=portable", "vars.lr=1")
     told = str(refuse_changes(Path("runs/small"), found))
-    assert "error[GS245]: the run in 'runs/small' cannot be resumed: its saved state is that of another step" in told
+    assert (
+        "error[GS245]: the run in 'runs/small' cannot be resumed: its saved state belongs to a different step" in told
+    )
     assert "note: ops.far.loss: mse -> l1" in told
     assert "note: rng: native -> portable" in told
     assert "lr" not in told
-    assert "put that back, or start a new run in another folder" in told
+    assert "undo that, or start a new run in another folder" in told

@@ -118,7 +118,7 @@ def test_the_file_that_has_more_rows_is_taken(tmp_path, shorter):
 def test_a_line_that_is_no_row_is_told(tmp_path, line):
     text = write(tmp_path, "jsonl", {"loss": 1.0})
     (tmp_path / "metrics.jsonl").write_text(f"{text}{line}\n{text}")
-    with pytest.raises(SpecError, match=r"GS247.*metrics.jsonl' is not a file of metrics: row 2: "):
+    with pytest.raises(SpecError, match=r"GS247.*metrics.jsonl' is not a metrics file: row 2: "):
         read_rows(tmp_path, 30)
 
 

@@ -267,7 +267,7 @@ def test_a_run_without_evaluation_goes_by_its_logged_rows():
 
 def test_a_figure_that_no_evaluation_gives_is_refused():
     state = RunState(best=BestMetric(metric="accuracy", mode="max"))
-    with pytest.raises(SpecError, match="no single number 'accuracy'"):
+    with pytest.raises(SpecError, match="no scalar 'accuracy'"):
         train(Device({}), 5, 5, state=state, evaluation=evaluation(Exam([1.0, 1.0])), evaluate=Interval(steps=1))
 
 

@@ -97,7 +97,7 @@ def test_an_edited_number_is_seen(tmp_path):
     path = tmp_path / "run.json"
     path.write_text(path.read_text().replace('"steps": 3000', '"steps": 9000'))
     told = refused(tmp_path, "GS243.*its content does not agree with its checksum")
-    assert "put back the run.json that the run wrote, or start a new run" in told
+    assert "restore the run.json that the run wrote, or start a new run" in told
 
 
 @pytest.mark.parametrize(
