@@ -62,14 +62,15 @@ class Window:
             taken = torch.where(commits, rows, 0)
             count = torch.where(commits, count, 0) if self.is_counted else count
             self.spoiled = torch.logical_not(commits) | self.spoiled
+        wide: list[Any] = [None if g is None else g.to(torch.promote_types(g.dtype, torch.float32)) for g in gradients]
         if self.has_gaps:
-            self.totals = [added(*pair, times) for pair in zip(self.totals, gradients, strict=True)]
+            self.totals = [added(*pair, times) for pair in zip(self.totals, wide, strict=True)]
             self.had, self.commits = [each is not None for each in gradients], commits
             if commits is None or self.guard == "window":
                 self.settle(True)
         else:
             require_gradients(gradients)
-            self.totals = foreach_gather(list(self.totals), [wide(each) for each in gradients], times)
+            self.totals = foreach_gather(list(self.totals), wide, times)
         self.rows = self.rows + taken
         self.count = self.count + count
 
@@ -122,13 +123,8 @@ def added(total: torch.Tensor | None, gradient: torch.Tensor | None, times: int)
     """Return a sum with a gradient added, so many times; either may be absent."""
     if gradient is None:
         return total
-    new = wide(gradient) * times
+    new = gradient * times
     return new if total is None else total + new
-
-
-def wide(gradient: torch.Tensor) -> torch.Tensor:
-    """Return a gradient in float32 at least."""
-    return gradient.to(torch.promote_types(gradient.dtype, torch.float32))
 
 
 def at_least_one(count: Any) -> Any:
