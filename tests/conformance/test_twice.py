@@ -35,7 +35,7 @@ ops:
 precision: {loss_scale: {initial: 4, growth_steps: 1}}
 """
 SHORT = SPEC.replace("  third: {update: b, loss: other}\n", "")
-"""The second update is the last: nothing stands between its gradient and the question for the verdicts."""
+"""The second update is the last: the host asks for all verdicts ahead of it."""
 THRICE = """
 graphspec: 1
 name: thrice
@@ -65,7 +65,7 @@ ops:
   last: {update: b, loss: other}
 precision: {loss_scale: {initial: 4, growth_steps: 1}}
 """
-"""Three updates of one optimizer and two of another; the later ones stand in every way in which the earlier may end."""
+"""Three updates of one optimizer and two of another: four groups, of which later ones depend on how earlier ended."""
 RULES = (
     "adam",
     "adamw",
@@ -194,7 +194,7 @@ def test_a_clip_behind_two_updates_counts_those_that_stay(rule: str, clip: str) 
 @pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
 @pytest.mark.parametrize("clip", [None, CLIPS[0]])
 @each(RULES)
-def test_what_nothing_stops_is_made_whichever_way_another_ended(rule: str, clip: str | None, text: str) -> None:
+def test_what_nothing_stops_is_made_however_another_ended(rule: str, clip: str | None, text: str) -> None:
     settings = ("ops.second.on_overflow=apply", *(() if clip is None else clipped(clip, "second")))
     ours, theirs = (make(rule, backend, settings, text) for backend in ("torch", "tensorflow"))
     require_same(ours, theirs, STAYING)
@@ -214,23 +214,43 @@ def test_what_nothing_stops_may_stand_between(rule: str, staying: tuple[str, ...
 
 
 @pytest.mark.needs("torch")
+@pytest.mark.parametrize(("text", "expected"), [(SPEC, 2), (SHORT, 1)], ids=["early", "last"])
 @pytest.mark.parametrize("burst", BURSTS)
 @each(rule for rule in RULES if rule not in READING)
-def test_a_step_waits_once(rule: str, burst: tuple[float, float]) -> None:
-    assert count(make(rule, "torch"), *burst) == 1
+def test_the_host_asks_before_it_applies_an_optimizer_again(
+    rule: str, burst: tuple[float, float], text: str, expected: int
+) -> None:
+    assert count(make(rule, "torch", text=text), *burst) == expected
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize("settings", [*(clipped(each, "second") for each in CLIPS), ("ops.second.on_overflow=apply",)])
+@pytest.mark.parametrize("clip", CLIPS)
 @pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
-def test_what_hangs_on_an_update_waits_with_it(settings: tuple[str, ...], text: str) -> None:
-    step = make("adam", "torch", settings, text)
-    assert [count(step, *burst) for burst in BURSTS] == [1 for _ in BURSTS]
+def test_the_host_asks_before_a_clip_counts_updates(clip: str, text: str) -> None:
+    """In the short spec it asks once more: the second verdict comes behind the clip."""
+    step = make("adam", "torch", clipped(clip, "second"), text)
+    assert [count(step, *burst) for burst in BURSTS] == [2 for _ in BURSTS]
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize("staying", [(), ("second",), ("third", "aside"), ("second", "last", "away")])
-def test_however_much_hangs_on_it(staying: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("text", "expected"), [(SPEC, 2), (SHORT, 1)], ids=["early", "last"])
+def test_the_host_asks_before_what_nothing_stops(text: str, expected: int) -> None:
+    step = make("adam", "torch", ("ops.second.on_overflow=apply",), text)
+    assert [count(step, *burst) for burst in BURSTS] == [expected for _ in BURSTS]
+
+
+ASKING = {
+    (): 2,  # before the second update of either optimizer, and at the end
+    ("second",): 3,  # before the second of `a`, before what counts `c`, and at the end
+    ("third", "aside"): 2,  # `aside` always stays, so that nothing waits to hear of it
+    ("second", "last", "away"): 3,
+}
+"""How often the host asks, by what nothing stops: at most once for each of the four groups."""
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("staying", ASKING)
+def test_it_asks_once_for_all_that_the_device_knows(staying: tuple[str, ...]) -> None:
     settings = (*(f"ops.{each}.on_overflow=apply" for each in staying), *clipped(CLIPS[0], "third", "away"))
     step = make("adam", "torch", settings, THRICE)
-    assert [count(step, *burst) for burst in product((1.0, INF), repeat=3)] == [1] * 8
+    assert [count(step, *burst) for burst in product((1.0, INF), repeat=3)] == [ASKING[staying]] * 8

@@ -238,4 +238,20 @@ MUTANTS_OF_VERDICTS = (
         killer="numbers",
         case="in-turn",
     ),
+    Mutant(
+        name="early-updates-unheard",
+        says="The host applies an optimizer again without asking whether its previous update stays.",
+        place="runtime.backends.torch.codegen.verdicts:_find_counted",
+        change=to.give(frozenset()),
+        killer="numbers",
+        case="counted-on",
+    ),
+    Mutant(
+        name="windows-unheard",
+        says="The host takes a window with missing gradients without asking which steps it took in.",
+        place="runtime.backends.torch.codegen.verdicts:_is_open",
+        change=to.give(False),
+        killer="numbers",
+        case="gathered-with-gaps",
+    ),
 )

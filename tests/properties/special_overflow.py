@@ -177,6 +177,20 @@ def steep_penalty() -> dict:
     return found
 
 
+def gathered_with_gaps() -> dict:
+    """Return a window of three steps in which one model has a gradient in the second alone, which overflows."""
+    ops = {
+        **_fit("a", bursts=True),
+        "out_b": {"forward": "b", "inputs": "x"},
+        "late": {"loss": "mse", "inputs": ["out_b", "y"], "every": 2, "lazy": "none"},
+        "both": {"call": "add", "inputs": ["loss_a", "late"]},
+        "step_a": {"update": ["a", "b"], "loss": "both", "missing": "skip", "accumulate": 3, "on_overflow": "own"},
+    }
+    found = _document("gathered-with-gaps", "ab", ops, **DYNAMIC)
+    found["models"]["b"]["optimizer"] = {**SGD, "weight_decay": 0.1}
+    return found
+
+
 def penalized_next() -> dict:
     """Return three updates of one model with a penalty, of which the first overflows, each skipped alone."""
     ops = {
@@ -206,4 +220,5 @@ OVERFLOWING: Mapping[str, dict] = {
     "counted-on": counted_on(),
     "gathered-anyway": gathered_anyway(),
     "gathered-in-turn": gathered_in_turn(),
+    "gathered-with-gaps": gathered_with_gaps(),
 }

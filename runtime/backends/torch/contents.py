@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, final
 
 import torch
 from torch import nn
@@ -69,38 +69,6 @@ class StoredState(Stored):
         self.states[self.name] = taken
 
 
-@runtime_checkable
-class Guarded(Protocol):
-    """The interface of a window that adds gradients only under a verdict (emitted classes are their own)."""
-
-    rows: Any
-    spoiled: Any
-    totals: Any
-
-
-@runtime_checkable
-class Open(Protocol):
-    """The interface of a window in which some gradients may be absent."""
-
-    is_open: bool
-    rows: Any
-    rested: Any
-    totals: Any
-
-
-@runtime_checkable
-class Seeing(Protocol):
-    """The interface of a window that records which gradients its steps had."""
-
-    seen: Sequence[bool]
-    is_begun: bool
-    undecided: torch.Tensor | None
-
-    def decide(self) -> None:
-        """Determine whether the gradients of the last step were added."""
-        ...
-
-
 def slot_tensors(
     cell: str, optimizer: Any, names: Mapping[int, str], applied: int
 ) -> Iterator[tuple[str, torch.Tensor]]:
@@ -120,8 +88,7 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
         named = dict(zip(name_slots(held.parameters, names), held.parameters, strict=True))
         shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
         write = partial(_write_window, held, named)
-        read, is_open = partial(_read_window, held, tuple(named)), isinstance(held, Open)
-        yield window_item(window, read, write, shapes, is_open=is_open)
+        yield window_item(window, partial(_read_window, held, tuple(named)), write, shapes, is_open=held.has_gaps)
 
 
 def set_applied(optimizer: Any, applied: int) -> None:
@@ -172,23 +139,14 @@ def _write_extra(module: nn.Module, tree: Any) -> None:
 
 def _read_window(window: Any, names: Sequence[str]) -> Any:
     """Return the gradients of a window; None where it is empty."""
-    if not window.totals:
+    if not (window.rows or window.spoiled):
         return None
     counted = {"count": float(window.count)} if window.is_counted else {}
-    counted |= {"rested": int(window.rested)} if window.is_counted and isinstance(window, Open) else {}
-    guarded = {"spoiled": bool(window.spoiled)} if isinstance(window, Guarded) else {}
-    seen = _find_seen(window) or [True] * len(names)
-    named = zip(names, window.totals, seen, strict=True)
-    found = {name: total for name, total, is_there in named if total is not None and is_there}
+    counted |= {"rested": int(window.rested)} if window.is_counted and window.has_gaps else {}
+    guarded = {"spoiled": bool(window.spoiled)} if window.guard != "none" else {}
+    there = window.seen if window.has_gaps else [True] * len(names)
+    found = {name: total for name, total, is_there in zip(names, window.totals, there, strict=True) if is_there}
     return {"rows": int(window.rows), **counted, **guarded, "totals": encode(found)}
-
-
-def _find_seen(window: Any) -> list[bool]:
-    """Return by parameter whether a window has a gradient, where it records that."""
-    if not isinstance(window, Seeing):
-        return []
-    window.decide()
-    return [*window.seen]
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
@@ -196,16 +154,15 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     is_other = tree is None or ("count" in tree) != window.is_counted
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None or is_other else tree
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
-    window.totals, window.rows = [found.get(name) for name in named] if found else [], held["rows"]
-    window.count = held.get("count", 0)
-    if isinstance(window, Open):
-        window.rested = held.get("rested", 0)
-    if isinstance(window, Guarded):  # the device decides whether the window is full, perhaps only in the next step
+    window.drop()
+    if found or window.has_gaps:
+        window.totals = [found.get(name) for name in named]
+    window.seen = [name in found for name in named]
+    window.rows, window.count, window.rested = held["rows"], held.get("count", 0), held.get("rested", 0)
+    if window.guard != "none":  # the device decides whether the window is full, perhaps only in the next step
         device = next(iter(named.values())).device
         window.rows = torch.tensor(held["rows"], device=device)
         window.spoiled = torch.tensor(held.get("spoiled", False), device=device)
-    if isinstance(window, Seeing):
-        window.seen, window.is_begun, window.undecided = [name in found for name in named], bool(held["rows"]), None
 
 
 def read_scale(scale: Any) -> Any:

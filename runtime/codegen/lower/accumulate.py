@@ -40,16 +40,10 @@ def lower_take(instruction: TakeAccumulated, scope: EmitScope) -> Lowered:
     """Return ``step_collected = step_window.take()``."""
     window = syntax.name(scope.names.window(instruction.window))
     alone = [syntax.constant(False)] if instruction.alone and instruction.may_miss else []
-    taken = syntax.assign(scope.names.value(instruction.output), syntax.method(window, "take", *alone))
-    filled = [filled_line(instruction, scope)] if instruction.filled else []
-    return Lowered(code=with_notes(instruction, [*filled, line_of(instruction, taken)]))
-
-
-def filled_line(instruction: TakeAccumulated, scope: EmitScope) -> Line:
-    """Return ``step_filled = step_window.is_filled()``."""
-    window = syntax.name(scope.names.window(instruction.window))
-    filled = syntax.assign(scope.names.value(instruction.filled), syntax.method(window, "is_filled"))
-    return line_of(instruction, filled)
+    found = {instruction.filled: syntax.method(window, "is_filled")} if instruction.filled else {}
+    found[instruction.output] = syntax.method(window, "take", *alone)
+    lines = [line_of(instruction, syntax.assign(scope.names.value(name), made)) for name, made in found.items()]
+    return Lowered(code=with_notes(instruction, lines))
 
 
 def lower_restore(instruction: RestoreAccumulator, scope: EmitScope) -> Lowered:
@@ -75,10 +69,10 @@ def window_globals(context: EmitContext) -> Iterator[Global]:
         parameters = names.joint(models)
         options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
         options |= {"is_counted": syntax.constant(True)} if each.count else {}
-        options |= {"is_whole": syntax.constant(True)} if each.guard == "window" else {}
+        options |= {"has_gaps": syntax.constant(True)} if each.may_miss else {}
+        options |= {"guard": syntax.constant(each.guard)} if each.guard != "none" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
-        guarded, opened = "Guarded" if each.guard != "none" else "", "Open" if each.may_miss else ""
-        made = syntax.call(f"{guarded}{opened}Window", syntax.name(parameters), **options)
+        made = syntax.call("Window", syntax.name(parameters), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
 
 

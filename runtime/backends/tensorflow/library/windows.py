@@ -7,109 +7,118 @@ from typing import Any
 
 import tensorflow as tf
 
+from runtime.backends.tensorflow.library.gaps import Maybe
 from runtime.backends.tensorflow.library.optimizers import plain_name, require_gradients
 
 
 class Window:
     """What several steps gave, in float32 at least, and for how many rows it stands.
 
-    ``is_counted``: they are gradients of sums over elements that are counted beside them.
-    """
+    ``is_counted``: they are gradients of sums over elements that are counted beside them. ``keeps_before``: a step can
+    be undone, if it was not committed.
 
-    def __init__(self, parameters: Iterable[tf.Variable], is_mean: bool = True, is_counted: bool = False) -> None:
-        self.parameters, self.is_mean, self.is_counted = list(parameters), is_mean, is_counted
-        self.totals = [
-            tf.Variable(tf.zeros(p.shape, wide(p.dtype)), trainable=False, name=f"window/{plain_name(p)}")
-            for p in self.parameters
-        ]
-        self.rows = tf.Variable(tf.zeros((), tf.int64), trainable=False, name="window/rows")
-        self.count = tf.Variable(tf.zeros((), tf.float64), trainable=False, name="window/count") if is_counted else None
+    ``guard``: gradients that are not committed are left out ("drop"), or spoil all of it ("window").
 
-    def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0) -> None:
-        """Add gradients, each as often as it has rows, or those of sums and what these count."""
-        self.gather(gradients, 1 if self.is_counted else rows)
-        self.tally(rows, count)
-
-    def tally(self, rows: Any, count: Any) -> None:
-        """Count the rows of a step, and what its gradients count."""
-        self.rows.assign_add(tf.cast(rows, tf.int64))
-        if self.count is not None:
-            self.count.assign_add(tf.cast(count, tf.float64))
-
-    def gather(self, gradients: Sequence[Any], rows: Any) -> None:
-        """Add gradients to the totals, each so many times."""
-        require_gradients(gradients)
-        for total, gradient in zip(self.totals, gradients, strict=True):
-            total.assign_add(tf.cast(gradient, total.dtype) * tf.cast(rows, total.dtype))
-
-    def take(self) -> tuple[Any, ...]:
-        """Return the mean over all rows, or all that is counted, or the sum, and begin anew."""
-        share = self.share()
-        found = [total / tf.cast(share, total.dtype) if self.is_mean else total.read_value() for total in self.totals]
-        taken = tuple(tf.cast(each, p.dtype) for each, p in zip(found, self.parameters, strict=True))
-        self.drop()
-        return taken
-
-    def share(self) -> tf.Tensor:
-        """Return what a mean divides by."""
-        return self.rows.read_value() if self.count is None else at_least_one(self.count.read_value())
-
-    def drop(self) -> None:
-        """Forget what was added, and begin anew."""
-        for total in self.totals:
-            total.assign(tf.zeros_like(total))
-        self.rows.assign(0)
-        if self.count is not None:
-            self.count.assign(0.0)
-
-
-class GuardedWindow(Window):
-    """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it.
-
-    ``keeps_before``: a step can be undone, if it was not committed.
+    ``has_gaps``: some gradients may be absent in some steps. They add nothing to the sum, while their rows count: what
+    comes out is the gradient of the mean over all rows. What was absent in every step that was taken in is absent:
+    ``seen`` tells. Where elements are counted, the mean over these stands for the rows of the steps that had some:
+    ``rested`` are those of the others.
     """
 
     def __init__(
         self,
         parameters: Iterable[tf.Variable],
+        *,
         is_mean: bool = True,
         is_counted: bool = False,
-        is_whole: bool = False,
+        has_gaps: bool = False,
+        guard: str = "none",
         keeps_before: bool = False,
     ) -> None:
-        super().__init__(parameters, is_mean, is_counted)
-        self.is_whole, self.keeps_before = is_whole, keeps_before
-        self.before: list[tuple[tf.Variable, tf.Tensor]] = []  # what the step that is being traced begins with
-        self.spoiled = tf.Variable(tf.zeros((), tf.bool), trainable=False, name="window/spoiled")
+        self.parameters, self.is_mean, self.has_gaps = list(parameters), is_mean, has_gaps
+        self.guard, self.keeps_before = guard, keeps_before
+        self.totals = [zeros(p.shape, wide(p.dtype), plain_name(p)) for p in self.parameters]
+        self.rows = zeros((), tf.int64, "rows")
+        self.count = zeros((), tf.float64, "count") if is_counted else None
+        self.rested = zeros((), tf.int64, "rested") if is_counted and has_gaps else None
+        self.spoiled: Any = zeros((), tf.bool, "spoiled") if guard != "none" else None
+        self.seen = [zeros((), tf.bool, f"seen/{plain_name(p)}") for p in self.parameters] if has_gaps else []
+        self.fresh = [False] * len(self.parameters)  # which gradients the step surely has that is being traced
+        self.before: list[tuple[tf.Variable, tf.Tensor]] = []  # what it begins with
 
     def add(self, gradients: Sequence[Any], rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None) -> None:
-        """Add gradients where they are committed, each as often as it has rows, or those of sums and their count."""
+        """Add gradients, each as often as it has rows, or those of sums and what these count, where committed."""
         self.before = [(each, each.read_value()) for each in self.variables()] if self.keeps_before else []
-        commits = tf.constant(True) if commits is None else commits
-        taken = tf.cast(commits, tf.int64)
-        kept = [None if each is None else tf.where(commits, each, tf.zeros_like(each)) for each in gradients]
-        self.gather(kept, 1 if self.is_counted else rows)
-        self.tally(taken * tf.cast(rows, tf.int64), tf.where(commits, tf.cast(count, tf.float64), 0.0))
-        self.spoiled.assign(tf.logical_not(commits) | self.spoiled)
+        self.fresh = [each is not None and commits is None for each in gradients]
+        if not self.has_gaps:
+            require_gradients(gradients)
+        times = 1 if self.count is not None else rows
+        if commits is not None:
+            gradients = [None if each is None else tf.where(commits, each, tf.zeros_like(each)) for each in gradients]
+            rows, count = (tf.where(commits, each, 0) for each in (rows, count))
+            self.spoiled.assign(tf.logical_not(commits) | self.spoiled)
+        for total, gradient in zip(self.totals, gradients, strict=True):
+            if gradient is not None:
+                total.assign_add(tf.cast(gradient, total.dtype) * tf.cast(times, total.dtype))
+        for seen, gradient in zip(self.seen, gradients, strict=False):
+            if gradient is not None:
+                seen.assign(True if commits is None else commits | seen)
+        self.rows.assign_add(tf.cast(rows, tf.int64))
+        if self.count is not None:
+            self.count.assign_add(tf.cast(count, tf.float64))
+
+    def rest(self, rows: Any = 1, commits: tf.Tensor | None = None) -> None:
+        """Count the rows of a step from which all gradients are absent."""
+        self.add([None] * len(self.parameters), rows, 0, commits)
+        if self.rested is not None:
+            kept = rows if commits is None else tf.where(commits, rows, 0)
+            self.rested.assign_add(tf.cast(kept, tf.int64))
+
+    def is_filled(self) -> tf.Tensor:
+        """Return whether there is something to take."""
+        return tf.logical_not(self.spoiled) if self.guard == "window" else self.rows > 0
+
+    def take(self, fresh: bool = True) -> tuple[Any, ...]:
+        """Return the mean over all rows, or all that is counted, or the sum, and begin anew.
+
+        Not ``fresh``: this step added nothing.
+        """
+        share, flags = self.share(), [each.read_value() for each in self.seen]
+        found = [total / tf.cast(share, total.dtype) if self.is_mean else total.read_value() for total in self.totals]
+        taken = [tf.cast(each, p.dtype) for each, p in zip(found, self.parameters, strict=True)]
+        self.drop()
+        if not self.has_gaps:
+            return tuple(taken)
+        there = zip(taken, flags, self.fresh, strict=True)
+        return tuple(each if fresh and is_new else Maybe(each, flag) for each, flag, is_new in there)
+
+    def share(self) -> tf.Tensor:
+        """Return what a mean divides by."""
+        rows = self.rows.read_value()
+        share = rows if self.count is None else at_least_one(self.count.read_value())
+        if self.rested is None:
+            return share
+        return share * tf.cast(rows, share.dtype) / tf.cast(at_least_one(rows - self.rested), share.dtype)
 
     def variables(self) -> list[tf.Variable]:
         """Return all that the window is."""
-        held = (*self.totals, self.rows, self.count, self.spoiled)
+        held = (*self.totals, self.rows, self.count, self.rested, self.spoiled, *self.seen)
         return [each for each in held if each is not None]
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        for each in self.variables():
+            each.assign(tf.zeros(each.shape, each.dtype))
 
     def restore(self) -> None:
         """Be as before the step: the update takes no part in it."""
         for each, value in self.before:
             each.assign(value)
 
-    def is_filled(self) -> tf.Tensor:
-        """Return whether there is something to take."""
-        return tf.logical_not(self.spoiled) if self.is_whole else self.rows > 0
 
-    def drop(self) -> None:
-        """Forget what was added, and begin anew."""
-        super().drop()
-        self.spoiled.assign(False)
+def zeros(shape: Any, dtype: tf.DType, name: str) -> tf.Variable:
+    """Return a variable of a window."""
+    return tf.Variable(tf.zeros(shape, dtype), trainable=False, name=f"window/{name}")
 
 
 def at_least_one(count: tf.Tensor) -> tf.Tensor:

@@ -24,8 +24,7 @@ from runtime.backends.torch.codegen.verdicts import (
     begin_lines,
     conditioned,
     find_reading,
-    known_lines,
-    without_question,
+    read_lines,
 )
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Lowered
@@ -99,17 +98,15 @@ def _target_lines(instruction: Instruction, scope: EmitScope) -> Iterator[Line]:
 
 def _write(instruction: Instruction, scope: EmitScope, reading: Reading | None) -> Lowered:
     """Return the code of an instruction with everything around it."""
-    asked = without_question(instruction, reading)
-    lowered = lower(asked, scope)
-    lowered = replace(lowered, code=(*lowered.code, *_target_lines(asked, scope)))
-    if reading is not None and id(instruction) in reading.known:  # checked where it runs
+    lowered = lower(instruction, scope)
+    lowered = replace(lowered, code=(*lowered.code, *_target_lines(instruction, scope)))
+    if reading is not None and id(instruction) in reading.final:  # checked where it runs
         lowered = conditioned(instruction, instrument(instruction, lowered, scope.function, scope), scope, reading)
     else:
         lowered = instrument(instruction, conditioned(instruction, lowered, scope, reading), scope.function, scope)
-    kept = measured(instruction, Lowered(code=()), scope).code
-    if reading is not None:
-        kept = known_lines(instruction, kept, scope, reading)
-    return in_range(instruction, replace(lowered, code=(*kept, *lowered.code)), scope)
+    lowered = measured(instruction, lowered, scope)
+    lowered = replace(lowered, code=(*read_lines(instruction, scope, reading), *lowered.code))
+    return in_range(instruction, lowered, scope)
 
 
 def group(lowered: Iterable[Lowered]) -> Iterator[Code]:

@@ -1,11 +1,10 @@
-"""Conditions of writes: decided on the device until the host has read the verdicts, then by the host."""
+"""Conditions of writes: the host asks the device for verdicts where it needs one; up to there the device decides."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeAlias
 
 from compiler.ir.instructions import (
@@ -14,29 +13,19 @@ from compiler.ir.instructions import (
     Assign,
     Blend,
     CheckFinite,
+    Commit,
     Instruction,
     ResolveOverflow,
     RestoreAccumulator,
     Store,
     TakeAccumulated,
 )
+from compiler.ir.instructions.base import find_verdicts
 from compiler.ir.program import window_of
 from compiler.timing.curves import find_scheduled
-from runtime.backends.torch.codegen.undecided import (
-    NOTHING,
-    Undecided,
-    decided_lines,
-    find_sets,
-    find_undecided,
-    make_ways,
-    merged_lines,
-    set_names,
-    take_ways,
-)
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
-from runtime.codegen.lower.accumulate import filled_line
-from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op
+from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value
 from runtime.codegen.lower.writes import written_lists
 from runtime.codegen.scope import hold, line_of
 from runtime.codegen.text import Block, Code, Line
@@ -48,73 +37,93 @@ Conditional: TypeAlias = Apply | Blend | Assign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """The read of the verdicts: a function reads them from the device once, before ``first``, when all are known.
+class Read:
+    """A read of verdicts: the host waits for the device, and then knows whether some ops take place.
 
-    ``known`` are the conditional writes after it; ``again`` are instructions before it that depend on how often
-    optimizers were applied, or on their slots, while only the device knows which of their updates were kept.
-    ``filled`` are windows taken after the read, which also reads whether they have gradients; ``gathered`` are windows
-    that learn from it whether the gradients of the step were added. ``undecided`` are values that depend on windows
-    before the read.
+    ``windows`` learn whether the gradients of the step were added.
     """
 
-    resolve: ResolveOverflow
-    first: int
-    known: frozenset[int]
-    again: frozenset[int]
-    filled: tuple[TakeAccumulated, ...]
-    gathered: tuple[str, ...]
-    undecided: Undecided
+    held: tuple[tuple[str, Commit], ...]
+    windows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The reads of a function, each by the id of the instruction that it comes before.
+
+    ``known``: the ids of the conditional writes of which the host knows whether they take place, with the last read
+    ahead of each. ``final``: those behind the last verdict. ``heard``: the ids of instructions that add to a window of
+    which the host knows, too, whether it takes that in.
+    """
+
+    reads: Mapping[int, Read]
+    known: Mapping[int, int]
+    final: frozenset[int]
+    heard: frozenset[int]
 
 
 def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading | None:
-    """Return where a function reads its verdicts; None where it has none. Instructions are identified by their ids.
+    """Return where a function reads verdicts; None where it has none. Instructions are identified by their ids.
 
-    A debug build inspects actual values, and reads the verdicts wherever it needs them.
+    The host asks where it must know: before a write behind the last verdict; before whatever depends on an early update
+    of an optimizer, on its slots or how often it was applied; before a window is taken of which it must know which
+    gradients there are; and at the end. A debug build inspects what is written, and asks before every write.
     """
     resolve = next((each for each in instructions if isinstance(each, ResolveOverflow)), None)
     if resolve is None:
         return None
-    taken = frozenset(each.window for each in instructions if isinstance(each, TakeAccumulated) and each.filled)
-    deciding = (  # what makes a verdict, or adds to a window that the step takes
-        place
-        for place, each in enumerate(instructions)
-        if isinstance(each, CheckFinite) or (isinstance(each, Accumulate) and each.window in taken)
-    )
+    deciding = (at for at, each in enumerate(instructions) if isinstance(each, CheckFinite) or _is_open(each))
     last = max(deciding, default=-1)
-    later = instructions[last + 1 :]
-    again, pending = _find_again(instructions[: last + 1])
-    gathers = [each for each in instructions if isinstance(each, Accumulate) and each.may_miss and each.commits]
-    open_windows = frozenset(each.window for each in gathers if each.guard == "drop")
-    waiting = (at for at, each in enumerate(later) if _waits(each, pending, open_windows))
-    first = next(waiting, later.index(resolve))
-    early = instructions[: last + 1 + first]
-    begun = frozenset(each.window for each in early if isinstance(each, TakeAccumulated))
-    return Reading(
-        resolve=resolve,
-        first=id(later[first]),
-        known=frozenset(id(each) for each in later if _is_conditional(each)),
-        again=again,
-        filled=tuple(each for each in later[first:] if isinstance(each, TakeAccumulated) and each.filled),
-        gathered=tuple(each.window for each in gathers if each.window not in begun),
-        undecided=NOTHING if debug else find_undecided(early, open_windows),
-    )
+    wanted = {*resolve.verdicts}.union(*(find_verdicts(commits) for _, commits in resolve.conditional))
+    reads, known, latest = dict[int, Read](), dict[int, int](), 0
+    heard, judged = set[int](), {each.output for each in instructions if isinstance(each, CheckFinite)}
+    made, told = set[str](), set[str]()  # the verdicts that the device has, and those that the host has too
+    early, windows = set[str](), dict[str, None]()  # what the host must hear of: optimizers stepped early, windows
+    for at, each in enumerate(instructions):
+        condition = {*find_verdicts(each.unless if isinstance(each, RestoreAccumulator) else each.commits)}
+        is_write = isinstance(each, RestoreAccumulator) or (isinstance(each, Conditional) and bool(condition))
+        if (
+            early & _find_counted(each)
+            or (isinstance(each, TakeAccumulated) and each.window in windows)
+            or (is_write and not condition <= told and (debug or at > last or isinstance(each, RestoreAccumulator)))
+            or (each is resolve and (windows or not wanted <= told))
+        ):
+            held = ((op, commits) for op, commits in resolve.conditional if {*find_verdicts(commits)} <= made)
+            new = ((op, commits) for op, commits in held if not {*find_verdicts(commits)} <= told)
+            latest = id(each)
+            reads[latest] = Read(held=tuple(new), windows=tuple(windows))
+            told |= made
+            early.clear()
+            windows.clear()
+        match each:
+            case CheckFinite(output=output):
+                made.add(output)
+            case TakeAccumulated(filled=filled) if filled:
+                made.add(filled)
+            case Accumulate(commits=(way,)) if _is_open(each) and judged & told >= {*way}:
+                heard.add(id(each))
+            case Accumulate(window=window) if _is_open(each):
+                windows[window] = None
+            case Apply() if is_write and not condition <= told:
+                early |= _find_counted(each)
+            case _:
+                pass
+        if is_write and condition <= told:
+            known[id(each)] = latest
+    final = frozenset(id(each) for each in instructions[last + 1 :] if id(each) in known)
+    return Reading(reads=reads, known=known, final=final, heard=frozenset(heard))
 
 
-def _waits(instruction: Instruction, pending: frozenset[str], open_windows: frozenset[str]) -> bool:
-    """Return whether an instruction must come after the read of the verdicts, once these are known.
+def _is_open(instruction: Instruction) -> bool:
+    """Return whether an instruction adds to a window of which the host must know whether it took that in.
 
-    A window in which gradients were absent is read as the device knows it.
+    A window that a step spoils is not applied, whatever gradients there are.
     """
-    is_open = isinstance(instruction, TakeAccumulated) and instruction.window in open_windows
-    return is_open or _is_conditional(instruction) or bool(pending & _find_counted(instruction))
-
-
-def _is_conditional(instruction: Instruction) -> bool:
-    """Return whether an instruction changes something in place, under verdicts; others choose between values."""
-    return isinstance(instruction, RestoreAccumulator) or (
-        isinstance(instruction, Conditional) and bool(instruction.commits)
-    )
+    match instruction:
+        case Accumulate(gradients=str(), commits=commits, may_miss=True, guard="drop"):
+            return bool(commits)
+        case _:
+            return False
 
 
 def _find_counted(instruction: Instruction) -> frozenset[str]:
@@ -124,70 +133,45 @@ def _find_counted(instruction: Instruction) -> frozenset[str]:
     return frozenset((*filter(None, numbers), *(part.optimizer for part in parts)))
 
 
-def _find_again(early: Sequence[Instruction]) -> tuple[frozenset[int], frozenset[str]]:
-    """Return the instructions that depend on early updates of optimizers, and the optimizers with later updates."""
-    again: set[int] = set()
-    pending: set[str] = set()
-    for each in early:
-        counted = _find_counted(each)
-        if pending & counted:
-            again.add(id(each))
-        if isinstance(each, Apply) and (each.commits or id(each) in again):
-            pending |= counted
-    return frozenset(again), frozenset(pending)
-
-
 def conditioned(instruction: Instruction, lowered: Lowered, scope: EmitScope, reading: Reading | None) -> Lowered:
-    """Return the code of an instruction under its condition, after the read of the verdicts where that is due."""
+    """Return the code of an instruction under verdicts: with a condition, or a choice of its value."""
     if reading is None:
         return lowered
-    asking = tuple(_read_lines(reading, scope)) if id(instruction) == reading.first else ()
-    stand_in = merged_lines if isinstance(instruction, CheckFinite) else decided_lines
-    code = stand_in(lowered.code, reading.undecided, scope)
-    return replace(lowered, code=(*asking, *_decided(instruction, code, scope, reading)))
-
-
-def without_question(instruction: Instruction, reading: Reading | None) -> Instruction:
-    """Return an instruction without the check that belongs to the read of the verdicts."""
-    is_ahead = reading is not None and isinstance(instruction, TakeAccumulated) and instruction in reading.filled
-    return replace(instruction, filled="") if is_ahead else instruction
+    return replace(lowered, code=_decided(instruction, lowered.code, scope, reading))
 
 
 def _decided(instruction: Instruction, code: tuple[Code, ...], scope: EmitScope, reading: Reading) -> tuple[Code, ...]:
-    """Return the code of an instruction under verdicts: with a condition, or a choice of its value."""
-    if isinstance(instruction, Conditional):
-        header = _condition(instruction, scope, reading)
-        if header is None:
-            return code
-        block = Block(header=header, body=code)
-        if not scope.names.checks or id(instruction) in reading.known:
-            return (block,)
-        # A debug build inspects the values after an early write.
-        return block, line_of(instruction, syntax.perform(syntax.call(f"{VERDICTS}.decide")))
+    """Return code under its condition."""
     if isinstance(instruction, RestoreAccumulator):
         took_part = syntax.item(syntax.name(COMMITTED), syntax.constant(window_of(instruction.op)))
         return (Block(header=line_of(instruction, syntax.when(syntax.negate(took_part))), body=code),)
     if isinstance(instruction, Store) and instruction.commits:
         commits, held = commit_value(instruction.commits, scope), hold(instruction.state)
-        return _choosing(code, lambda value: syntax.call("torch.where", commits, value, held))
-    if id(instruction) in reading.again:
-        # ``verdicts.counted(lambda: clip_norm(slopes, limit(net_adam.applied)), net_adam)``
-        optimizers = [syntax.name(scope.names.optimizer(each)) for each in sorted(_find_counted(instruction))]
-        code = _choosing(code, lambda value: syntax.call(f"{VERDICTS}.counted", syntax.later(value), *optimizers))
-    if id(instruction) not in reading.undecided.early:
+        return _choosing(code, commits, held)
+    if isinstance(instruction, Accumulate) and id(instruction) in reading.heard:
+        keys = (syntax.constant(verdict.removesuffix(".finite")) for verdict in instruction.commits[0])
+        window, given = scope.names.window(instruction.window), syntax.call(f"{VERDICTS}.gave", *keys)
+        return *code, line_of(instruction, syntax.perform(syntax.call(f"{window}.settle", given)))
+    if not (isinstance(instruction, Conditional) and instruction.commits):
         return code
-    if isinstance(instruction, TakeAccumulated):
-        return (*code[:-1], *_choosing(code[-1:], lambda _: take_ways(instruction, scope)))
-    sets = find_sets(instruction, reading.undecided)
-    return _choosing(code, partial(make_ways, sets=sets, scope=scope))
+    op = syntax.constant(instruction.op)
+    if id(instruction) in reading.known:
+        condition = syntax.when(syntax.item(syntax.name(COMMITTED), op))
+    else:
+        changed = written_lists(instruction, scope)
+        condition = syntax.within(
+            syntax.call(f"{VERDICTS}.held", op, commit_value(instruction.commits, scope), *changed)
+        )
+    return (Block(header=line_of(instruction, condition), body=code),)
 
 
-def known_lines(
-    instruction: Instruction, code: tuple[Code, ...], scope: EmitScope, reading: Reading
-) -> tuple[Code, ...]:
-    """Return lines that check the sets of an instruction; before the read of the verdicts, as the device knows them."""
-    is_early = id(instruction) in reading.undecided.early
-    return (merged_lines if is_early else decided_lines)(code, reading.undecided, scope)
+def _choosing(code: tuple[Code, ...], commits: ast.expr, held: ast.expr) -> tuple[Code, ...]:
+    """Return code whose first line assigns what is held where the device does not commit its own value."""
+    line, *rest = code
+    assert isinstance(line, Line)
+    assert isinstance(line.statement, ast.Assign)
+    value = syntax.call("torch.where", commits, line.statement.value, held)
+    return replace(line, statement=ast.Assign(targets=line.statement.targets, value=value)), *rest
 
 
 def begin_lines(reading: Reading | None) -> Iterator[Line]:
@@ -196,43 +180,16 @@ def begin_lines(reading: Reading | None) -> Iterator[Line]:
         yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.begin")))
 
 
-def _choosing(code: tuple[Code, ...], choose: Callable[[ast.expr], ast.expr]) -> tuple[Code, ...]:
-    """Return code whose first line assigns the chosen value in place of its own."""
-    line, *rest = code
-    assert isinstance(line, Line)
-    assert isinstance(line.statement, ast.Assign)
-    chosen = ast.Assign(targets=line.statement.targets, value=choose(line.statement.value))
-    return replace(line, statement=chosen), *rest
-
-
-def _read_lines(reading: Reading, scope: EmitScope) -> Iterator[Line]:
-    """Yield ``committed = verdicts.read({"step_d": step_d_finite})``, after the remaining lines that it needs."""
-    if not (reading.resolve.verdicts or reading.resolve.conditional):
+def read_lines(instruction: Instruction, scope: EmitScope, reading: Reading | None) -> Iterator[Line]:
+    """Yield ``committed = verdicts.read({"step_d": step_d_finite})`` where that comes before an instruction."""
+    if reading is None or id(instruction) not in reading.reads:
         return
-    yield from (filled_line(each, scope) for each in reading.filled)
-    windows = (syntax.name(scope.names.window(each)) for each in reading.gathered)
-    read = syntax.call(f"{VERDICTS}.read", commits_by_op(reading.resolve, scope), *windows)
-    is_used = bool(reading.known)
-    statement = syntax.assign(COMMITTED, read) if is_used else syntax.perform(read)
-    yield Line(statement=statement, comment="waits for the device, once")
-
-
-def _condition(instruction: Conditional, scope: EmitScope, reading: Reading) -> Line | None:
-    """Return the condition of a write; None where it has none."""
-    if id(instruction) in reading.known:
-        return line_of(instruction, syntax.when(syntax.item(syntax.name(COMMITTED), syntax.constant(instruction.op))))
-    commits = commit_value(instruction.commits, scope) if instruction.commits else syntax.constant(None)
-    arguments = (syntax.constant(instruction.op), commits, *written_lists(instruction, scope))
-    if id(instruction) in reading.again | reading.undecided.early:
-        comment = "" if instruction.commits else "nothing stops it"
-        sets = [*set_names(find_sets(instruction, reading.undecided), scope)]
-        named: dict[str, ast.expr] = {"sets": syntax.listing(sets)} if sets else {}
-        return line_of(
-            instruction, syntax.repeat(syntax.call(f"{VERDICTS}.ways", *arguments, **named)), comment=comment
-        )
-    if not instruction.commits:
-        return None
-    return line_of(instruction, syntax.within(syntax.call(f"{VERDICTS}.held", *arguments)))
+    read = reading.reads[id(instruction)]
+    windows = (syntax.name(scope.names.window(each)) for each in read.windows)
+    held = syntax.dictionary({op: commit_value(commits, scope) for op, commits in read.held})
+    value = syntax.call(f"{VERDICTS}.read", held, *windows)
+    statement = syntax.assign(COMMITTED, value) if id(instruction) in reading.known.values() else syntax.perform(value)
+    yield Line(statement=statement, comment="waits for the device")
 
 
 def lower_resolve(instruction: ResolveOverflow, scope: EmitScope) -> Lowered:

@@ -14,90 +14,117 @@ from runtime.backends.torch.library.optimizers import require_gradients
 class Window:
     """What several steps gave, in float32 at least, and for how many rows it stands.
 
-    ``is_counted``: they are gradients of sums over elements that are counted beside them.
-    """
+    ``is_counted``: they are gradients of sums over elements that are counted beside them. ``keeps_before``: a step can
+    be undone, if it was not committed.
 
-    def __init__(self, parameters: Iterable[torch.Tensor], is_mean: bool = True, is_counted: bool = False) -> None:
-        self.parameters, self.is_mean, self.is_counted = list(parameters), is_mean, is_counted
-        self.totals: Sequence[Any] = []
-        self.rows: Any = 0
-        self.count: Any = 0
+    ``guard``: gradients that are not committed are left out ("drop"), or spoil all of it ("window"). The device masks
+    them, and it alone knows for how many rows the window stands.
 
-    @torch.no_grad()
-    def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0) -> None:
-        """Add gradients, each as often as it has rows, or those of sums and what these count."""
-        self.gather(gradients, 1 if self.is_counted else rows)
-        self.rows = self.rows + rows
-        self.count = self.count + count
-
-    def gather(self, gradients: Sequence[Any], rows: int) -> None:
-        """Add gradients to the totals, each so many times."""
-        require_gradients(gradients)
-        wide = [g.to(torch.promote_types(g.dtype, torch.float32)) for g in gradients]
-        self.totals = foreach_gather(list(self.totals), wide, rows)
-
-    @torch.no_grad()
-    def take(self) -> tuple[Any, ...]:
-        """Return the mean over all rows, or all that is counted, or the sum, and begin anew."""
-        found = foreach_share(list(self.totals), self.share()) if self.is_mean else self.totals
-        self.drop()
-        return tuple(total.to(p.dtype) for total, p in zip(found, self.parameters, strict=True))
-
-    def share(self) -> Any:
-        """Return what a mean divides by."""
-        return at_least_one(self.count) if self.is_counted else self.rows
-
-    def drop(self) -> None:
-        """Forget what was added, and begin anew."""
-        self.totals, self.rows, self.count = [], 0, 0
-
-
-class GuardedWindow(Window):
-    """A window that takes no gradients in without a verdict; ``is_whole``: one that is missing spoils all of it.
-
-    How many rows it stands for only the device knows. ``keeps_before``: a step can be undone, if it was not committed.
+    ``has_gaps``: some gradients may be absent in some steps. They add nothing to the sum, while their rows count: what
+    comes out is the gradient of the mean over all rows. What was absent in every step that was taken in is absent:
+    ``seen`` tells. Where elements are counted, the mean over these stands for the rows of the steps that had some:
+    ``rested`` are those of the others.
     """
 
     def __init__(
         self,
         parameters: Iterable[torch.Tensor],
+        *,
         is_mean: bool = True,
         is_counted: bool = False,
-        is_whole: bool = False,
+        has_gaps: bool = False,
+        guard: str = "none",
         keeps_before: bool = False,
     ) -> None:
-        super().__init__(parameters, is_mean, is_counted)
-        self.is_whole, self.keeps_before = is_whole, keeps_before
-        self.spoiled: Any = False
+        self.parameters, self.is_mean, self.is_counted = list(parameters), is_mean, is_counted
+        self.has_gaps, self.guard, self.keeps_before = has_gaps, guard, keeps_before
         self.before: Mapping[str, Any] = {}
+        self.had: Sequence[bool] = []  # which gradients the last step had
+        self.commits: torch.Tensor | None = None  # whether it was taken in
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        self.totals: Sequence[Any] = [None] * len(self.parameters) if self.has_gaps else []
+        self.seen = [False] * len(self.parameters)
+        self.rows: Any = 0
+        self.count: Any = 0
+        self.rested: Any = 0
+        self.spoiled: Any = False
 
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
-        """Add gradients where they are committed, each as often as it has rows, or those of sums and their count."""
+        """Add gradients, each as often as it has rows, or those of sums and what these count, where committed."""
         self.before = {**vars(self), "before": {}} if self.keeps_before else {}
-        if commits is None:
-            commits = torch.ones((), dtype=torch.bool, device=self.parameters[0].device)
-        kept = [None if each is None else torch.where(commits, each, 0) for each in gradients]
-        self.gather(kept, 1 if self.is_counted else rows)
-        self.rows = self.rows + torch.where(commits, rows, 0)
-        self.count = self.count + torch.where(commits, count, 0)
-        self.spoiled = torch.logical_not(commits) | self.spoiled
+        times, taken = 1 if self.is_counted else rows, rows
+        if commits is not None:
+            gradients = [None if each is None else torch.where(commits, each, 0) for each in gradients]
+            taken = torch.where(commits, rows, 0)
+            count = torch.where(commits, count, 0) if self.is_counted else count
+            self.spoiled = torch.logical_not(commits) | self.spoiled
+        wide: list[Any] = [None if g is None else g.to(torch.promote_types(g.dtype, torch.float32)) for g in gradients]
+        if self.has_gaps:
+            self.totals = [added(*pair, times) for pair in zip(self.totals, wide, strict=True)]
+            self.had, self.commits = [each is not None for each in gradients], commits
+            if commits is None or self.guard == "window":
+                self.settle(True)
+        else:
+            require_gradients(gradients)
+            self.totals = foreach_gather(list(self.totals), wide, times)
+        self.rows = self.rows + taken
+        self.count = self.count + count
+
+    def rest(self, rows: int = 1, commits: torch.Tensor | None = None) -> None:
+        """Count the rows of a step from which all gradients are absent."""
+        before = self.rows
+        self.add([None] * len(self.parameters), rows, 0, commits)
+        self.rested = self.rested + self.rows - before
+
+    def settle(self, was_taken: bool) -> None:
+        """Note which gradients the last step had, if it was taken in: now the host knows."""
+        self.seen = [one or (was_taken and other) for one, other in zip(self.seen, self.had, strict=True)]
+
+    def is_filled(self) -> torch.Tensor:
+        """Return whether there is something to take: the device's verdict."""
+        device = self.parameters[0].device
+        if self.guard == "window":
+            return torch.logical_not(torch.as_tensor(self.spoiled, device=device))
+        return torch.as_tensor(self.rows, device=device) > 0
+
+    @torch.no_grad()
+    def take(self, fresh: bool = True) -> tuple[Any, ...]:
+        """Return the mean over all rows, or all that is counted, or the sum, and begin anew.
+
+        Not ``fresh``: this step added nothing.
+        """
+        found = self.totals
+        if self.has_gaps:
+            share = self.share() if self.is_mean else 1
+            found = [total / share if seen else None for total, seen in zip(found, self.seen, strict=True)]
+        elif self.is_mean:
+            found = foreach_share(list(found), self.share())
+        self.drop()
+        pairs = zip(found, self.parameters, strict=True)
+        return tuple(None if each is None else each.to(p.dtype) for each, p in pairs)
+
+    def share(self) -> Any:
+        """Return what a mean divides by."""
+        if not self.is_counted:
+            return self.rows
+        share = at_least_one(self.count)
+        return share * self.rows / at_least_one(self.rows - self.rested) if self.has_gaps else share
 
     def restore(self) -> None:
         """Be as before the last step, of which nothing but zeros was added: the update takes no part in it."""
         vars(self).update(self.before)
 
-    def is_filled(self) -> torch.Tensor:
-        """Return whether there is something to take: the device's verdict."""
-        device = self.parameters[0].device
-        if self.is_whole:
-            return torch.logical_not(torch.as_tensor(self.spoiled, device=device))
-        return torch.as_tensor(self.rows, device=device) > 0
 
-    def drop(self) -> None:
-        """Forget what was added, and begin anew."""
-        super().drop()
-        self.spoiled = False
+def added(total: torch.Tensor | None, gradient: torch.Tensor | None, times: int) -> torch.Tensor | None:
+    """Return a sum with a gradient added, so many times; either may be absent."""
+    if gradient is None:
+        return total
+    new = gradient * times
+    return new if total is None else total + new
 
 
 def at_least_one(count: Any) -> Any:
