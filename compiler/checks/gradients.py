@@ -61,7 +61,7 @@ def check_targets(graph: ModeGraph) -> Iterator[Diagnostic]:
         groups.setdefault(key, []).append((node, derivative))
     for group in groups.values():
         node, derivative = group[0]
-        if _takes_gaps(node):
+        if _may_miss(node):
             continue
         together = [paths[each.id] for each, _ in group]
         cells = {read.cell for path in together for name in path.nodes for read in graph.nodes[name].reads}
@@ -78,7 +78,7 @@ def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic
     """Yield E-NO-GRADIENT for a target that only terms reach that are absent in a step that updates it."""
     for name, path in graph.paths.items():
         node = graph.nodes[name]
-        if node.derivative is None or _takes_gaps(node):
+        if node.derivative is None or _may_miss(node):
             continue
         terms = find_terms_of(spec, node.derivative.loss)
         if not any(term in spec.ops and term not in graph.nodes for term in terms):
@@ -97,7 +97,7 @@ def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic
                 )
 
 
-def _takes_gaps(node: Instruction) -> bool:
+def _may_miss(node: Instruction) -> bool:
     """Return whether a gradient says what to do with parameters that it does not reach."""
     return isinstance(node, Gradient) and node.unconnected != "error"
 

@@ -120,7 +120,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def present(self, gradients: ast.expr) -> ast.expr:
-        """Return a gradient set with gaps in which every gradient that may be present is a tensor."""
+        """Return a gradient set that may miss gradients in which every gradient that may be present is a tensor."""
 
     @abstractmethod
     def shape(self, value: ast.expr) -> ast.expr:

@@ -201,14 +201,14 @@ class Flags:
         """Raise StepError (GS269) where a flag has changed since then, in a mode that trains."""
         if mode not in self.modes or list(map(self.read, self.parts.values())) == self.first:
             return
-        thawed: dict[str, list[str]] = {}
+        unfrozen: dict[str, list[str]] = {}
         frozen: dict[str, list[str]] = {}
         for ((model, name), part), was in zip(self.parts.items(), self.first, strict=True):
             if self.read(part) != was:
-                thawed.setdefault(model, [])
-                (frozen if was else thawed).setdefault(model, []).append(name)
+                unfrozen.setdefault(model, [])
+                (frozen if was else unfrozen).setdefault(model, []).append(name)
         problems: list[Diagnostic] = []
-        for model, names in thawed.items():
+        for model, names in unfrozen.items():
             notes = [f"unfrozen since then: {', '.join(names)}"] if names else []
             notes += [f"frozen since then: {', '.join(frozen[model])}"] if model in frozen else []
             found = Diagnostic(

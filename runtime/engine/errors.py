@@ -197,11 +197,11 @@ class _Failure:
                 models = {name: known[name] for name in gradient.models}
                 if unused := self.framework.find_unused(self.error, loss, models):
                     return (f"'{gradient.loss}' does not depend on {', '.join(unused)}",)
-            for value, absent in self._find_gaps(frame):
+            for value, absent in self._find_missing(frame):
                 return (f"'{value}' has no gradient of {', '.join(absent)}",)
         return ()
 
-    def _find_gaps(self, frame: FrameType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def _find_missing(self, frame: FrameType) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the gradient sets that the op refuses, each with its parameters without a gradient."""
         names, known = self.loaded.emitted.names, cast("Mapping[str, object]", self.loaded.names["MODELS"])
         demanded: list[tuple[tuple[str, ...], tuple[str, ...]]] = []

@@ -1,4 +1,4 @@
-"""Checks of a debug build, whatever the framework: which number is not finite first, and what it came from."""
+"""Checks of a debug build, for any framework: which number is not finite first, and what it came from."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StepChecks(ABC):
         """Return the learning rate of the last update, and how many there were."""
 
     def start(self) -> None:
-        """Begin a step; weights that are not finite before it are told once they matter."""
+        """Begin a step; weights that are not finite before it are reported once they matter."""
         self.contents.start()
         self.done: list[Done] = []
         self.suspects: dict[str, Suspect] = {}  # by value or cell
@@ -248,7 +248,7 @@ class StepChecks(ABC):
         return tuple(f"optimizer '{name}': {self.rate_of(self.optimizers[name])}" for name in names)
 
     def returned(self, outputs: Mapping[str, object]) -> None:
-        """Check the outputs that are single numbers: nobody means one to be infinite."""
+        """Check the scalar outputs: no one intends them to be infinite."""
         for name, value in outputs.items():
             if self.is_tensor(value) and self.size_of(value) == 1 and self.fault_of(value):
                 found = self.suspects.get(name)
@@ -260,7 +260,7 @@ class StepChecks(ABC):
         return suspect.finding()
 
     def verb_of(self, value: object) -> str:
-        """Return how a message goes on: a single number is nan, a tensor has nan."""
+        """Return the verb of a message: a single number is nan, a tensor has nan."""
         return "is" if self.is_tensor(value) and not self.shape_of(value) else "has"
 
     def size_of(self, value: object) -> int:

@@ -1,4 +1,4 @@
-"""Findings of a debug build: what is not finite, where it came from, and how that is told."""
+"""Findings of a debug build: what is not finite, where it came from, and how that is reported."""
 
 from __future__ import annotations
 

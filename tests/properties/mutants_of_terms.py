@@ -225,7 +225,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="unreached-refused",
         says="A model that a loss never reaches is rejected, even if its update has a policy for absent gradients.",
-        place="checks.gradients:_takes_gaps",
+        place="checks.gradients:_may_miss",
         change=to.change(lambda found, *arguments: False),
         killer="versions",
         case="unreached",

@@ -81,16 +81,16 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
         named = name_slots(held.parameters, names)
         shapes = {name: tuple(total.shape) for name, total in zip(named, held.totals, strict=True)}
         read, write = partial(_read_window, held, named), partial(_write_window, held, named)
-        yield window_item(window, read, write, shapes, is_open=held.has_gaps)
+        yield window_item(window, read, write, shapes, is_open=held.may_miss)
 
 
 def _read_window(window: Any, names: Sequence[str]) -> Any:
     """Return the gradients of a window; None where it is empty."""
     rows = int(window.rows.numpy())
     counted = {} if window.count is None else {"count": float(window.count.numpy())}
-    counted |= {} if window.rested is None else {"rested": int(window.rested.numpy())}
+    counted |= {} if window.absent_rows is None else {"rested": int(window.absent_rows.numpy())}
     spoiled = {} if window.spoiled is None else {"spoiled": bool(window.spoiled.numpy())}
-    seen = [bool(each) for each in window.seen] if window.has_gaps else [True] * len(names)
+    seen = [bool(each) for each in window.seen] if window.may_miss else [True] * len(names)
     named = zip(names, window.totals, seen, strict=True)
     totals = {name: to_array(total) for name, total, is_there in named if is_there}
     return {"rows": rows, **counted, **spoiled, "totals": totals} if rows or any(spoiled.values()) else None
@@ -101,15 +101,15 @@ def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     tree = tree if tree is not None and ("count" in tree) == (window.count is not None) else None
     if window.count is not None:
         window.count.assign(0.0 if tree is None else tree["count"])
-    if window.rested is not None:
-        window.rested.assign(0 if tree is None else tree.get("rested", 0))
+    if window.absent_rows is not None:
+        window.absent_rows.assign(0 if tree is None else tree.get("rested", 0))
     window.rows.assign(0 if tree is None else tree["rows"])
     if window.spoiled is not None:
         window.spoiled.assign(tree is not None and tree.get("spoiled", False))
     held: Mapping[str, Any] = {} if tree is None else tree["totals"]
     for name, total in zip(names, window.totals, strict=True):
         total.assign(from_array(held[name], total.dtype) if name in held else tf.zeros_like(total))
-    for name, seen in zip(names, window.seen, strict=True) if window.has_gaps else ():
+    for name, seen in zip(names, window.seen, strict=True) if window.may_miss else ():
         seen.assign(name in held)
 
 

@@ -22,7 +22,7 @@ from runtime.engine.errors import diagnose
 from runtime.engine.load import find_span
 from runtime.engine.recomputed import find_checkpoints, find_unexpected
 
-GRADIENTS = ("gradients", "thawed_gradients")
+GRADIENTS = ("gradients", "unfrozen_gradients")
 """The library's functions that take gradients."""
 
 

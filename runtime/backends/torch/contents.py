@@ -88,7 +88,7 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
         named = dict(zip(name_slots(held.parameters, names), held.parameters, strict=True))
         shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
         write = partial(_write_window, held, named)
-        yield window_item(window, partial(_read_window, held, tuple(named)), write, shapes, is_open=held.has_gaps)
+        yield window_item(window, partial(_read_window, held, tuple(named)), write, shapes, is_open=held.may_miss)
 
 
 def set_applied(optimizer: Any, applied: int) -> None:
@@ -142,9 +142,9 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     if not (window.rows or window.spoiled):
         return None
     counted = {"count": float(window.count)} if window.is_counted else {}
-    counted |= {"rested": int(window.rested)} if window.is_counted and window.has_gaps else {}
+    counted |= {"rested": int(window.absent_rows)} if window.is_counted and window.may_miss else {}
     guarded = {"spoiled": bool(window.spoiled)} if window.guard != "none" else {}
-    there = window.seen if window.has_gaps else [True] * len(names)
+    there = window.seen if window.may_miss else [True] * len(names)
     found = {name: total for name, total, is_there in zip(names, window.totals, there, strict=True) if is_there}
     return {"rows": int(window.rows), **counted, **guarded, "totals": encode(found)}
 
@@ -155,10 +155,10 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None or is_other else tree
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
     window.drop()
-    if found or window.has_gaps:
+    if found or window.may_miss:
         window.totals = [found.get(name) for name in named]
     window.seen = [name in found for name in named]
-    window.rows, window.count, window.rested = held["rows"], held.get("count", 0), held.get("rested", 0)
+    window.rows, window.count, window.absent_rows = held["rows"], held.get("count", 0), held.get("rested", 0)
     if window.guard != "none":  # the device decides whether the window is full, perhaps only in the next step
         device = next(iter(named.values())).device
         window.rows = torch.tensor(held["rows"], device=device)

@@ -20,11 +20,11 @@ REGISTER = "WINDOWS"
 
 
 def lower_accumulate(instruction: Accumulate, scope: EmitScope) -> Lowered:
-    """Return ``step_window.add(step_, batch_size)``; of a step without gradients ``step_window.rest(batch_size)``."""
+    """Return ``step_window.add(step_, batch_size)``, or ``step_window.add_absent(batch_size)`` without gradients."""
     rows = [syntax.name("batch_size")] if instruction.reduce == "mean" else []
     named: dict[str, ast.expr] = {}
     if instruction.gradients is None:
-        method = "rest"
+        method = "add_absent"
     else:
         gradients: ast.expr = syntax.name(scope.names.value(instruction.gradients))
         if instruction.strict:  # those of parameters that are not frozen for now must be present
@@ -69,7 +69,7 @@ def window_globals(context: EmitContext) -> Iterator[Global]:
         parameters = names.joint(models)
         options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
         options |= {"is_counted": syntax.constant(True)} if each.count else {}
-        options |= {"has_gaps": syntax.constant(True)} if each.may_miss else {}
+        options |= {"may_miss": syntax.constant(True)} if each.may_miss else {}
         options |= {"guard": syntax.constant(each.guard)} if each.guard != "none" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
         made = syntax.call("Window", syntax.name(parameters), **options)

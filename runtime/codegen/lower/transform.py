@@ -30,13 +30,13 @@ def divide(instruction: Transform, scope: EmitScope) -> tuple[ast.Tuple, list[as
     return syntax.sequence(sets), rest
 
 
-def close_gaps(instruction: Transform, scope: EmitScope) -> ast.expr:
-    """Return ``required(slopes)`` or ``without_gaps(slopes, net_params)``."""
+def close_missing(instruction: Transform, scope: EmitScope) -> ast.expr:
+    """Return ``required(slopes)`` or ``fill_missing(slopes, net_params)``."""
     gradients, *others = (syntax.name(scope.names.value(each)) for each in instruction.inputs)
     frozen = frozen_places(instruction, scope)
     if instruction.function.name == "require":
         return syntax.call("required", gradients, *(frozen or [syntax.sequence(())] * bool(others)), *others)
-    return syntax.call("without_gaps", gradients, syntax.name(scope.names.joint(instruction.models)), *frozen)
+    return syntax.call("fill_missing", gradients, syntax.name(scope.names.joint(instruction.models)), *frozen)
 
 
 def frozen_places(instruction: Gradient | Transform | Accumulate, scope: EmitScope) -> list[ast.expr]:
@@ -116,7 +116,7 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
     if function.name == "share":
         return add_shared(instruction, scope)
     if instruction.may_miss:
-        return _over_gaps(instruction, scope)
+        return _over_missing(instruction, scope)
     match function.name:
         case "noise":
             return syntax.call(NAMED["noise"], *sets, _noise(instruction, sets[0], scope))
@@ -131,12 +131,12 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
             return syntax.call(path, *sets, *weights, *limits, **said)
 
 
-def _over_gaps(instruction: Transform, scope: EmitScope) -> ast.expr:
+def _over_missing(instruction: Transform, scope: EmitScope) -> ast.expr:
     """Return the call of a transform on sets in which some gradient may be absent."""
     function, options = instruction.function, instruction.options
     match function.name:
         case "require" | "fill" | "accumulated":
-            return close_gaps(instruction, scope)
+            return close_missing(instruction, scope)
         case "regularize":
             return regularize_present(instruction, scope)
         case "noise":

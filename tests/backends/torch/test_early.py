@@ -68,7 +68,7 @@ def test_what_a_class_keeps_is_as_before(first: int) -> None:
     assert contents(step) == before
     assert [group["calls"] for group in native.param_groups] == [first]
     assert len(native.state) == first
-    assert step.report.conditional[:1] == ("step_a",)
+    assert step.report.held[:1] == ("step_a",)
 
 
 def test_a_class_sees_no_gradient_that_is_not_finite() -> None:

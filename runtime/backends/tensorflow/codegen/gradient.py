@@ -17,8 +17,8 @@ from runtime.codegen.scope import line_of, with_notes
 def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
     """Return ``gradients(tape, loss, targets)``."""
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
-    resting = frozen_places(instruction, scope)
-    path = "thawed_gradients" if resting else "gradients"
+    frozen = frozen_places(instruction, scope)
+    path = "unfrozen_gradients" if frozen else "gradients"
     seeds = find_seeds(instruction, scope)
     options: dict[str, ast.expr] = {} if seeds is None else {"seeds": seeds}
     if instruction.unconnected != "error":
@@ -28,7 +28,7 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
         if instruction.models
         else syntax.sequence(syntax.name(scope.names.value(value)) for value in instruction.values)
     )
-    taken: ast.expr = syntax.call(path, tape, loss, targets, *resting, **options)
+    taken: ast.expr = syntax.call(path, tape, loss, targets, *frozen, **options)
     # A tape runs back through all that it recorded: with several gradients on it, that is more than the path to the
     # targets of this one.
     every = scope.function.instructions

@@ -13,10 +13,10 @@ from runtime.support.findings import split_version
 
 
 class Contents:
-    """The variables behind the cells of a step: ``net.params``, ``net.buffers``, ``net.optimizer``, ``tied(a, b)``.
+    """The variables of the cells of a step: ``net.params``, ``net.buffers``, ``net.optimizer``, ``tied(a, b)``.
 
-    ``kept`` holds what each variable of a model was left with by the last write. What was written at which version is
-    not looked at: a tape keeps what a forward has read.
+    ``kept`` holds what each variable of a model was left with by the last write. Versions are not
+    checked: a tape keeps what a forward has read.
     """
 
     def __init__(self, models: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:

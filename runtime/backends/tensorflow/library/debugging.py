@@ -46,7 +46,7 @@ class Checks(StepChecks):
         return ranges_of(title, values)
 
     def start(self) -> None:
-        """Begin a step; weights that are not finite before it are told once they matter."""
+        """Begin a step; weights that are not finite before it are reported once they matter."""
         self.stop()
         super().start()
         self.tape = tf.GradientTape(persistent=True, watch_accessed_variables=False)

@@ -74,7 +74,7 @@ def tanh(x: tf.Tensor) -> tf.Tensor:
 
 
 def relu(x: tf.Tensor) -> tf.Tensor:
-    """Return max(0, x); where that is 0 so is the gradient, even of what is not finite behind it.
+    """Return max(0, x); where that is 0 so is the gradient, even for an incoming gradient that is not finite.
 
     ``tf.nn.relu`` alone multiplies there: 0 * inf is NaN. PyTorch selects.
     """

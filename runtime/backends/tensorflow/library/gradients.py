@@ -39,7 +39,7 @@ def gradients(
 
 
 def dense(gradient: Any, target: Any, unconnected: str) -> Any:
-    """Return a gradient whose rows are summed where several belong to one index; what stands for an absent one."""
+    """Return a gradient whose rows are summed where several belong to one index; the substitute for an absent one."""
     if gradient is not None:
         return tf.convert_to_tensor(gradient)
     if unconnected == "error":

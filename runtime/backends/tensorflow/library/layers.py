@@ -14,7 +14,7 @@ class Layer(tf.Module):
     layout = "any"
     """How it wants images: channels ``first``, channels ``last``, or ``any`` of the two."""
     seen: Any = None
-    """What is called with the result for who watches the layer; it goes on with what that returns."""
+    """A hook that gets the result and returns the one to continue with."""
     compute: tf.DType | None = None
     """The type in which operands are multiplied; None: that of the variables."""
     exact = True
@@ -127,7 +127,7 @@ class Sequential(Stack):
         return {name: variable for name, variable in self.named("") if variable.trainable}
 
     def named_buffers(self) -> dict[str, tf.Variable]:
-        """Return what is kept beside parameters, by name."""
+        """Return the buffers by name."""
         return {name: variable for name, variable in self.named("") if not variable.trainable}
 
     def parameters(self) -> list[tf.Variable]:
@@ -135,7 +135,7 @@ class Sequential(Stack):
         return list(self.named_parameters().values())
 
     def buffers(self) -> list[tf.Variable]:
-        """Return what is kept beside parameters."""
+        """Return the buffers."""
         return list(self.named_buffers().values())
 
 

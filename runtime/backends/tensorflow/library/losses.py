@@ -76,13 +76,13 @@ def matched_numbers(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def same_sizes(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    """Return whether two shapes are equal, of whatever length."""
+    """Return whether two shapes of any length are equal."""
     padded = tf.concat((other, one), 0)[: tf.size(one)]  # as long as ``one``: shapes of unequal length do not compare
     return tf.logical_and(tf.equal(tf.size(one), tf.size(other)), tf.reduce_all(tf.equal(one, padded)))
 
 
 def behind(fits: tf.Tensor, a: tf.Tensor, b: tf.Tensor, message: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return two operands behind an assertion about their shapes; without one where the graph knows them."""
+    """Return two operands after an assertion about their shapes; without one if the graph knows them."""
     if None not in (*sizes_of(a), *sizes_of(b)):
         return a, b
     said = ["shapes", tf.shape(a), "and", tf.shape(b), f"({b.dtype.name}) do not fit: {message}"]
@@ -338,7 +338,7 @@ def kept_count(target: tf.Tensor, ignore_index: int, like: tf.Tensor) -> tf.Tens
 
 
 def wide_of(dtype: tf.DType) -> tf.DType:
-    """Return a type in which elements are counted beside values of some type."""
+    """Return the dtype in which to count elements of values of some dtype."""
     return tf.float32 if dtype in (tf.float16, tf.bfloat16) else dtype
 
 

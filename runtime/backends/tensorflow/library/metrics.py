@@ -112,7 +112,7 @@ def require_shape(total: tf.Tensor, value: tf.Tensor, rows: tf.Tensor) -> tf.Ten
 class Kept:
     """A metric that counts by itself, with ``update``, ``compute`` and ``reset``; ``since`` as for :class:`Running`.
 
-    What it counted in a step that fails it keeps: nobody can take it back.
+    It keeps what it counted in a step that fails: that cannot be undone.
     """
 
     def __init__(self, metric: Counting, since: str | int = "epoch") -> None:
@@ -165,7 +165,7 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What a metric has that tells its state."""
+    """A metric with a state that can be saved."""
 
     def state_dict(self) -> Mapping[str, Any]:
         """Return what was counted."""

@@ -26,7 +26,7 @@ class Named(Protocol):
 
 @runtime_checkable
 class Watched(Protocol):
-    """A layer that leaves its result where it is told: the library's, of whichever emitted module."""
+    """A layer that passes its result to a hook: one of the library, from any emitted module."""
 
     seen: Any
 
@@ -60,7 +60,7 @@ class KerasLayer(Protocol):
 
 @runtime_checkable
 class KerasModel(KerasLayer, Protocol):
-    """What a model of Keras has beside that."""
+    """What a Keras model has in addition."""
 
     layers: Any
 
@@ -148,9 +148,9 @@ def generators_of(model: Any) -> list[tf.Variable]:
 
 
 def call_model(model: Any, /, *args: Any, training: bool, method: str | None = None, **kwargs: Any) -> Any:
-    """Call a model, or a method of it; ``training`` is told where it is asked for.
+    """Call a model, or a method of it; ``training`` is passed if it has such an argument.
 
-    What it gives are values: a variable among them is read now, whatever is written into it later.
+    What it gives are values: a variable among them is read now, before any later write.
     """
     called = model if method is None else getattr(model, method)
     described = model.call if method is None and isinstance(model, KerasLayer) else called
@@ -233,7 +233,7 @@ class Taps(dict[str, Any]):
         self.begun[layer] = tapes
 
     def keep(self, layer: str, result: Any) -> Any:
-        """Keep what a layer gave, and return it: the model goes on with it."""
+        """Keep the result of a layer, and return it for the model to continue with."""
         for tape in self.begun.pop(layer, ()):
             tape.watch(result)
         self[layer] = result

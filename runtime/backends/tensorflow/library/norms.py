@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from runtime.backends.tensorflow.library.gaps import Gaps, number_of
+from runtime.backends.tensorflow.library.missing import MaybeGradients, number_of
 
 
 class Norms:
@@ -15,7 +15,7 @@ class Norms:
     def __init__(self, updates: Sequence[str]) -> None:
         self.kept = {update: tf.Variable(tf.zeros((), tf.float64), trainable=False) for update in updates}
 
-    def keep(self, update: str, *sets: Gaps) -> None:
+    def keep(self, update: str, *sets: MaybeGradients) -> None:
         """Measure the gradients of an update, over all elements of all its sets."""
         gradients = [number_of(gradient) for each in sets for gradient in each if gradient is not None]
         norm = tf.linalg.global_norm(gradients) if gradients else 0.0

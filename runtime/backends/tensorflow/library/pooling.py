@@ -64,7 +64,7 @@ class Upsample(Layer):
 def stretched(x: tf.Tensor, factor: int, axis: int) -> tf.Tensor:
     """Return an image with an axis stretched by linear interpolation between the centres of pixels.
 
-    ``tf.image.resize`` would give float32 whatever it is given.
+    ``tf.image.resize`` would give float32 for any dtype.
     """
     size = tf.shape(x)[axis]
     before = tf.gather(x, tf.maximum(tf.range(size) - 1, 0), axis=axis)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.backends.tensorflow.library.gaps import over_present
 from runtime.backends.tensorflow.library.gradients import add_sets
+from runtime.backends.tensorflow.library.missing import over_present
 
 
 def add_shared(gradients: Sequence[Any], *others: tuple[Sequence[Any], Sequence[tuple[int, int]]]) -> tuple[Any, ...]:

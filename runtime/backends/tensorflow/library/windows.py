@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from runtime.backends.tensorflow.library.gaps import Maybe
+from runtime.backends.tensorflow.library.missing import Maybe
 from runtime.backends.tensorflow.library.optimizers import plain_name, require_gradients
 
 
@@ -19,10 +19,10 @@ class Window:
 
     ``guard``: gradients that are not committed are left out ("drop"), or spoil all of it ("window").
 
-    ``has_gaps``: some gradients may be absent in some steps. They add nothing to the sum, while their rows count: what
+    ``may_miss``: some gradients may be absent in some steps. They add nothing to the sum, while their rows count: what
     comes out is the gradient of the mean over all rows. What was absent in every step that was taken in is absent:
     ``seen`` tells. Where elements are counted, the mean over these stands for the rows of the steps that had some:
-    ``rested`` are those of the others.
+    ``absent_rows`` are those of the others.
     """
 
     def __init__(
@@ -31,18 +31,18 @@ class Window:
         *,
         is_mean: bool = True,
         is_counted: bool = False,
-        has_gaps: bool = False,
+        may_miss: bool = False,
         guard: str = "none",
         keeps_before: bool = False,
     ) -> None:
-        self.parameters, self.is_mean, self.has_gaps = list(parameters), is_mean, has_gaps
+        self.parameters, self.is_mean, self.may_miss = list(parameters), is_mean, may_miss
         self.guard, self.keeps_before = guard, keeps_before
         self.totals = [zeros(p.shape, wide(p.dtype), plain_name(p)) for p in self.parameters]
         self.rows = zeros((), tf.int64, "rows")
         self.count = zeros((), tf.float64, "count") if is_counted else None
-        self.rested = zeros((), tf.int64, "rested") if is_counted and has_gaps else None
+        self.absent_rows = zeros((), tf.int64, "rested") if is_counted and may_miss else None
         self.spoiled: Any = zeros((), tf.bool, "spoiled") if guard != "none" else None
-        self.seen = [zeros((), tf.bool, f"seen/{plain_name(p)}") for p in self.parameters] if has_gaps else []
+        self.seen = [zeros((), tf.bool, f"seen/{plain_name(p)}") for p in self.parameters] if may_miss else []
         self.fresh = [False] * len(self.parameters)  # which gradients the step surely has that is being traced
         self.before: list[tuple[tf.Variable, tf.Tensor]] = []  # what it begins with
 
@@ -50,7 +50,7 @@ class Window:
         """Add gradients, each as often as it has rows, or those of sums and what these count, where committed."""
         self.before = [(each, each.read_value()) for each in self.variables()] if self.keeps_before else []
         self.fresh = [each is not None and commits is None for each in gradients]
-        if not self.has_gaps:
+        if not self.may_miss:
             require_gradients(gradients)
         times = 1 if self.count is not None else rows
         if commits is not None:
@@ -67,12 +67,12 @@ class Window:
         if self.count is not None:
             self.count.assign_add(tf.cast(count, tf.float64))
 
-    def rest(self, rows: Any = 1, commits: tf.Tensor | None = None) -> None:
+    def add_absent(self, rows: Any = 1, commits: tf.Tensor | None = None) -> None:
         """Count the rows of a step from which all gradients are absent."""
         self.add([None] * len(self.parameters), rows, 0, commits)
-        if self.rested is not None:
+        if self.absent_rows is not None:
             kept = rows if commits is None else tf.where(commits, rows, 0)
-            self.rested.assign_add(tf.cast(kept, tf.int64))
+            self.absent_rows.assign_add(tf.cast(kept, tf.int64))
 
     def is_filled(self) -> tf.Tensor:
         """Return whether there is something to take."""
@@ -87,7 +87,7 @@ class Window:
         found = [total / tf.cast(share, total.dtype) if self.is_mean else total.read_value() for total in self.totals]
         taken = [tf.cast(each, p.dtype) for each, p in zip(found, self.parameters, strict=True)]
         self.drop()
-        if not self.has_gaps:
+        if not self.may_miss:
             return tuple(taken)
         there = zip(taken, flags, self.fresh, strict=True)
         return tuple(each if fresh and is_new else Maybe(each, flag) for each, flag, is_new in there)
@@ -96,13 +96,13 @@ class Window:
         """Return what a mean divides by."""
         rows = self.rows.read_value()
         share = rows if self.count is None else at_least_one(self.count.read_value())
-        if self.rested is None:
+        if self.absent_rows is None:
             return share
-        return share * tf.cast(rows, share.dtype) / tf.cast(at_least_one(rows - self.rested), share.dtype)
+        return share * tf.cast(rows, share.dtype) / tf.cast(at_least_one(rows - self.absent_rows), share.dtype)
 
     def variables(self) -> list[tf.Variable]:
         """Return all that the window is."""
-        held = (*self.totals, self.rows, self.count, self.rested, self.spoiled, *self.seen)
+        held = (*self.totals, self.rows, self.count, self.absent_rows, self.spoiled, *self.seen)
         return [each for each in held if each is not None]
 
     def drop(self) -> None:

@@ -1,4 +1,4 @@
-"""Optimizers of Keras behind the calling form of the library's own."""
+"""Keras optimizers with the interface of the library's own."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
     model = scope.program.model(instruction.model)
     again = is_recomputed(instruction, scope.program)
-    resting = model.frozen and not model.tied and not again  # its weights would not be frozen the second time
-    if instruction.graph and resting and instruction.model in scope.differentiated:
+    frozen = model.frozen and not model.tied and not again  # its weights would not be frozen the second time
+    if instruction.graph and frozen and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", syntax.constant(instruction.key)))

@@ -27,10 +27,10 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
         options["zero"] = syntax.constant(True)
     targets = find_targets(instruction, scope)
     path = "torch.autograd.grad" if instruction.unconnected == "error" else "reached_gradients"
-    resting = frozen_places(instruction, scope)
+    frozen = frozen_places(instruction, scope)
     gradients: ast.expr = (
-        syntax.call("thawed_gradients", syntax.dotted(path), loss, targets, *resting, **options)
-        if resting
+        syntax.call("unfrozen_gradients", syntax.dotted(path), loss, targets, *frozen, **options)
+        if frozen
         else syntax.call(path, loss, targets, **options)
     )
     gradients = unscaled(gradients) if instruction.scaled else gradients

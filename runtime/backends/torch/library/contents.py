@@ -13,7 +13,7 @@ from runtime.support.findings import split_version
 
 
 class Contents:
-    """The tensors behind the cells of a step: ``net.params``, ``net.buffers``, ``net.optimizer``, ``tied(a, b)``.
+    """The tensors of the cells of a step: ``net.params``, ``net.buffers``, ``net.optimizer``, ``tied(a, b)``.
 
     Versions count the writes of this step. ``kept`` holds what each tensor of a model was left with by the last write.
     """
@@ -23,7 +23,7 @@ class Contents:
         self.start()
 
     def start(self) -> None:
-        """Begin a step: every cell is at version 0, whatever it holds."""
+        """Begin a step: every cell is at version 0."""
         self.versions: dict[str, int] = {}
         self.writers: dict[str, str] = {}
         self.strangers: dict[str, str] = {}  # cells written by no op, with the op that ran when it was seen
@@ -77,7 +77,7 @@ class Contents:
                 self.kept[id(tensor)] = tensor.detach().clone()
 
     def announce(self, writes: Iterable[str]) -> None:
-        """Tell autograd of writes into weights, whoever made them in whatever way: it counts versions as well."""
+        """Increment autograd's version counters for all writes to weights, however they were made."""
         for cell, _ in map(split_version, writes):
             if not cell.endswith((".optimizer", ".buffers")):
                 torch.autograd.graph.increment_version(tuple(self.tensors(cell).values()))

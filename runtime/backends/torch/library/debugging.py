@@ -42,7 +42,7 @@ class Checks(StepChecks):
         return ranges_of(title, values)
 
     def start(self) -> None:
-        """Begin a step; weights that are not finite before it are told once they matter."""
+        """Begin a step; weights that are not finite before it are reported once they matter."""
         self.flowing: dict[str, str] = {}  # by value: what is wrong with its gradient, nothing where it is finite
         super().start()
 

@@ -292,7 +292,7 @@ def foreach_divide(tensors: TensorList, number: float) -> tuple[torch.Tensor, ..
 def are_finite(tensors: TensorList, are_new: bool) -> torch.Tensor:
     """Return whether all elements of all tensors are finite, without waiting for the device.
 
-    ``are_new``: nobody else has the tensors, so that they may be written to, though nothing changes in them.
+    ``are_new``: nothing else holds the tensors, so that they may be written to, though their values do not change.
     """
     if not tensors:
         return torch.tensor(True)

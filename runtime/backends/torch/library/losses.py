@@ -19,7 +19,7 @@ def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
 
 
 def same_shape(a: Any, b: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return two operands of which one may be a number, which stands for a tensor filled with it."""
+    """Return two operands of which one may be a number, meaning a tensor filled with it."""
     if not isinstance(a, torch.Tensor):
         return torch.full_like(b, a), b
     return (a, b) if isinstance(b, torch.Tensor) else (a, torch.full_like(a, b))
@@ -30,7 +30,7 @@ def matched(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return two operands of a loss, which have one shape, with ``fewest`` to ``most`` axes; raise ValueError if not.
 
-    Where no axes are asked for, one of them may have none: it stands for a tensor filled with it.
+    Where no axes are asked for, one of them may have none: it means a tensor filled with it.
     """
     if a.shape == b.shape and a.ndim >= fewest and (most is None or a.ndim <= most):
         return a, b

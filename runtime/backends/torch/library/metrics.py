@@ -83,7 +83,7 @@ class Running:
 class Kept:
     """A metric that counts by itself, with ``update``, ``compute`` and ``reset``; ``since`` as for :class:`Running`.
 
-    What it counted in a step that fails it keeps: nobody can take it back.
+    It keeps what it counted in a step that fails: that cannot be undone.
     """
 
     def __init__(self, clock: Clock, metric: Any, device: torch.device | str, since: str | int = "epoch") -> None:
@@ -131,7 +131,7 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What a metric has that tells its state."""
+    """A metric with a state that can be saved."""
 
     def state_dict(self) -> Mapping[str, Any]:
         """Return what was counted."""
@@ -143,10 +143,10 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class Reticent(Protocol):
-    """What a metric has that tells its state only when it is asked to."""
+    """A metric that saves its state only on request."""
 
     def persistent(self, mode: bool = False) -> None:
-        """Choose whether its state is told."""
+        """Choose whether its state is saved."""
 
 
 def running(

@@ -89,7 +89,7 @@ class MethodCall(nn.Module):
         self.model, self.method = model, method
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the method gives; ``forward`` stands for the call itself, hooks included."""
+        """Return what the method gives; ``forward`` means the call itself, hooks included."""
         called = self.model if self.method == "forward" else getattr(self.model, self.method)
         return called(*args, **kwargs)
 
@@ -104,7 +104,7 @@ class Taps(dict[str, Any]):
         self.begun = layers
 
     def hook(self, layer: str) -> Callable[..., Any]:
-        """Return a hook that keeps what one layer gives; the model goes on with what it returns."""
+        """Return a hook that keeps the result of one layer; the model continues with what the hook returns."""
 
         def keep(module: nn.Module, args: Any, output: Any) -> Any:
             """Keep the result of a layer."""

@@ -60,7 +60,7 @@ class Optimizer:
         self.applied += 1
 
     def keep(self) -> Any:
-        """Return all that it keeps beside its parameters, apart from it."""
+        """Return a copy of its state other than the parameters."""
         return self.applied, copied([*self.held.values()])
 
     def put(self, kept: Any) -> None:
@@ -79,7 +79,7 @@ class Optimizer:
         return self.slots[name]
 
     def add_steps(self) -> list[torch.Tensor]:
-        """Return a new slot of update counts, where the kernels want them: beside the parameters if fused."""
+        """Return a new slot of update counts, where the kernels need them: on the device of the parameters if fused."""
         made = [torch.zeros((), dtype=torch.float32, device=p.device if self.fused else "cpu") for p in self.parameters]
         self.slots["step"] = made
         return made

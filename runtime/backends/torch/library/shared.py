@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.backends.torch.library.gaps import over_present
 from runtime.backends.torch.library.gradients import add_sets
+from runtime.backends.torch.library.missing import over_present
 
 
 def add_shared(gradients: Sequence[Any], *others: tuple[Sequence[Any], Sequence[tuple[int, int]]]) -> tuple[Any, ...]:

@@ -20,10 +20,10 @@ class Window:
     ``guard``: gradients that are not committed are left out ("drop"), or spoil all of it ("window"). The device masks
     them, and it alone knows for how many rows the window stands.
 
-    ``has_gaps``: some gradients may be absent in some steps. They add nothing to the sum, while their rows count: what
+    ``may_miss``: some gradients may be absent in some steps. They add nothing to the sum, while their rows count: what
     comes out is the gradient of the mean over all rows. What was absent in every step that was taken in is absent:
     ``seen`` tells. Where elements are counted, the mean over these stands for the rows of the steps that had some:
-    ``rested`` are those of the others.
+    ``absent_rows`` are those of the others.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class Window:
         *,
         is_mean: bool = True,
         is_counted: bool = False,
-        has_gaps: bool = False,
+        may_miss: bool = False,
         guard: str = "none",
         keeps_before: bool = False,
     ) -> None:
         self.parameters, self.is_mean, self.is_counted = list(parameters), is_mean, is_counted
-        self.has_gaps, self.guard, self.keeps_before = has_gaps, guard, keeps_before
+        self.may_miss, self.guard, self.keeps_before = may_miss, guard, keeps_before
         self.before: Mapping[str, Any] = {}
         self.had: Sequence[bool] = []  # which gradients the last step had
         self.commits: torch.Tensor | None = None  # whether it was taken in
@@ -45,11 +45,11 @@ class Window:
 
     def drop(self) -> None:
         """Forget what was added, and begin anew."""
-        self.totals: Sequence[Any] = [None] * len(self.parameters) if self.has_gaps else []
+        self.totals: Sequence[Any] = [None] * len(self.parameters) if self.may_miss else []
         self.seen = [False] * len(self.parameters)
         self.rows: Any = 0
         self.count: Any = 0
-        self.rested: Any = 0
+        self.absent_rows: Any = 0
         self.spoiled: Any = False
 
     @torch.no_grad()
@@ -63,7 +63,7 @@ class Window:
             count = torch.where(commits, count, 0) if self.is_counted else count
             self.spoiled = torch.logical_not(commits) | self.spoiled
         wide: list[Any] = [None if g is None else g.to(torch.promote_types(g.dtype, torch.float32)) for g in gradients]
-        if self.has_gaps:
+        if self.may_miss:
             self.totals = [added(*pair, times) for pair in zip(self.totals, wide, strict=True)]
             self.had, self.commits = [each is not None for each in gradients], commits
             if commits is None or self.guard == "window":
@@ -74,11 +74,11 @@ class Window:
         self.rows = self.rows + taken
         self.count = self.count + count
 
-    def rest(self, rows: int = 1, commits: torch.Tensor | None = None) -> None:
+    def add_absent(self, rows: int = 1, commits: torch.Tensor | None = None) -> None:
         """Count the rows of a step from which all gradients are absent."""
         before = self.rows
         self.add([None] * len(self.parameters), rows, 0, commits)
-        self.rested = self.rested + self.rows - before
+        self.absent_rows = self.absent_rows + self.rows - before
 
     def settle(self, was_taken: bool) -> None:
         """Note which gradients the last step had, if it was taken in: now the host knows."""
@@ -98,7 +98,7 @@ class Window:
         Not ``fresh``: this step added nothing.
         """
         found = self.totals
-        if self.has_gaps:
+        if self.may_miss:
             share = self.share() if self.is_mean else 1
             found = [total / share if seen else None for total, seen in zip(found, self.seen, strict=True)]
         elif self.is_mean:
@@ -112,7 +112,7 @@ class Window:
         if not self.is_counted:
             return self.rows
         share = at_least_one(self.count)
-        return share * self.rows / at_least_one(self.rows - self.rested) if self.has_gaps else share
+        return share * self.rows / at_least_one(self.rows - self.absent_rows) if self.may_miss else share
 
     def restore(self) -> None:
         """Be as before the last step, of which nothing but zeros was added: the update takes no part in it."""

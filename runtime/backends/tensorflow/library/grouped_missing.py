@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from runtime.backends.tensorflow.library.gaps import Gaps, Maybe, apply_present, number_of, only_present
 from runtime.backends.tensorflow.library.grouped import Grouped
+from runtime.backends.tensorflow.library.missing import Maybe, MaybeGradients, apply_present, number_of, only_present
 from runtime.backends.tensorflow.library.wrapped import Wrapped
 
 
-def apply_present_grouped(optimizer: Grouped, gradients: Gaps) -> None:
+def apply_present_grouped(optimizer: Grouped, gradients: MaybeGradients) -> None:
     """Step the parameters of every group that have a gradient; of the others nothing changes but the one count."""
     there = [at for at, each in enumerate(gradients) if each is not None]
     order = {at: number for number, at in enumerate(there)}
@@ -24,7 +24,7 @@ def apply_present_grouped(optimizer: Grouped, gradients: Gaps) -> None:
             optimizer.shares = shares
 
 
-def apply_present_wrapped(optimizer: Wrapped, gradients: Gaps, counted: bool = False) -> None:
+def apply_present_wrapped(optimizer: Wrapped, gradients: MaybeGradients, counted: bool = False) -> None:
     """Step the parameters that have a gradient with Keras's rule; of the others nothing changes but the one count.
 
     Raises ValueError where only a running step knows which those are.

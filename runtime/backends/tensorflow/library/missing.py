@@ -19,20 +19,20 @@ from runtime.backends.tensorflow.library.transforms import pcgrad
 
 
 class Maybe:
-    """A gradient that earlier steps of a window may have given: zero where none did, which ``seen`` tells."""
+    """A gradient that earlier steps of a window may have given: zero where none did, as ``seen`` says."""
 
     def __init__(self, value: tf.Tensor, seen: tf.Tensor) -> None:
         self.value, self.seen = value, seen
 
 
-Gaps: TypeAlias = Sequence[tf.Tensor | Maybe | None]
+MaybeGradients: TypeAlias = Sequence[tf.Tensor | Maybe | None]
 """Gradients of the parameters of one or several models, in order; None where there is none."""
 
 
-def without_gaps(gradients: Gaps, parameters: Sequence[Any], resting: Sequence[int] = ()) -> Any:
+def fill_missing(gradients: MaybeGradients, parameters: Sequence[Any], frozen: Sequence[int] = ()) -> Any:
     """Return gradients with zeros where there are none, but at places whose parameters are frozen for now."""
     pairs = enumerate(zip(gradients, parameters, strict=True))
-    return tuple(g if at in resting else tf.zeros_like(p) if g is None else number_of(g) for at, (g, p) in pairs)
+    return tuple(g if at in frozen else tf.zeros_like(p) if g is None else number_of(g) for at, (g, p) in pairs)
 
 
 def number_of(gradient: Any) -> tf.Tensor:
@@ -40,23 +40,25 @@ def number_of(gradient: Any) -> tf.Tensor:
     return gradient.value if isinstance(gradient, Maybe) else gradient
 
 
-def zeros_for_absent(gradients: Gaps) -> tuple[tf.Tensor | None, ...]:
+def zeros_for_absent(gradients: MaybeGradients) -> tuple[tf.Tensor | None, ...]:
     """Return gradients as tensors; zeros for those that may be absent and are."""
     return tuple(None if each is None else number_of(each) for each in gradients)
 
 
-def required(gradients: Gaps, resting: Sequence[int] = (), *others: Gaps) -> Gaps:
+def required(gradients: MaybeGradients, frozen: Sequence[int] = (), *others: MaybeGradients) -> MaybeGradients:
     """Return gradients of which none is absent but at some places; raise RuntimeError where one is.
 
     ``others``: what they are added to, one of which may have it.
     """
     found = [next((each for each in every if each is not None), None) for every in zip(gradients, *others, strict=True)]
-    kept = [each for at, each in enumerate(found) if at not in resting]
+    kept = [each for at, each in enumerate(found) if at not in frozen]
     require_gradients([None if each is None else number_of(each) for each in kept])
     return gradients
 
 
-def over_present(function: Callable[..., GradientSet], sets: Sequence[Gaps], *rest: Any, **options: Any) -> Gaps:
+def over_present(
+    function: Callable[..., GradientSet], sets: Sequence[MaybeGradients], *rest: Any, **options: Any
+) -> MaybeGradients:
     """Return what a function makes of the gradients that are there; where no set has one there is none.
 
     A gradient that one set has and another lacks counts as zero in the other.
@@ -65,7 +67,9 @@ def over_present(function: Callable[..., GradientSet], sets: Sequence[Gaps], *re
     return over_places(function, sets, places, tf.logical_or, *rest, **options)
 
 
-def over_common(function: Callable[..., GradientSet], sets: Sequence[Gaps], *rest: Any, **options: Any) -> Gaps:
+def over_common(
+    function: Callable[..., GradientSet], sets: Sequence[MaybeGradients], *rest: Any, **options: Any
+) -> MaybeGradients:
     """Return what a function makes of the gradients that all sets have; where one has none there is none."""
     places = [at for at, found in enumerate(zip(*sets, strict=True)) if all(each is not None for each in found)]
     return over_places(function, sets, places, tf.logical_and, *rest, **options)
@@ -73,18 +77,18 @@ def over_common(function: Callable[..., GradientSet], sets: Sequence[Gaps], *res
 
 def over_places(
     function: Callable[..., GradientSet],
-    sets: Sequence[Gaps],
+    sets: Sequence[MaybeGradients],
     places: Sequence[int],
     join: Callable[[Any, Any], Any],
     *rest: Any,
     **options: Any,
-) -> Gaps:
+) -> MaybeGradients:
     """Return what a function makes of the gradients at some places, and None elsewhere.
 
-    ``join`` tells of two gradients that may be absent whether what is made of both may be.
+    ``join`` says of two gradients that may be absent whether their combination may be absent.
     """
     likes = [next(number_of(each[at]) for each in sets if each[at] is not None) for at in places]
-    chosen = [without_gaps([each[at] for at in places], likes) for each in sets]
+    chosen = [fill_missing([each[at] for at in places], likes) for each in sets]
     made = function(*chosen, *rest, **options) if places else ()
     pairs = zip(places, made, strict=True)
     by_place = {at: same_as([each[at] for each in sets], value, join) for at, value in pairs}
@@ -106,7 +110,7 @@ def pcgrad_of(*sets: GradientSet, order: tf.Tensor | None = None) -> GradientSet
     return pcgrad(sets, order)
 
 
-def noise_present(gradients: Gaps, parameters: Sequence[Any], noise: tf.Tensor) -> Gaps:
+def noise_present(gradients: MaybeGradients, parameters: Sequence[Any], noise: tf.Tensor) -> MaybeGradients:
     """Return the gradients that are there with noise added, which has a number for every element of all parameters."""
     parts = tf.split(noise, [tf.size(each) for each in parameters])
     shaped = [tf.reshape(part, tf.shape(each)) for part, each in zip(parts, parameters, strict=True)]
@@ -120,8 +124,8 @@ def noise_present(gradients: Gaps, parameters: Sequence[Any], noise: tf.Tensor) 
 
 
 def regularize_present(
-    gradients: Gaps, penalties: Iterable[Penalty], resting: Sequence[int] = (), unless: tf.Tensor | None = None
-) -> Gaps:
+    gradients: MaybeGradients, penalties: Iterable[Penalty], frozen: Sequence[int] = (), unless: tf.Tensor | None = None
+) -> MaybeGradients:
     """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none.
 
     At places whose parameters are frozen for now there is none. Nothing is added where ``unless`` holds.
@@ -129,7 +133,7 @@ def regularize_present(
     found = list(gradients)
     for penalty in penalties:
         pairs = zip(penalty.places, penalty.parameters, strict=True)
-        for place, parameter in (pair for pair in pairs if pair[0] not in resting):
+        for place, parameter in (pair for pair in pairs if pair[0] not in frozen):
             old = found[place]
             before = tf.zeros_like(parameter) if old is None else number_of(old)
             (added,) = regularize([before], [penalty_of(penalty, parameter)], unless)
@@ -150,7 +154,7 @@ def over_stepped(
     function: Callable[..., None],
     chosen: Sequence[Any],
     parameters: Sequence[Any],
-    gradients: Gaps,
+    gradients: MaybeGradients,
     *rest: Any,
     **options: Any,
 ) -> None:
@@ -170,13 +174,13 @@ def unless_absent(pairs: Iterable[tuple[Any, Any]]) -> Iterator[None]:
         variable.assign(tf.where(seen, variable, before))
 
 
-def apply_present(optimizer: Optimizer, gradients: Gaps) -> None:
+def apply_present(optimizer: Optimizer, gradients: MaybeGradients) -> None:
     """Step the parameters that have a gradient; of the others nothing changes but the one count that all share."""
     with only_present(optimizer, gradients), unless_absent(held_for(optimizer, gradients)):
         optimizer.apply([number_of(each) for each in gradients if each is not None])
 
 
-def held_for(optimizer: Optimizer, gradients: Gaps) -> Iterator[tuple[Any, Any]]:
+def held_for(optimizer: Optimizer, gradients: MaybeGradients) -> Iterator[tuple[Any, Any]]:
     """Yield the parameters and slots of an optimizer, each with the gradient it belongs to; for those that have one."""
     found = [each for each in gradients if each is not None]
     for held in (optimizer.parameters, *optimizer.slots.values()):
@@ -184,7 +188,7 @@ def held_for(optimizer: Optimizer, gradients: Gaps) -> Iterator[tuple[Any, Any]]
 
 
 @contextmanager
-def only_present(optimizer: Optimizer, gradients: Gaps) -> Iterator[None]:
+def only_present(optimizer: Optimizer, gradients: MaybeGradients) -> Iterator[None]:
     """Let an optimizer know of those parameters alone that have a gradient."""
     places = [at for at, each in enumerate(gradients) if each is not None]
     parameters, slots = optimizer.parameters, optimizer.slots

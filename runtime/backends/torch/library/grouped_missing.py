@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from runtime.backends.torch.library.gaps import Gaps, step_present
 from runtime.backends.torch.library.grouped import Grouped, changed
+from runtime.backends.torch.library.missing import MaybeGradients, step_present
 
 
 @torch.no_grad()
-def apply_present_grouped(optimizer: Grouped, gradients: Gaps) -> None:
+def apply_present_grouped(optimizer: Grouped, gradients: MaybeGradients) -> None:
     """Step the parameters of every group that have a gradient; of the others nothing changes but the one count."""
     for name, schedule in optimizer.schedules.items():
         optimizer.options[name] = schedule(optimizer.applied)

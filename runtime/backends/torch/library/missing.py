@@ -13,7 +13,7 @@ from runtime.backends.torch.library.penalties import Penalty, regularize
 from runtime.backends.torch.library.transforms import pcgrad
 from runtime.support.patterns import among
 
-Gaps: TypeAlias = Sequence[torch.Tensor | None]
+MaybeGradients: TypeAlias = Sequence[torch.Tensor | None]
 """Gradients of the parameters of one or several models, in order; None where there is none."""
 
 
@@ -22,29 +22,31 @@ def reached_gradients(
 ) -> tuple[Any, ...]:
     """Return the gradients of a loss; where it does not reach a target None, or zeros."""
     listed = [targets] if isinstance(targets, torch.Tensor) else list(targets)
-    found: Gaps = [None] * len(listed)
+    found: MaybeGradients = [None] * len(listed)
     if loss.requires_grad and listed:
         found = torch.autograd.grad(loss, listed, allow_unused=True, **options)
-    return tuple(without_gaps(found, listed) if zero else found)
+    return tuple(fill_missing(found, listed) if zero else found)
 
 
-def without_gaps(gradients: Gaps, parameters: Sequence[torch.Tensor], resting: Sequence[int] = ()) -> Any:
+def fill_missing(gradients: MaybeGradients, parameters: Sequence[torch.Tensor], frozen: Sequence[int] = ()) -> Any:
     """Return gradients with zeros where there are none, but at places whose parameters are frozen for now."""
     pairs = enumerate(zip(gradients, parameters, strict=True))
-    return tuple(torch.zeros_like(p) if g is None and at not in resting else g for at, (g, p) in pairs)
+    return tuple(torch.zeros_like(p) if g is None and at not in frozen else g for at, (g, p) in pairs)
 
 
-def required(gradients: Gaps, resting: Sequence[int] = (), *others: Gaps) -> Gaps:
+def required(gradients: MaybeGradients, frozen: Sequence[int] = (), *others: MaybeGradients) -> MaybeGradients:
     """Return gradients of which none is absent but at some places; raise RuntimeError where one is.
 
     ``others``: what they are added to, one of which may have it.
     """
     found = [next((each for each in every if each is not None), None) for every in zip(gradients, *others, strict=True)]
-    require_gradients([each for at, each in enumerate(found) if at not in resting])
+    require_gradients([each for at, each in enumerate(found) if at not in frozen])
     return gradients
 
 
-def over_present(function: Callable[..., TensorList], sets: Sequence[Gaps], *rest: Any, **options: Any) -> Gaps:
+def over_present(
+    function: Callable[..., TensorList], sets: Sequence[MaybeGradients], *rest: Any, **options: Any
+) -> MaybeGradients:
     """Return what a function makes of the gradients that are there; where no set has one there is none.
 
     A gradient that one set has and another lacks counts as zero in the other.
@@ -53,18 +55,24 @@ def over_present(function: Callable[..., TensorList], sets: Sequence[Gaps], *res
     return over_places(function, sets, places, *rest, **options)
 
 
-def over_common(function: Callable[..., TensorList], sets: Sequence[Gaps], *rest: Any, **options: Any) -> Gaps:
+def over_common(
+    function: Callable[..., TensorList], sets: Sequence[MaybeGradients], *rest: Any, **options: Any
+) -> MaybeGradients:
     """Return what a function makes of the gradients that all sets have; where one has none there is none."""
     places = [at for at, found in enumerate(zip(*sets, strict=True)) if all(each is not None for each in found)]
     return over_places(function, sets, places, *rest, **options)
 
 
 def over_places(
-    function: Callable[..., TensorList], sets: Sequence[Gaps], places: Sequence[int], *rest: Any, **options: Any
-) -> Gaps:
+    function: Callable[..., TensorList],
+    sets: Sequence[MaybeGradients],
+    places: Sequence[int],
+    *rest: Any,
+    **options: Any,
+) -> MaybeGradients:
     """Return what a function makes of the gradients at some places, and None elsewhere."""
     likes: list[Any] = [next(each[at] for each in sets if each[at] is not None) for at in places]
-    chosen = [without_gaps([each[at] for at in places], likes) for each in sets]
+    chosen = [fill_missing([each[at] for at in places], likes) for each in sets]
     made = function(*chosen, *rest, **options) if places else ()
     by_place = dict(zip(places, made, strict=True))
     return tuple(by_place.get(at) for at in range(len(sets[0])))
@@ -75,7 +83,7 @@ def pcgrad_of(*sets: TensorList, order: torch.Tensor | None = None) -> TensorLis
     return pcgrad(sets, order)
 
 
-def noise_present(gradients: Gaps, parameters: Sequence[torch.Tensor], noise: torch.Tensor) -> Gaps:
+def noise_present(gradients: MaybeGradients, parameters: Sequence[torch.Tensor], noise: torch.Tensor) -> MaybeGradients:
     """Return the gradients that are there with noise added, which has a number for every element of all parameters."""
     parts = noise.split([each.numel() for each in parameters])
     pairs = zip(gradients, parts, strict=True)
@@ -84,14 +92,17 @@ def noise_present(gradients: Gaps, parameters: Sequence[torch.Tensor], noise: to
 
 @torch.no_grad()
 def regularize_present(
-    gradients: Gaps, penalties: Iterable[Penalty], resting: Sequence[int] = (), unless: torch.Tensor | None = None
-) -> Gaps:
+    gradients: MaybeGradients,
+    penalties: Iterable[Penalty],
+    frozen: Sequence[int] = (),
+    unless: torch.Tensor | None = None,
+) -> MaybeGradients:
     """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none.
 
     At places whose parameters are frozen for now there is none. Nothing is added where the device says ``unless``; it
     is asked at once where that decides whether there is a gradient.
     """
-    penalties = [each for penalty in penalties for each in penalty_beside(penalty, resting)]
+    penalties = [each for penalty in penalties for each in penalty_beside(penalty, frozen)]
     if unless is not None and any(gradients[place] is None for each in penalties for place in each.places):
         if bool(unless):
             return tuple(gradients)
@@ -109,9 +120,9 @@ def regularize_present(
     return over_places(regularize, [found], places, moved, unless)
 
 
-def penalty_beside(penalty: Penalty, resting: Sequence[int]) -> Iterator[Penalty]:
+def penalty_beside(penalty: Penalty, frozen: Sequence[int]) -> Iterator[Penalty]:
     """Yield a penalty of those parameters that do not stand at some places, if there are any."""
-    pairs = [each for each in zip(penalty.parameters, penalty.places, strict=True) if each[1] not in resting]
+    pairs = [each for each in zip(penalty.parameters, penalty.places, strict=True) if each[1] not in frozen]
     if pairs:
         parameters, places = map(list, zip(*pairs, strict=True))
         yield Penalty(parameters, places, l1=penalty.l1, l2=penalty.l2, term=penalty.term)
@@ -121,7 +132,7 @@ def over_stepped(
     function: Callable[..., None],
     chosen: Sequence[torch.Tensor],
     parameters: Sequence[torch.Tensor],
-    gradients: Gaps,
+    gradients: MaybeGradients,
     *rest: Any,
     **options: Any,
 ) -> None:
@@ -131,7 +142,7 @@ def over_stepped(
 
 
 @torch.no_grad()
-def apply_present(optimizer: Optimizer, gradients: Gaps) -> None:
+def apply_present(optimizer: Optimizer, gradients: MaybeGradients) -> None:
     """Step the parameters that have a gradient; of the others nothing changes but the one count that all share."""
     for name, schedule in optimizer.schedules.items():
         optimizer.options[name] = schedule(optimizer.applied)
@@ -139,7 +150,7 @@ def apply_present(optimizer: Optimizer, gradients: Gaps) -> None:
     optimizer.applied += 1
 
 
-def step_present(optimizer: Optimizer, gradients: Gaps) -> None:
+def step_present(optimizer: Optimizer, gradients: MaybeGradients) -> None:
     """Step with lists of those parameters alone that have a gradient."""
     places = [at for at, each in enumerate(gradients) if each is not None]
     lists = aligned_lists(optimizer)
@@ -174,7 +185,7 @@ def pass_by(optimizer: Optimizer, places: Sequence[int]) -> None:
 
 
 @torch.no_grad()
-def apply_present_wrapped(optimizer: Wrapped, gradients: Gaps, counted: bool = True) -> None:
+def apply_present_wrapped(optimizer: Wrapped, gradients: MaybeGradients, counted: bool = True) -> None:
     """Lend the gradients that are there to a wrapped optimizer for one step, which leaves other parameters alone.
 
     ``counted``: it is one of PyTorch's own, whose counts of the updates of each parameter are made to agree.
