@@ -115,7 +115,7 @@ class Diagnostic:
     """Its place in a file; None for problems without one."""
     severity: Severity = "error"
     label: str = ""
-    """A few words beside the caret of the excerpt."""
+    """A few words next to the caret of the excerpt."""
     notes: tuple[str, ...] = ()
     """Facts below the excerpt."""
     help: str = ""

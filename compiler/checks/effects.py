@@ -260,4 +260,4 @@ def find_idle(spec: GraphSpec) -> Iterator[str]:
     updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp) and name not in checked)
     for name, op in updates:
         if op.accumulate is not None and op.accumulate.on_nonfinite != "drop":  # the default says nothing
-            yield f"nothing looks at the gradients of '{name}' (`on_overflow`): `on_nonfinite` is of no effect"
+            yield f"nothing checks the gradients of '{name}' (`on_overflow`): `on_nonfinite` has no effect"

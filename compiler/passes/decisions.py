@@ -135,7 +135,7 @@ def _find_use(view: View, name: str) -> Iterator[Decision]:
         yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
     for value in (use.value for use in node.uses):
         if (value, name) in graph.flags.detached:
-            text = f"{node.label} takes {value} detached: no gradient is wanted behind it on this way"
+            text = f"{node.label} takes {value} detached: no gradient flows back through it here"
             yield Decision(code="DETACH", subject=node.op, text=text, node=name)
 
 

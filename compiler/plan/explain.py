@@ -61,7 +61,7 @@ def explain_version(graph: StepGraph, at: CellVersion) -> str:
     seen, unseen = writers[: at.version], writers[at.version :]
     if seen:
         return f": it comes after {_ops(graph, seen)}"
-    return f", as at the start of the step: no `after` puts it behind {_ops(graph, unseen)}" if unseen else ""
+    return f", as at the start of the step: no `after` puts it after {_ops(graph, unseen)}" if unseen else ""
 
 
 def _distinct(edges: Iterator[Edge]) -> tuple[Edge, ...]:

@@ -231,7 +231,7 @@ MANIFEST = "manifest.json"
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
     """Write a checkpoint folder, sync it to the disk, and return its size in bytes.
 
-    It is written under a hidden name beside its place and then moved there; an older checkpoint is replaced. Raises
+    It is written under a hidden name next to its place and then moved there; an older checkpoint is replaced. Raises
     SpecError: GS234 where the system or the content does not allow it. Then nothing has changed.
 
     >>> import numpy as np

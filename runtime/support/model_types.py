@@ -22,9 +22,9 @@ def require_types(model: str, found: Mapping[str, str], wanted: str | None = Non
     several = dict.fromkeys(found.values())
     if len(several) > 1:
         first = {dtype: next(name for name, each in found.items() if each == dtype) for dtype in several}
-        told = ", ".join(f"{dtype} ('{name}')" for dtype, name in first.items())
+        types = ", ".join(f"{dtype} ('{name}')" for dtype, name in first.items())
         remedy = "make all of them in one type; split the model where its parts are to have their own"
-        raise ModelError("GS208", model, f"its parameters are of several types: {told}", (), remedy)
+        raise ModelError("GS208", model, f"its parameters are of several types: {types}", (), remedy)
     if wanted is not None and several and wanted not in several:
         name, dtype = next(iter(found.items()))
         offer = f', or build the step for {dtype}: `build(..., dtype="{dtype}")`' if dtype in REAL[2:] else ""

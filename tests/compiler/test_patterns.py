@@ -107,7 +107,7 @@ def test_what_is_said_of_a_model_that_nothing_updates_is_noted():
 def test_a_window_that_sees_to_gradients_which_nothing_looks_at_is_noted():
     text = SPEC.replace("OPTIMIZER, FIELDS", "sgd")
     setting = "ops.step.accumulate={steps: 2, on_nonfinite: window}"
-    note = "nothing looks at the gradients of 'step' (`on_overflow`): `on_nonfinite` is of no effect"
+    note = "nothing checks the gradients of 'step' (`on_overflow`): `on_nonfinite` has no effect"
     assert note in compile_step(load(text, (setting,))).notes
     assert note not in compile_step(load(text, (setting, "ops.step.on_overflow=own"))).notes
     assert note not in compile_step(load(text, ("ops.step.accumulate=2",))).notes

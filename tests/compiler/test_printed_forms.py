@@ -62,7 +62,7 @@ def test_an_explanation_of_an_update_that_need_not_wait_says_so():
 def test_an_explanation_of_a_forward_says_which_writes_it_sees():
     plan = program("dcgan")
     assert "reads discriminator.params@1: it comes after step_d" in plan.explain("judged")
-    unseen = "reads discriminator.params@0, as at the start of the step: no `after` puts it behind step_d"
+    unseen = "reads discriminator.params@0, as at the start of the step: no `after` puts it after step_d"
     assert unseen in plan.explain("on_fake")
 
 

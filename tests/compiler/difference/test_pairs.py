@@ -50,7 +50,7 @@ def test_without_after_the_generator_is_judged_by_the_old_discriminator():
     (only,) = change.altered
     assert (only.op, only.aspect) == ("judged", "reads")
     assert (only.before, only.after) == ("discriminator.params@1", "discriminator.params@0")
-    assert only.why == "as at the start of the step: no `after` puts it behind step_d"
+    assert only.why == "as at the start of the step: no `after` puts it after step_d"
     assert not change.rows
 
 

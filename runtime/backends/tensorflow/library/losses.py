@@ -47,7 +47,7 @@ def matched(a: tf.Tensor, b: tf.Tensor, fewest: int = 0, most: int | None = None
         fits = tf.logical_and(same, tf.logical_and(axes >= fewest, axes <= (most or axes)))
     else:
         fits = tf.logical_or(same, tf.logical_or(axes == 0, tf.rank(b) == 0))
-    return behind(fits, a, b, message)
+    return after_check(fits, a, b, message)
 
 
 def matched_classes(scores: tf.Tensor, target: tf.Tensor, axis: int = 1, shares: bool = True) -> tuple[Any, Any]:
@@ -65,14 +65,14 @@ def matched_classes(scores: tf.Tensor, target: tf.Tensor, axis: int = 1, shares:
         raise ValueError(f"{unlike(scores, target)} do not fit: {message}")
     expected = sizes if is_shares else tf.concat((sizes[:at], sizes[at + 1 :]), 0)
     fits = tf.logical_and(same_sizes(expected, tf.shape(target)), tf.logical_and(at >= 0, at < tf.rank(scores)))
-    return behind(fits, scores, target, message)
+    return after_check(fits, scores, target, message)
 
 
 def matched_numbers(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return two tensors of class numbers of one shape; raise as :func:`matched` does."""
     if not a.shape.is_compatible_with(b.shape):
         raise ValueError(f"{unlike(a, b)} do not fit: {wanted_target(1, shares=False)}")
-    return behind(same_sizes(tf.shape(a), tf.shape(b)), a, b, wanted_target(1, shares=False))
+    return after_check(same_sizes(tf.shape(a), tf.shape(b)), a, b, wanted_target(1, shares=False))
 
 
 def same_sizes(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
@@ -81,7 +81,7 @@ def same_sizes(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     return tf.logical_and(tf.equal(tf.size(one), tf.size(other)), tf.reduce_all(tf.equal(one, padded)))
 
 
-def behind(fits: tf.Tensor, a: tf.Tensor, b: tf.Tensor, message: str) -> tuple[tf.Tensor, tf.Tensor]:
+def after_check(fits: tf.Tensor, a: tf.Tensor, b: tf.Tensor, message: str) -> tuple[tf.Tensor, tf.Tensor]:
     """Return two operands after an assertion about their shapes; without one if the graph knows them."""
     if None not in (*sizes_of(a), *sizes_of(b)):
         return a, b

@@ -60,8 +60,8 @@ class Optimizer:
         """Return the learning rate after so many updates: what was set, else what the schedule says."""
         schedule: Any = self.options.get(self.rate_name)
         rate = self.rate.read_value()
-        told: Any = schedule(before) if callable(schedule) else rate
-        return tf.where(tf.math.is_nan(rate), told, rate) if callable(schedule) else rate
+        scheduled: Any = schedule(before) if callable(schedule) else rate
+        return tf.where(tf.math.is_nan(rate), scheduled, rate) if callable(schedule) else rate
 
     def take_rate(self, before: Any) -> tf.Tensor:
         """Return the learning rate of this update; one that a schedule gives is kept."""

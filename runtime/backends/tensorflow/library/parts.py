@@ -19,8 +19,8 @@ def parts(x: tf.Tensor, count: int, axis: int = 0) -> tuple[tf.Tensor, ...]:
 def row_shares(x: tf.Tensor, count: int, axis: int = 0) -> tuple[tf.Tensor, ...]:
     """Return the share of the rows that each part has; fail for fewer rows than parts."""
     rows = tf.shape(x)[axis]
-    told = f"a batch cannot be split into {count} micro-batches if it has fewer rows"
-    with tf.control_dependencies([tf.debugging.assert_greater_equal(rows, count, told)]):
+    message = f"a batch cannot be split into {count} micro-batches if it has fewer rows"
+    with tf.control_dependencies([tf.debugging.assert_greater_equal(rows, count, message)]):
         sizes = tf.cast(part_sizes(rows, count), tf.float64) / tf.cast(rows, tf.float64)
     return tuple(tf.unstack(sizes, count))
 

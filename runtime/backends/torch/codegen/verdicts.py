@@ -52,7 +52,7 @@ class Reading:
     """The reads of a function, each by the id of the instruction that it comes before.
 
     ``known``: the ids of the conditional writes of which the host knows whether they take place, with the last read
-    ahead of each. ``final``: those behind the last verdict. ``heard``: the ids of instructions that add to a window of
+    ahead of each. ``final``: those after the last verdict. ``heard``: the ids of instructions that add to a window of
     which the host knows, too, whether it takes that in.
     """
 
@@ -65,9 +65,9 @@ class Reading:
 def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading | None:
     """Return where a function reads verdicts; None where it has none. Instructions are identified by their ids.
 
-    The host asks where it must know: before a write behind the last verdict; before whatever depends on an early update
-    of an optimizer, on its slots or how often it was applied; before a window is taken of which it must know which
-    gradients there are; and at the end. A debug build inspects what is written, and asks before every write.
+    The host asks where it must know: before a write after the last verdict; before anything that depends on an early
+    update of an optimizer (its slots, how often it was applied); before it takes a window of which it must know the
+    missing gradients; and at the end. A debug build inspects what is written, and asks before every write.
     """
     resolve = next((each for each in instructions if isinstance(each, ResolveOverflow)), None)
     if resolve is None:
@@ -77,7 +77,7 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
     wanted = {*resolve.verdicts}.union(*(find_verdicts(commits) for _, commits in resolve.conditional))
     reads, known, latest = dict[int, Read](), dict[int, int](), 0
     heard, judged = set[int](), {each.output for each in instructions if isinstance(each, CheckFinite)}
-    made, told = set[str](), set[str]()  # the verdicts that the device has, and those that the host has too
+    on_device, on_host = set[str](), set[str]()  # the verdicts that the device has, and those that the host has too
     early, windows = set[str](), dict[str, None]()  # what the host must hear of: optimizers stepped early, windows
     for at, each in enumerate(instructions):
         condition = {*find_verdicts(each.unless if isinstance(each, RestoreAccumulator) else each.commits)}
@@ -85,30 +85,30 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
         if (
             early & _find_counted(each)
             or (isinstance(each, TakeAccumulated) and each.window in windows)
-            or (is_write and not condition <= told and (debug or at > last or isinstance(each, RestoreAccumulator)))
-            or (each is resolve and (windows or not wanted <= told))
+            or (is_write and not condition <= on_host and (debug or at > last or isinstance(each, RestoreAccumulator)))
+            or (each is resolve and (windows or not wanted <= on_host))
         ):
-            held = ((op, commits) for op, commits in resolve.conditional if {*find_verdicts(commits)} <= made)
-            new = ((op, commits) for op, commits in held if not {*find_verdicts(commits)} <= told)
+            held = ((op, commits) for op, commits in resolve.conditional if {*find_verdicts(commits)} <= on_device)
+            new = ((op, commits) for op, commits in held if not {*find_verdicts(commits)} <= on_host)
             latest = id(each)
             reads[latest] = Read(held=tuple(new), windows=tuple(windows))
-            told |= made
+            on_host |= on_device
             early.clear()
             windows.clear()
         match each:
             case CheckFinite(output=output):
-                made.add(output)
+                on_device.add(output)
             case TakeAccumulated(filled=filled) if filled:
-                made.add(filled)
-            case Accumulate(commits=(way,)) if _is_open(each) and judged & told >= {*way}:
+                on_device.add(filled)
+            case Accumulate(commits=(way,)) if _is_open(each) and judged & on_host >= {*way}:
                 heard.add(id(each))
             case Accumulate(window=window) if _is_open(each):
                 windows[window] = None
-            case Apply() if is_write and not condition <= told:
+            case Apply() if is_write and not condition <= on_host:
                 early |= _find_counted(each)
             case _:
                 pass
-        if is_write and condition <= told:
+        if is_write and condition <= on_host:
             known[id(each)] = latest
     final = frozenset(id(each) for each in instructions[last + 1 :] if id(each) in known)
     return Reading(reads=reads, known=known, final=final, heard=frozenset(heard))
@@ -117,7 +117,7 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
 def _is_open(instruction: Instruction) -> bool:
     """Return whether an instruction adds to a window of which the host must know whether it took that in.
 
-    A window that a step spoils is not applied, whatever gradients there are.
+    A window that a step spoils is not applied, no matter which gradients there are.
     """
     match instruction:
         case Accumulate(gradients=str(), commits=commits, may_miss=True, guard="drop"):

@@ -16,7 +16,7 @@ class Verdicts:
     """The verdicts of a step: the device decides, and the host asks it where it needs to know."""
 
     def __init__(self, are_new: bool) -> None:
-        self.are_new = are_new  # the gradients that it looks at: nobody else has them
+        self.are_new = are_new  # the gradients that it checks are used nowhere else
         self.begin()
 
     def begin(self) -> None:
@@ -66,11 +66,11 @@ class Verdicts:
     def read(self, commits: Mapping[str, torch.Tensor], *windows: Any) -> dict[str, bool]:
         """Return which ops take place, by op, with those of which the host knew; all that is new comes at once.
 
-        Windows are told whether they took in what the step gave.
+        Windows learn whether they took in the step's gradients.
         """
         found = {update: finite for update, (_, finite) in self.seen.items()}
-        told = [window.commits for window in windows]
-        answers = iter(self.ask(torch.stack([*commits.values(), *found.values(), *told])))
+        taken = [window.commits for window in windows]
+        answers = iter(self.ask(torch.stack([*commits.values(), *found.values(), *taken])))
         self.committed.update(zip(commits, answers, strict=False))
         self.given.update(zip(found, answers, strict=False))
         for window, was_taken in zip(windows, answers, strict=True):

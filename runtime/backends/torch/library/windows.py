@@ -14,7 +14,7 @@ from runtime.backends.torch.library.optimizers import require_gradients
 class Window:
     """What several steps gave, in float32 at least, and for how many rows it stands.
 
-    ``is_counted``: they are gradients of sums over elements that are counted beside them. ``keeps_before``: a step can
+    ``is_counted``: they are gradients of sums over elements that are counted separately. ``keeps_before``: a step can
     be undone, if it was not committed.
 
     ``guard``: gradients that are not committed are left out ("drop"), or spoil all of it ("window"). The device masks
@@ -22,7 +22,7 @@ class Window:
 
     ``may_miss``: some gradients may be absent in some steps. They add nothing to the sum, while their rows count: what
     comes out is the gradient of the mean over all rows. What was absent in every step that was taken in is absent:
-    ``seen`` tells. Where elements are counted, the mean over these stands for the rows of the steps that had some:
+    ``seen`` says. Where elements are counted, the mean over these counts for the rows of the steps that had some:
     ``absent_rows`` are those of the others.
     """
 
