@@ -40,25 +40,24 @@ def find_gates(
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
     gates: dict[str, Gate] = {}
     present = frozenset(node.admission for node in nodes.values())
-    pending = [node for node in nodes.values() if node.id == node.op]
-    while pending:
+    ops = [node for node in nodes.values() if node.id == node.op]
+    while True:  # a gate may make the gate of what follows it
         ungated = present - gates.keys()
         every: list[Gate] = []
-        for node in pending:
+        for node in ops:
             gate, op = _gate(spec, node, nodes, ungated, restricted.get(node.op, ())), spec.ops[node.op]
             own = [] if gate is None else [gate]
             if isinstance(op, UpdateOp) and op.window > 1:  # one gate for its gradients, and one of its own
-                gathered = window_of(node.op)
-                own = [replace(each, op=gathered) for each in own]
-                own.append(Gate(op=node.op, clock="writes", every=op.window, follows=((gathered,),)))
+                window = window_of(node.op)
+                own = [replace(each, op=window) for each in own]
+                own.append(Gate(op=node.op, clock="writes", every=op.window, follows=((window,),)))
                 if op.at_epoch_end == "drop":
                     own.append(Gate(op=drop_of(node.op), clock="epochs"))
             every.extend(own)
         found = {gate.op: gate for gate in every if gate.op not in gates}
         if not found:
-            break
+            return tuple(gates.values())
         gates.update(found)
-    return tuple(gates.values())
 
 
 def find_live_gates(

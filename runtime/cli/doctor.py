@@ -71,6 +71,8 @@ class Package:
 _KNOWN = (
     ("numpy", ("numpy",), "batches of data", "pip install numpy"),
     ("safetensors", ("safetensors",), "checkpoints", "pip install safetensors"),
+    ("filelock", ("filelock",), "runs", "pip install filelock"),
+    ("PIL", ("pillow",), "pictures", "pip install pillow"),
     ("matplotlib", ("matplotlib",), "curves.png", "pip install matplotlib"),
     ("torch", ("torch",), "running steps", "pip install 'stepgraph[torch]'"),
     (
