@@ -61,7 +61,7 @@ def _awaits(decision: Decision) -> bool:
 def find_frozen(function: Function) -> frozenset[str]:
     """Return the models of which some parameters are frozen for now."""
     gradients = (each for each in function.instructions if isinstance(each, Gradient))
-    return frozenset(model for each in gradients for model, _ in each.resting)
+    return frozenset(model for each in gradients for model, _ in each.frozen)
 
 
 def _excuse(plan: Plan, decision: Decision, resting: frozenset[str]) -> Excuse:
