@@ -62,7 +62,8 @@ base = $(shell $(PYTHON) -c 'import os, sys; print(sys._base_executable if os.pa
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stepgraph needs Python 3.11 or newer, for example: make PYTHON=python3.11")'
 	@echo "stepgraph: making $(1) with the versions of constraints.txt; this takes minutes the first time"
-	@rm -rf $(1) && $(base) -m venv --without-pip $(1)
+	@if [ -d $(1) ] && [ ! -e $(1)/made-by-make ]; then echo "stepgraph: $(1) was made by something else; remove it first" >&2; exit 1; fi
+	@rm -rf $(1) && $(base) -m venv --without-pip $(1) && touch $(1)/made-by-make
 	@$(base) -m pip --python $(1)/bin/python install $(PIP_FLAGS) -c constraints.txt hatchling
 	@for extra in $(2); do \
 	  echo "stepgraph: installing stepgraph[$$extra]"; \

@@ -44,11 +44,9 @@ ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
 LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
 """Calls of one value that are the same for a sum as for its terms."""
-COUPLING = frozenset({"max", "min", "norm"})
+COUPLING = frozenset({"max", "min", "norm", "logsumexp"})
 """Reductions whose result for the batch is neither the mean nor the sum of the results of its parts."""
-ALONG = frozenset(
-    {"softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather", "max", "min", "norm"}
-)
+ALONG = COUPLING | {"softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather"}
 """Calls that couple the samples when they run along the batch axis."""
 DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "softmax": -1, "normalize": -1}
 

@@ -34,6 +34,7 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "norm": reduction.average,
     "normalize": elementwise.along_axis,
     "softmax": elementwise.along_axis,
+    "logsumexp": reduction.average,
     "sigmoid": elementwise.real,
     "tanh": elementwise.real,
     "relu": elementwise.kept,

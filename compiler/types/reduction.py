@@ -22,7 +22,7 @@ def total(use: FunctionUse) -> tuple[TensorType, ...]:
 
 
 def average(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type mean and norm over axes, which need floating elements."""
+    """Type mean, norm and logsumexp over axes, which need floating elements."""
     use.require_floating(0)
     return (TensorType(_reduced(use), use.tensor(0).dtype),)
 

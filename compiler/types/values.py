@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from compiler.ir.digraph import find_cycles, sort
-from compiler.types.calls import BATCH, find_linear, has_batch, is_linear
+from compiler.types.calls import BATCH, COUPLING, find_linear, has_batch, is_linear
 from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.analysis.gradient_sets import find_gradient_sets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp
 
-REDUCING = frozenset({"mean", "sum", "max", "min", "norm"})
+REDUCING = COUPLING | {"mean", "sum"}
 """Calls that remove an axis."""
 SUMMING = frozenset({"sum", "matmul"})
 """Calls that sum along an axis."""

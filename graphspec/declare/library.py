@@ -131,6 +131,7 @@ CALLS: Mapping[str, Signature] = {
     "norm": _unary("Euclidean norm over axes", _axis(None, ALL_AXES)),
     "normalize": _unary("x divided by its Euclidean norm", _axis(-1)),
     "softmax": _unary("exp(x) divided by its sum", _axis(-1)),
+    "logsumexp": _unary("log of the sum of exp(x) over axes", *REDUCTION),
     "sigmoid": _unary("1 / (1 + exp(-x))"),
     "tanh": _unary("hyperbolic tangent"),
     "relu": _unary("max(0, x)"),

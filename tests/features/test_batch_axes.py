@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
+from compiler.types.calls import ALONG, LINEAR
 from graphspec import SpecError, load
+from graphspec.declare.library import CALLS
 from tests.features.steps import build_step, set_weights, weights
 
 SPEC = """
@@ -45,6 +47,9 @@ def test_rows_that_lie_along_another_axis_are_joined_along_it(backend: str, part
     [
         ("{call: softmax, inputs: turned, args: {axis: 1}}", True),
         ("{call: softmax, inputs: turned, args: {axis: 0}}", False),
+        ("{call: logsumexp, inputs: turned, args: {axis: 1, keepdims: true}}", True),
+        ("{call: logsumexp, inputs: turned, args: {axis: 0, keepdims: true}}", False),
+        ("{call: logsumexp, inputs: seen}", True),
         ("{call: matmul, inputs: [turned, seen]}", False),
         ("{call: matmul, inputs: [seen, turned]}", True),
         ("{call: matmul, inputs: [seen, [[1]]]}".replace("[[1]]", "table"), False),
@@ -60,6 +65,11 @@ def test_what_mixes_rows_is_told(call: str, is_mixing: bool) -> None:
     found = compile_step(load(text, ["micro_batches=2"])).warnings
     told = [each.message for each in found if each.code == "W-COUPLED" and each.message.startswith("'squared'")]
     assert len(told) == is_mixing
+
+
+def test_of_every_call_along_an_axis_it_is_known_whether_it_mixes() -> None:
+    along = {name for name, call in CALLS.items() if any(option.name == "axis" for option in call.options)}
+    assert along - LINEAR - ALONG == set()
 
 
 REDUCED = """

@@ -150,6 +150,11 @@ def stack(n: Numbers, *x: Array, axis: int = 0) -> Array:
     return n.join([one.reshape((*one.shape[:axis], 1, *one.shape[axis:])) for one in x], axis)
 
 
+def logsumexp(n: Numbers, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+    """Return log(sum(exp(x))) over axes."""
+    return n.apply("log", n.sum(n.apply("exp", x), all_axes(x, axis), keep=keepdims))
+
+
 CALLS: Mapping[str, Function] = {
     "add": lambda n, *x: total(n.align(*x)),
     "sub": lambda n, a, b: _minus(*n.align(a, b)),
@@ -171,6 +176,7 @@ CALLS: Mapping[str, Function] = {
     "norm": lambda n, x, axis=None: length(n, x, all_axes(x, axis)),
     "normalize": normalize,
     "softmax": softmax,
+    "logsumexp": logsumexp,
     "sigmoid": sigmoid,
     "tanh": lambda n, x: n.apply("tanh", x),
     "relu": relu,

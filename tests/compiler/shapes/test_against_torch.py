@@ -74,7 +74,7 @@ def test_matmul_multiplies_as_torch_does(a, b):
     check("matmul", torch.matmul, (a, b), exact=is_exact(a, b))
 
 
-REDUCTIONS = {"mean": torch.mean, "sum": torch.sum, "max": torch.amax, "min": torch.amin}
+REDUCTIONS = {"mean": torch.mean, "sum": torch.sum, "max": torch.amax, "min": torch.amin, "logsumexp": torch.logsumexp}
 
 
 @given(name=st.sampled_from(sorted(REDUCTIONS)), shape=shapes, axis=st.integers(-5, 4), keepdims=st.booleans())

@@ -60,6 +60,7 @@ CALLS: Mapping[str, Callee] = {
     "norm": _over("norm"),
     "normalize": Callee(path="normalize", implied={"axis": -1}),
     "softmax": Callee(path="tf.nn.softmax", implied={"axis": -1}),
+    "logsumexp": _over("tf.reduce_logsumexp"),
     "sigmoid": Callee(path="sigmoid"),
     "tanh": Callee(path="tanh"),
     "relu": Callee(path="relu"),

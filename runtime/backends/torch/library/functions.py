@@ -31,3 +31,8 @@ def cut(x: torch.Tensor, start: int = 0, stop: int | None = None, axis: int = 1)
 def one_hot(x: torch.Tensor, classes: int) -> torch.Tensor:
     """Return 1 at the class number, 0 elsewhere, along a new last axis; float32."""
     return F.one_hot(x.long(), classes).float()
+
+
+def logsumexp(x: torch.Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> torch.Tensor:
+    """Return log(sum(exp(x))) over axes, all by default, which torch wants listed."""
+    return torch.logsumexp(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)

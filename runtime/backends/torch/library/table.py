@@ -58,6 +58,7 @@ CALLS: Mapping[str, Callee] = {
     "norm": _along("torch.linalg.vector_norm"),
     "normalize": _along("F.normalize", -1),
     "softmax": _along("torch.softmax", -1),
+    "logsumexp": Callee(path="logsumexp", implied={"axis": None, "keepdims": False}),
     "sigmoid": Callee(path="torch.sigmoid"),
     "tanh": Callee(path="torch.tanh"),
     "relu": Callee(path="torch.relu"),

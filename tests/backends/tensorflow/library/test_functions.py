@@ -52,6 +52,12 @@ CASES = {
     "norm-axes": (partial(mine.norm, axis=(0, 2)), partial(torch.linalg.vector_norm, dim=(0, 2)), (CUBE,)),
     "normalize": (mine.normalize, partial(torch.nn.functional.normalize, dim=-1), (X,)),
     "softmax": (partial(tf.nn.softmax, axis=1), partial(torch.softmax, dim=1), (CUBE,)),
+    "logsumexp": (tf.reduce_logsumexp, torchs.logsumexp, (CUBE,)),
+    "logsumexp-axes": (
+        partial(tf.reduce_logsumexp, axis=(0, 2), keepdims=True),
+        partial(torch.logsumexp, dim=(0, 2), keepdim=True),
+        (CUBE,),
+    ),
     "split": (lambda x: mine.split(x, (1, 3))[1], lambda x: torchs.split(x, (1, 3))[1], (CUBE,)),
     "slice": (partial(mine.cut, start=1, stop=-1), partial(torchs.cut, start=1, stop=-1), (CUBE,)),
     "slice-axis": (partial(mine.cut, start=-1, axis=-1), partial(torchs.cut, start=-1, axis=-1), (CUBE,)),
