@@ -241,7 +241,7 @@ def test_moments_that_fall_on_one_tick_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("clock_a", "average", "rhythm"),
+    ("clock_a", "average", "period"),
     [
         ("every: 3", "every: 2", (6, 6)),
         ("every: 3, start: 2", "every: 2", (5, 6)),
