@@ -78,7 +78,8 @@ def check_numbers(whole: ModeGraph, graph: StepGraph, dataset: str) -> Iterator[
     made = {value for node in graph.nodes.values() for value in node.provides} | set(find_inputs(spec, dataset))
     known = {*whole.producers, *spec.inputs}
     for node in (node for node in graph.nodes.values() if node.admission in closing):
-        for value in dict.fromkeys(use.value for use in node.uses if use.value in known and use.value not in made):
+        needed = (use.value for use in node.uses if not use.optional and use.value in known)
+        for value in (value for value in dict.fromkeys(needed) if value not in made):
             yield Diagnostic(
                 code="E-ABSENT",
                 message=f"'{node.op}' uses '{value}' at the end of an epoch, in a step on a batch of '{dataset}', "

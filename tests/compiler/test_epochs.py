@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from compiler import Pace, compile_step
 from compiler.ir.program import Gate
 from compiler.timing.firing_sets import enumerate_patterns
 from graphspec import SpecError, load
@@ -84,3 +85,27 @@ def test_a_number_is_used_where_the_window_ends_in_a_step_that_has_it():
 
 def test_the_spec_itself_is_fine():
     assert load(SPEC).ops["step"].at_epoch_end == "flush"
+
+
+FOLLOWING = """
+graphspec: 1
+name: following
+inputs: {x: {shape: [batch, 2]}, y: {shape: [batch, 2]}}
+precision: {loss_scale: dynamic}
+models:
+  a: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}
+  b: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  of_a: {forward: a, inputs: x}
+  cost_a: {loss: mse, inputs: [of_a, y]}
+  step_a: {update: a, loss: cost_a, on_overflow: apply}
+  of_b: {forward: b, inputs: x}
+  cost_b: {loss: mse, inputs: [of_b, y]}
+  step_b: {update: b, loss: cost_b, accumulate: {steps: 2, on_epoch_end: drop}, every: step_a, dataset: one}
+"""
+
+
+def test_an_epoch_may_end_in_a_step_that_has_nothing_to_restore():
+    plan = compile_step(load(FOLLOWING), pace=Pace(epoch=5, batch=2))
+    ends = {one.kind() for each in plan.program.mode("train").functions for one in each.instructions}
+    assert {"accumulate", "take_accumulated", "reset_accumulator"} <= ends

@@ -32,7 +32,7 @@ INTRODUCTION = """\
 # API
 
 What Python code can import. `python -m tests.docs.reference` writes this page from the docstrings. The examples run in
-the tests, from the root of the repository; those of the methods of a class go on where the example of the class ends.
+the tests, from the root of the repository; the methods of a class continue where the example of the class ends.
 What the parts of a spec mean is in [the language](language.md).
 """
 
