@@ -9,7 +9,7 @@ from compiler.ir.cell import Cell, optimizer_cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Forward
 from compiler.ir.mode_graph import ModeGraph
-from compiler.passes.eval_averages import find_all_swaps
+from compiler.passes.eval_averages import find_all_eval_averages
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
@@ -185,7 +185,7 @@ def check_frozen_train(graph: ModeGraph) -> Iterator[Diagnostic]:
 def check_swaps(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-SWAP where two averages stand in for one model, or a model is written while one stands in for it."""
     owners: dict[str, str] = {}
-    for average in find_all_swaps(graph.spec):
+    for average in find_all_eval_averages(graph.spec):
         first = owners.setdefault(average.model, average.op)
         if first != average.op:
             yield Diagnostic(

@@ -150,19 +150,19 @@ def _find_phases(
 
 
 def find_clock_rates(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> ClockRates:
-    """Return the tempo of an optimizer: the pace, and the steps between two of its updates where that is constant.
+    """Return the clock rates of an optimizer: the pace, and the steps between its updates if constant.
 
-    It is constant for one update with a rhythm, and for several that all fire in every step.
+    It is constant for one update with a firing period, and for several that all fire in every step.
     """
-    rhythms = [find_firing_period(spec, name, epoch=pace.epoch) for name in cell.updates]
+    periods = [find_firing_period(spec, name, epoch=pace.epoch) for name in cell.updates]
     names = " and ".join(f"'{name}'" for name in cell.updates)
-    if len(rhythms) == 1:
+    if len(periods) == 1:
         reason = f"{names} does not fire at a steady pace"
-        interval = None if rhythms[0] is None else Fraction(rhythms[0].every)
+        interval = None if periods[0] is None else Fraction(periods[0].every)
     else:
         reason = f"{names} do not all fire in every step"
-        is_constant = all(period is not None and period.is_plain for period in rhythms)
-        interval = Fraction(1, len(rhythms)) if is_constant else None
+        is_constant = all(period is not None and period.is_plain for period in periods)
+        interval = Fraction(1, len(periods)) if is_constant else None
     return ClockRates(
         pace=pace,
         interval=interval,

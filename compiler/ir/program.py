@@ -19,7 +19,7 @@ from graphspec.declare.precision import Compute
 class GroupDecl:
     """The parameters of a model in whose names a pattern is found, and what is different for them in updates.
 
-    Schedules are in ticks of their clocks, at the tempo of the optimizer that steps the group.
+    Schedules are in ticks of their clocks, at the rate of the optimizer that steps the group.
     """
 
     model: str

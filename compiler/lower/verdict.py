@@ -78,7 +78,7 @@ def check_gradients(
     taken = (name,) if op.loss is not None else _find_raw(op.gradients or (), {}, context)
     spans = {each: op.update if each == name else context.value(each).models for each in taken}
     found = [(each, *pair) for each in taken for pair in (shared or {}).get(each, {each: False}).items()]
-    node = _judge(name, op, name, {value: spans[each] for each, value, _ in found}, context)
+    node = _check_node(name, op, name, {value: spans[each] for each, value, _ in found}, context)
     uses = tuple(replace(use, optional=is_lazy) for use, (_, _, is_lazy) in zip(node.uses, found, strict=True))
     return (replace(node, uses=uses, gate=window_of(name)),)
 
@@ -100,12 +100,12 @@ def check_final_gradients(
         return ()
     made = {each.output: each for each in chain if isinstance(each, Transform | Gradient | TakeAccumulated)}
     spans = {value: each.models for value, each in made.items()} | dict(sets)
-    looked = dict.fromkeys(each for value in sets for each in _find_looked(value, made, context))
-    covered = {each: spans.get(each) or context.value(each).models for each in looked}
-    return (_judge(name, op, subject, covered, context, *find_filled(chain)),)
+    checked_sets = dict.fromkeys(each for value in sets for each in _find_checked_sets(value, made, context))
+    covered = {each: spans.get(each) or context.value(each).models for each in checked_sets}
+    return (_check_node(name, op, subject, covered, context, *find_filled(chain)),)
 
 
-def _judge(
+def _check_node(
     name: str,
     op: UpdateOp,
     subject: str,
@@ -129,24 +129,24 @@ def _judge(
     )
 
 
-def _find_looked(value: str, made: Made, context: LoweringContext) -> tuple[str, ...]:
+def _find_checked_sets(value: str, made: Made, context: LoweringContext) -> tuple[str, ...]:
     """Return the sets to check so that a set is finite, and all that it is made of."""
     step = _step_of(value, made, context)
     if step is None:
         return (value,)
     function, inputs = step
     if function in KEEPING:
-        return tuple(each for one in inputs for each in _find_looked(one, made, context))
-    return (*_find_hidden(value, made, context), value)
+        return tuple(each for one in inputs for each in _find_checked_sets(one, made, context))
+    return (*_find_hidden_sets(value, made, context), value)
 
 
-def _find_hidden(value: str, made: Made, context: LoweringContext) -> tuple[str, ...]:
+def _find_hidden_sets(value: str, made: Made, context: LoweringContext) -> tuple[str, ...]:
     """Return the sets to check of which one may be infinite although the set that is made of them is finite."""
     step = _step_of(value, made, context)
     if step is None:
         return ()
     function, inputs = step
-    find = _find_hidden if function in SHOWING else _find_looked
+    find = _find_hidden_sets if function in SHOWING else _find_checked_sets
     return tuple(each for one in inputs for each in find(one, made, context))
 
 

@@ -37,8 +37,8 @@ def find_own(graph: StepGraph) -> Mapping[str, Commit]:
     found: dict[str, tuple[str, ...]] = {}
     for group in find_groups(graph):
         verdicts = tuple(dict.fromkeys(node.verdict for node in group))
-        is_judged = graph.scaled or any(node.overflow in TOGETHER for node in group)
-        found |= {node.id: verdicts for node in group if is_judged}
+        is_checked = graph.scaled or any(node.overflow in TOGETHER for node in group)
+        found |= {node.id: verdicts for node in group if is_checked}
     alone = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("own", "error")]
     found |= {node.id: (node.verdict,) for node in alone}
     return {name: (_with_others(graph.nodes[name], found, graph),) for name in found}

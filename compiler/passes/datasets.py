@@ -139,8 +139,8 @@ class DatasetActivity:
         places = find_all_places(spec)
         closing = find_closing(spec)
         nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
-        views = {each: _look(nodes, each, places, closing) for each in possible}
-        outputs = {each: find_outputs(spec, mode, _look(nodes, each, places)) for each in possible}
+        views = {each: _restrict(nodes, each, places, closing) for each in possible}
+        outputs = {each: find_outputs(spec, mode, _restrict(nodes, each, places)) for each in possible}
         restricted = {
             name: tuple(each for each in possible if each in found)
             for name, found in places.items()
@@ -166,14 +166,14 @@ class DatasetActivity:
         """Return the ops that fire in all steps on batches of some data set."""
         return frozenset[str]().union(*self.always.values())
 
-    def look(self, whole: ModeGraph, dataset: str) -> ModeGraph:
+    def restrict(self, whole: ModeGraph, dataset: str) -> ModeGraph:
         """Return the part of a graph that can run on a batch of a data set."""
         if not self.are_named:
             return whole
-        return replace(whole, nodes=_look(whole.nodes, dataset, self.places, self.closing))
+        return replace(whole, nodes=_restrict(whole.nodes, dataset, self.places, self.closing))
 
 
-def _look(
+def _restrict(
     nodes: Mapping[str, Instruction], dataset: str, places: Mapping[str, frozenset[str]], closing: Container[str] = ()
 ) -> Mapping[str, Instruction]:
     """Return the nodes that can run on a batch of a data set: those of its ops, and what ends windows on any."""

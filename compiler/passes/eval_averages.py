@@ -31,10 +31,10 @@ def find_eval_averages(spec: GraphSpec, mode: Mode) -> tuple[EvalAverage, ...]:
         return ()
     reaches = find_reaches(spec.ops)
     called = {op.forward for name, op in spec.ops.items() if isinstance(op, ForwardOp) and mode in reaches[name].modes}
-    return tuple(average for average in find_all_swaps(spec) if average.model in called)
+    return tuple(average for average in find_all_eval_averages(spec) if average.model in called)
 
 
-def find_all_swaps(spec: GraphSpec) -> Iterator[EvalAverage]:
+def find_all_eval_averages(spec: GraphSpec) -> Iterator[EvalAverage]:
     """Yield every average that stands in for its model outside train mode, as `use: {eval: swap}` says."""
     for name, op in spec.ops.items():
         if isinstance(op, EmaOp) and op.use.eval == "swap":

@@ -121,7 +121,7 @@ def _find_variants(
         place = tuple(phases.items()), frozen
         if place not in known:
             known[place] = lower_mode(document, mode, context, averages, phases, frozen)
-        whole, outputs = activity.look(known[place], dataset), activity.outputs[dataset]
+        whole, outputs = activity.restrict(known[place], dataset), activity.outputs[dataset]
         firing = find_firing(whole.nodes, outputs, by_op, fired)
         context.sink.report(find_absent_problems(spec, whole.nodes, by_op, fired, firing))
         graph = select_graph(whole, mode, firing, fired, activity.gates, outputs)

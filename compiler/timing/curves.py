@@ -1,4 +1,4 @@
-"""Schedules in ticks: every length of a declared schedule counted by its clock, at the tempo of its optimizer."""
+"""Schedules in ticks: every length of a declared schedule counted by its clock, at the rate of its optimizer."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def declare_schedule(schedule: ScheduleSpec, rates: ClockRates) -> ScheduleDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Count:
-    """How lengths are counted: by which clock, at which tempo."""
+    """How lengths are counted: by which clock, at which rate."""
 
     clock: Clock
     rates: ClockRates
@@ -145,7 +145,7 @@ TAKEN = ("tau",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledField:
-    """A field of an op that holds a schedule: its place, and at which tempo whose updates it counts, if it does.
+    """A field of an op that holds a schedule: its place, and at which rate whose updates it counts, if it does.
 
     What an update does to a model by that model's word has its place below both: ``fit``, ``net``, ``regularizer``.
     """

@@ -1,4 +1,4 @@
-"""Rhythms: in which train steps an update, an average or a copy fires, where the interval is constant."""
+"""Firing periods: in which train steps an update, an average or a copy fires, where the interval is constant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FiringPeriod:
         return self.first + (number - 1) * self.every
 
     def thin(self, every: int, start: int | None, *, endless: bool) -> FiringPeriod:
-        """Return the rhythm of every n-th firing; with a start, the first firing from it on and every n-th after."""
+        """Return the period of every n-th firing; with a start, the first firing from it on and every n-th after."""
         skipped = every - 1 if start is None else max(0, -((self.first - start) // self.every))
         first = self.first + skipped * self.every
         return FiringPeriod(first=first, every=self.every * every, endless=self.endless and endless)
@@ -44,9 +44,9 @@ EVERY_STEP = FiringPeriod(first=1, every=1)
 def find_firing_period(
     spec: GraphSpec, name: str, within: frozenset[str] = NONE, *, epoch: int | None = None
 ) -> FiringPeriod | None:
-    """Return the rhythm of an update, ema or copy in train mode; None where it has none.
+    """Return the firing period of an update, ema or copy in train mode; None where it has none.
 
-    Starts and ends are in steps here; ``within`` are the ops on whose rhythm this one's depends; ``epoch`` is the
+    Starts and ends are in steps here; ``within`` are the ops on whose period this one's depends; ``epoch`` is the
     length of an epoch, where it is known.
     """
     op, datasets = spec.ops[name], find_datasets(spec)
@@ -76,11 +76,11 @@ def find_firing_period(
 def find_writes(
     spec: GraphSpec, model: str, within: frozenset[str] = NONE, *, epoch: int | None = None
 ) -> FiringPeriod | None:
-    """Return the rhythm in which a model's weights are written; None where it has none."""
-    rhythms = [find_firing_period(spec, name, within, epoch=epoch) for name in find_writers(spec, model)]
-    if any(period is not None and period.is_plain for period in rhythms):
+    """Return the period in which a model's weights are written; None where it has none."""
+    periods = [find_firing_period(spec, name, within, epoch=epoch) for name in find_writers(spec, model)]
+    if any(period is not None and period.is_plain for period in periods):
         return EVERY_STEP
-    return rhythms[0] if len(rhythms) == 1 else None
+    return periods[0] if len(periods) == 1 else None
 
 
 def refuse_held(spec: GraphSpec, names: Iterable[str]) -> None:

@@ -131,7 +131,7 @@ def check_modes(spec: GraphSpec, mode: str, gates: tuple[Gate, ...]) -> Iterator
 
 
 def _rewrite(spec: GraphSpec, pace: Pace, *, in_updates: bool) -> Timed:
-    """Count all fields that are in updates, or all others: the rhythm of updates depends on their starts."""
+    """Count all fields that are in updates, or all others: the period of updates depends on their starts."""
     ops: dict[str, Op] = {}
     problems: list[Diagnostic] = []
     for name, op in spec.ops.items():
@@ -198,7 +198,7 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
 
 
 def _find_counted(spec: GraphSpec, name: str, field: Field) -> FiringPeriod:
-    """Return the rhythm of the updates that a start or end of an op counts: its own, or those of its source."""
+    """Return the period of the updates that a start or end of an op counts: its own, or those of its source."""
     op = spec.ops[name]
     source = find_source(op)
     help = "count steps: `1000 steps`"

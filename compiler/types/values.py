@@ -21,7 +21,7 @@ SUMMING = frozenset({"sum", "matmul"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """An input, a state, the result of an op, or the gradient set of an update."""
+    """An input, a state or the result of an op; the result of some ops is a gradient set."""
 
     type: TensorType = UNKNOWN
     models: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def _infer(op: Op, known: TensorType, values: Values, ops: Mapping[str, Op]) -> 
 
 
 def _is_reduced(op: Op, known: TensorType) -> bool:
-    """Return whether an op leaves no row per sample: judged by shape, else by what it does.
+    """Return whether an op leaves no row per sample: by its shape if known, else by what it does.
 
     Without a known shape, a call that reduces the first axis keeps no rows: it gives a scalar, or one number for each
     other position.

@@ -139,11 +139,11 @@ def evaluate(
     format: EvalFormatOption = EvalFormat.text,
 ) -> None:
     """Evaluate a run: one pass over a data set with the weights of its best checkpoint, or of another."""
-    from runtime.train.reopen import Question, judge
+    from runtime.train.reopen import Question, evaluate_run
 
     given = tuple(allow or ())
     question = Question(folder=run, data=data, choice=checkpoint, device=device, allow=given, jit_compile=xla)
-    answer = judge(question)
+    answer = evaluate_run(question)
     if format is EvalFormat.json:
         figures = {name: value if math.isfinite(value) else None for name, value in answer.figures.items()}
         say(json.dumps({"checkpoint": str(answer.path), "data": answer.data, "figures": figures}))

@@ -128,7 +128,7 @@ M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class RunObservation:
     """The observations of a run: types of values, and which models (``net``, or ``net.method``) ran and drew numbers.
 
     ``recomputing``: models that run again in part when a gradient is taken; ``redrawing``: those among them that draw
@@ -175,12 +175,12 @@ class Observer(ABC, Generic[D, T, M]):
     def load_weights(self, model: M, name: str, path: str) -> None:
         """Read the weights of a model from a file."""
 
-    def look(self, plan: Plan, program: Program, models: Mapping[str, M]) -> Sight:
+    def observe(self, plan: Plan, program: Program, models: Mapping[str, M]) -> RunObservation:
         """Run a program of forwards alone; raise StepError where it fails. It changes nothing."""
-        return Batches.of(plan).attempt(lambda batch: self.look_at(plan, program, models, batch))
+        return Batches.of(plan).attempt(lambda batch: self.observe_batch(plan, program, models, batch))
 
     @abstractmethod
-    def look_at(self, plan: Plan, program: Program, models: Mapping[str, M], batch: int) -> Sight:
+    def observe_batch(self, plan: Plan, program: Program, models: Mapping[str, M], batch: int) -> RunObservation:
         """Run a program of forwards alone, at one batch size and its neighbour."""
 
     @abstractmethod
@@ -225,7 +225,7 @@ def learn(plan: Plan, given: Mapping[str, M], observer: Observer[D, T, M]) -> Le
         if not (unknown or find_assumed(program)) or find_known(program) == known:
             break
         known = find_known(learned.plan.program)
-        learned = _look(learned, known, observer)
+        learned = _observe(learned, known, observer)
     unresolved = [
         Diagnostic(
             code="GS214",
@@ -246,14 +246,14 @@ def _is_unresolved(model: ModelDecl) -> bool:
     return model.kind == "layers" and not model.layers
 
 
-def _look(learned: Learned[M], known: frozenset[str], observer: Observer[D, T, M]) -> Learned[M]:
+def _observe(learned: Learned[M], known: frozenset[str], observer: Observer[D, T, M]) -> Learned[M]:
     """Run the forwards of the known models, and compile again with the observations."""
     plan, spec = learned.plan, learned.plan.spec
     if spec.micro_batches > 1:  # without micro-batches, values have the names of the spec
         whole = spec.model_copy(update={"micro_batches": 1})
         plan = compile_step(whole, plan.program.backend, plan.program.order, learned.observed, pace=plan.pace)
     models = observer.make(plan, known, learned.models)
-    sight = observer.look(plan, find_forwards(plan.program, known, find_assumed(learned.plan.program)), models)
+    observation = observer.observe(plan, find_forwards(plan.program, known, find_assumed(learned.plan.program)), models)
     # The known models that are declared by a class, each with all models that are like it, its own among them.
     kin = {
         name: frozenset(each for each in models if each in spec.models and find_root(spec, each) == name)
@@ -263,13 +263,13 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[D, T, M
     seen = {
         name: Observed(
             buffers=observer.has_buffers(models[name]),
-            rng=not alike.isdisjoint(sight.drawing),
+            rng=not alike.isdisjoint(observation.drawing),
             batch_coupled=observer.is_coupled(models[name]),
-            recomputes=not alike.isdisjoint(sight.recomputing),
+            recomputes=not alike.isdisjoint(observation.recomputing),
         )
         for name, alike in kin.items()
     }
-    traits = {name: _complete(plan, name, kin[name], sight, each) for name, each in seen.items()}
+    traits = {name: _complete(plan, name, kin[name], observation, each) for name, each in seen.items()}
     false = [
         Diagnostic(
             code="GS206",
@@ -283,26 +283,26 @@ def _look(learned: Learned[M], known: frozenset[str], observer: Observer[D, T, M
     ]
     if false:
         raise SpecError(false, plan.spec.texts())
-    asked = {name: sight.types.get(asked_of(name)) for name in find_assumed(learned.plan.program)}
+    asked = {name: observation.types.get(asked_of(name)) for name in find_assumed(learned.plan.program)}
     counts = {name: found.shape == (2,) for name, found in asked.items() if found is not None}
     counts.update({} if learned.observed is None else learned.observed.counts)
     terms = {name: found for name in models if (found := observer.find_terms(models[name])) != NO_TERMS}
-    observed = Observations(models=traits, outputs=dict(sight.types), counts=counts, terms=terms)
+    observed = Observations(models=traits, outputs=dict(observation.types), counts=counts, terms=terms)
     again = compile_step(
         spec, learned.plan.program.backend, learned.plan.program.order, observed, pace=learned.plan.pace
     )
-    redrawing = tuple(find_redrawing(sight.redrawing, again))
+    redrawing = tuple(find_redrawing(observation.redrawing, again))
     if redrawing:
         raise SpecError(redrawing, plan.spec.texts())
-    return Learned(plan=again, models=models, traits=traits, seen=seen, notes=sight.notes, observed=observed)
+    return Learned(plan=again, models=models, traits=traits, seen=seen, notes=observation.notes, observed=observed)
 
 
-def _complete(plan: Plan, name: str, kin: frozenset[str], sight: Sight, seen: Observed) -> Observed:
+def _complete(plan: Plan, name: str, kin: frozenset[str], observation: RunObservation, seen: Observed) -> Observed:
     """Return the traits a class is compiled with: seen, declared, and draws that could not be observed."""
     declared = plan.spec.models[name].traits or Traits()
     calls = [each for each in find_instructions(plan.program) if isinstance(each, Forward) and each.model in kin]
     called = {each.model if each.method is None else f"{each.model}.{each.method}" for each in calls}
-    unwatched = not sight.ran.issuperset(called)
+    unwatched = not observation.ran.issuperset(called)
     return Observed(
         buffers=seen.buffers or declared.buffers is True,
         rng=seen.rng or declared.rng is True or (unwatched and declared.rng is None),

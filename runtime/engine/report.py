@@ -124,12 +124,12 @@ class Reporter:
         is_here = any(name in each.active for each in program.functions)
         gate = next((each for each in program.gates if each.op == name), None)
         nonfinite = None
-        judges = [each for each in function.instructions if isinstance(each, CheckFinite)]
-        for judge in judges:  # what an earlier step found is not reported again
-            if judge.op == name and judge.key in self.overflow.places:
-                models = (model for span in judge.spans for model in span)
+        checks = [each for each in function.instructions if isinstance(each, CheckFinite)]
+        for check in checks:  # what an earlier step found is not reported again
+            if check.op == name and check.key in self.overflow.places:
+                models = (model for span in check.spans for model in span)
                 parameters = [f"{model}.{each}" for model in models for each in self.names(model)]
-                nonfinite = parameters[self.overflow.places[judge.key]]
+                nonfinite = parameters[self.overflow.places[check.key]]
                 break
         reason = f"it does not run in mode {program.mode}"
         if is_here:
@@ -148,7 +148,7 @@ class Reporter:
         # The update was held by the verdicts under which it takes place: on its gradients, or those of other updates.
         writes = (each for each in function.instructions if isinstance(each, Apply) and each.op == name)
         verdicts = {verdict for each in writes for way in each.commits for verdict in way}
-        found = (each for each in judges if each.output in verdicts)
+        found = (each for each in checks if each.output in verdicts)
         guilty = dict.fromkeys(each.op for each in found if not self.overflow.given[each.key])
         listed = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"
         reason, norm = f"gradients of {listed} are not finite", update.gradient_norm if guilty else None

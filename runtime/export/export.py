@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from compiler import Plan
 from compiler.ir.program import ModeProgram, Program
-from compiler.passes.eval_averages import find_all_swaps
+from compiler.passes.eval_averages import find_all_eval_averages
 from graphspec.declare.graph import GraphSpec
 from runtime.checkpoints.disk import replace_folder
 from runtime.checkpoints.format import find_versions, open_object
@@ -189,7 +189,7 @@ def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exp
             raise OSError(errno.EEXIST, f"a folder stands there with what is no part of an export ({others[0]})")
         averaged, models, program = engine.averaged(), dict[str, ExportedModel](), None
         if wanted.format != "program":  # models and averages, with their weights in a mode other than train
-            swapped = {swap.model: swap.target for swap in find_all_swaps(plan.spec) if swap.op in averaged}
+            swapped = {swap.model: swap.target for swap in find_all_eval_averages(plan.spec) if swap.op in averaged}
             for name in (model.name for model in plan.program.models):
                 source = swapped.get(name, name)
                 packed = engine.pack_model(source)

@@ -118,7 +118,7 @@ class BestMetric:
     step: int | None = None
     waited: int = 0
 
-    def judge(self, step: int, figures: Mapping[str, float]) -> BestMetric:
+    def update(self, step: int, figures: Mapping[str, float]) -> BestMetric:
         """Return the best value after the figures of a step; figures without the metric change nothing."""
         if self.metric not in figures:
             return self
@@ -328,7 +328,7 @@ class Loop:
         if state.made in (1, self.run_schedule.steps) or state.made % self.run_schedule.log_every == 0:
             values = self._log()
             if self.evaluation is None:
-                self._judge(values)
+                self._update_best(values)
         if self.run_schedule.evaluate.is_due(step=state.made):
             self._evaluate()
         self._save_where_due(at_end=False)
@@ -401,15 +401,15 @@ class Loop:
         self.state.due = False
         self.state.evaluated = self.state.made
         self._add({f"{EVAL}{name}": value for name, value in figures.items()})
-        self._judge(figures)
+        self._update_best(figures)
 
-    def _judge(self, figures: Mapping[str, float]) -> None:
+    def _update_best(self, figures: Mapping[str, float]) -> None:
         """Compare figures with the best so far; a run that keeps its best saves where they improve."""
         state = self.state
         if state.stop is not None:
-            state.stop = state.stop.judge(state.made, figures)
+            state.stop = state.stop.update(state.made, figures)
         if state.best is not None:
-            state.best = state.best.judge(state.made, figures)
+            state.best = state.best.update(state.made, figures)
             if state.best.step == state.made:
                 self._save(planned=True)
 

@@ -96,7 +96,7 @@ class Answer:
     figures: Mapping[str, float]
 
 
-def judge(question: Question) -> Answer:
+def evaluate_run(question: Question) -> Answer:
     """Return the figures of a run; they equal those that the run itself printed for this checkpoint and data.
 
     Raises SpecError: GS240-GS243 the run or the checkpoint, GS219 the spec has no such mode, GS220 no such data, and

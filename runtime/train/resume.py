@@ -51,7 +51,7 @@ _RATES = frozenset(("start", "until", "weight", "decay", "half_life", "tau", "in
 """Fields of ops that hold numbers that a step reads."""
 
 
-def judge(path: Path, before: Found, after: Found) -> Kind:
+def classify_change(path: Path, before: Found, after: Found) -> Kind:
     """Return what a change at a path of a rendered document means; an unknown path is structure."""
     match path:
         case ("run" | "name", *_):
@@ -164,7 +164,7 @@ def compare_specs(old: GraphSpec, new: GraphSpec) -> tuple[Change, ...]:
     for path, before, after in _compare((), _normalise(old), plain):
         # The length of a run changes numbers where something lasts a share of it.
         is_length = path[:2] in (("run", "steps"), ("run", "epochs"))
-        kind = "hyper" if is_length and lasts_a_share else judge(path, before, after)
+        kind = "hyper" if is_length and lasts_a_share else classify_change(path, before, after)
         changes.append(Change(path=spell_path(path), before=_show(before), after=_show(after), kind=kind))
     for model in (name for name in new.models if name in old.models and _may_have_buffers(new, name)):
         before, after = _list_forwards(old, model), _list_forwards(new, model)

@@ -61,8 +61,8 @@ def introduce(session: Session, stream: TextIO) -> None:
         described = f"{session.step.sizes[name]:>12,} parameters, {', '.join(changes) or 'not trained'}"
         print(f"  {name:{width}}{described}", file=stream)
     inspectors = (part.inspector for part in session.feed.parts)
-    looked = dict.fromkeys(note for each in inspectors if each is not None for note in each.notes)
-    for note in (*session.step.notes, *looked):
+    noted = dict.fromkeys(note for each in inspectors if each is not None for note in each.notes)
+    for note in (*session.step.notes, *noted):
         print(f"  note: {note}", file=stream)
     for change in session.past.changes if session.past is not None else ():
         print(f"  changed: {change}", file=stream)
@@ -158,7 +158,7 @@ class Session:
     run_schedule: RunSchedule
     step: Step
     feed: AnyFeed
-    judged: AnyFeed | None
+    evaluated: AnyFeed | None
     """The data that the run evaluates on."""
     folder: Path
 
@@ -227,8 +227,8 @@ class Session:
         rows = read_rows(self.folder, state.made, state.rows) if state.made else ()
         state.rows = len(rows)
         evaluation = None
-        if run.eval is not None and self.judged is not None:
-            evaluation = Evaluation.of(self.spec, driven, self.judged, run.eval.mode)
+        if run.eval is not None and self.evaluated is not None:
+            evaluation = Evaluation.of(self.spec, driven, self.evaluated, run.eval.mode)
         return Loop(
             step=driven,
             feed=self.feed,
@@ -312,7 +312,7 @@ def prepare(request: Request) -> Session:
         has_changed = past is None or any(change.path == "seed" for change in past.changes)
         seed = request.spec.seed if past is None or has_changed else past.record.seed
     feed = _open(request, "train", seed)
-    judged = (
+    evaluated = (
         None
         if request.spec.run.eval is None
         else _open(request, find_role(request.spec), seed, find_eval_dataset(request.spec))
@@ -322,7 +322,7 @@ def prepare(request: Request) -> Session:
     run_schedule = find_run_schedule(request.spec, pace)
     plan = _compile(request, request.backend or (DEFAULT if past is None else past.record.backend), pace)
     step = _build(request, plan, seed, weights=past is None)
-    for each in (feed, judged):
+    for each in (feed, evaluated):
         if each is not None:
             each.attach(step)
     if request.spec.run.check_data:
@@ -336,7 +336,7 @@ def prepare(request: Request) -> Session:
         run_schedule=run_schedule,
         step=step,
         feed=feed,
-        judged=judged,
+        evaluated=evaluated,
         folder=folder,
     )
 

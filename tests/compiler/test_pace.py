@@ -250,7 +250,7 @@ def test_moments_that_fall_on_one_tick_are_refused():
         ("every: 1", "every: step_b", (2, 2)),
     ],
 )
-def test_a_rhythm_is_what_the_gates_do(clock_a, average, period):
+def test_a_period_is_what_the_gates_do(clock_a, average, period):
     more = f"  follow: {{ema: a, into: slow_a, decay: 0.9, {average}}}\n"
     plan = plan_of("every: 2", clock_a, more)
     found = find_firing_period(plan.spec, "follow")
@@ -258,7 +258,7 @@ def test_a_rhythm_is_what_the_gates_do(clock_a, average, period):
     assert steps_of(plan, "follow", 40) == list(range(period[0], 41, period[1]))
 
 
-def test_a_source_with_two_gated_writers_has_no_rhythm():
+def test_a_source_with_two_gated_writers_has_no_period():
     more = SECOND.replace("SECOND", "every: 3")
     assert find_writes(plan_of("every: 2", more=more).spec, "b") is None
     assert find_writes(plan_of("every: 1", more=more).spec, "b") == FiringPeriod(first=1, every=1)

@@ -103,15 +103,15 @@ def run_planted(execution: Execution, plan: Plan, modes: Sequence[str], awaiting
     The gradients of these overflow in such steps; nothing else does.
     """
     gates, verdicts = execution.names.get("gates"), execution.names["verdicts"]
-    function, look, met, steps = awaiting.function, verdicts.look, list[bool](), Steps()
+    function, check_finite, met, steps = awaiting.function, verdicts.check_finite, list[bool](), Steps()
     for turn, batch in zip(find_turns(plan.spec, modes), batches(plan.spec, overflows=False), strict=False):
 
-        def look_at(key: str, *sets: Sequence[Any], is_of: bool = is_of(turn, function), **filled: Any) -> object:
+        def check_planted(key: str, *sets: Sequence[Any], is_of: bool = is_of(turn, function), **filled: Any) -> object:
             met.append(is_of and (gates is None or gates.found[1] == function.gated))
             burst = float("inf") if met[-1] and key.partition(".")[0] in awaiting.others else 1.0
             burnt = (tuple(None if each is None else each * burst for each in one) for one in sets)
-            return look(key, *burnt, **filled)
+            return check_finite(key, *burnt, **filled)
 
-        verdicts.look = look_at
+        verdicts.check_finite = check_planted
         steps.append((execution.step(batch, *turn), observe(execution)))
     return steps, any(met)

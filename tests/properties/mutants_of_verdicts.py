@@ -169,7 +169,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="verdicts-behind-transforms",
         says="A verdict covers only the gradients as applied.",
-        place="lower.verdict:_find_looked",
+        place="lower.verdict:_find_checked_sets",
         change=lambda original: lambda value, made, context: (value,),
         killer="numbers",
         case="clipped-first",
@@ -177,7 +177,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="verdicts-before-transforms",
         says="A verdict covers only the gradients as taken.",
-        place="lower.verdict:_find_looked",
+        place="lower.verdict:_find_checked_sets",
         change=lambda original: lambda value, made, context: _find_raw((value,), made, context),
         killer="numbers",
         case="multiplied-by-infinity",

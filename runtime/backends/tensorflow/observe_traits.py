@@ -39,7 +39,7 @@ from runtime.engine.backend import Signature
 from runtime.engine.batch_sizes import Batches, find_neighbour
 from runtime.engine.errors import call_checked, diagnose
 from runtime.engine.load import find_span
-from runtime.engine.observe import Observer, Sight, evaluating, find_types
+from runtime.engine.observe import Observer, RunObservation, evaluating, find_types
 from runtime.engine.recomputed import find_checkpoints
 from runtime.engine.replicas import refuse_reducers
 from runtime.problems import refuse
@@ -240,13 +240,13 @@ class TensorFlowObserver(Observer[str, tf.DType, Any]):
         """Read the weights of a model from a file."""
         load_weights(model, name, path)
 
-    def look_at(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
+    def observe_batch(self, plan: Plan, program: Program, models: Models, batch: int) -> RunObservation:
         """Trace a program of forwards at one batch size and its neighbour."""
         watch = Watch(models=models)
         loaded = load_program(program, models)
         seen = {size: self._trace(plan, loaded, models, watch, size) for size in (batch, find_neighbour(batch))}
         refuse(find_unknown_terms(models, plan.program, plan.spec), plan.spec)
-        return Sight(
+        return RunObservation(
             types=find_types(seen, "batch"),
             ran=frozenset(watch.ran),
             drawing=frozenset(watch.drawing),

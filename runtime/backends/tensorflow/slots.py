@@ -65,7 +65,7 @@ class Naming(Protocol):
 
 
 def flagged(model: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the variables of Keras in a model by name: only theirs can be frozen or thawed later."""
+    """Yield the variables of Keras in a model by name: only theirs can be frozen or unfrozen later."""
     if not isinstance(model, Naming):
         yield from ((path, part) for path, part in walk(model, "", set()) if isinstance(part, KerasVariable))
 

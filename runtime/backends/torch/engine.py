@@ -146,7 +146,7 @@ class TorchEngine(ModuleEngine):
                 update: next(
                     at for at, each in enumerate(gradients) if each is not None and not bool(each.isfinite().all())
                 )
-                for update, gradients in verdicts.judged.items()
+                for update, gradients in verdicts.nonfinite.items()
             },
             scale_before=None if scale is None else scale.before,
             scale_after=None if scale is None else scale.scale,

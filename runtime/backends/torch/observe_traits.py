@@ -29,7 +29,7 @@ from runtime.engine.backend import Signature
 from runtime.engine.batch_sizes import Batches, find_neighbour
 from runtime.engine.errors import diagnose
 from runtime.engine.load import find_span
-from runtime.engine.observe import Observer, Sight, evaluating, find_types
+from runtime.engine.observe import Observer, RunObservation, evaluating, find_types
 from runtime.engine.replicas import refuse_reducers
 from runtime.problems import quiet
 from runtime.step import StepError
@@ -215,7 +215,7 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
             does = "trains in it" if found == "float64" else "computes in it, on weights of float32"
             yield f"the class of '{name}' makes its parameters in {found}; they become {wanted}. `{way}` {does}"
 
-    def look_at(self, plan: Plan, program: Program, models: Models, batch: int) -> Sight:
+    def observe_batch(self, plan: Plan, program: Program, models: Models, batch: int) -> RunObservation:
         """Run a program of forwards at one batch size and its neighbour."""
         watch = Watch()
         seen: dict[int, dict[str, Signature]] = {}
@@ -229,7 +229,7 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
                 for name, each in outputs.items()
                 if isinstance(each, torch.Tensor)
             }
-        return Sight(
+        return RunObservation(
             types=find_types(seen, "batch"),
             ran=frozenset(watch.ran),
             drawing=frozenset(watch.drawing),

@@ -19,13 +19,13 @@ SCALE, VERDICTS = "loss_scale", "verdicts"
 
 
 def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
-    """Return ``step_d_finite = verdicts.look("step_d", step_d)``."""
+    """Return ``step_d_finite = verdicts.check_finite("step_d", step_d)``."""
     opened = find_open(scope.function)
     named = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
     sets = (scope.dialect.present(name) if each in opened else name for each, name in named)
     filled = {"filled": syntax.name(scope.names.value(instruction.filled))} if instruction.filled else {}
-    looked = syntax.call(f"{VERDICTS}.look", syntax.constant(instruction.key), *sets, **filled)
-    statement = syntax.assign(scope.names.value(instruction.output), looked)
+    checked = syntax.call(f"{VERDICTS}.check_finite", syntax.constant(instruction.key), *sets, **filled)
+    statement = syntax.assign(scope.names.value(instruction.output), checked)
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 
 

@@ -73,7 +73,7 @@ def test_the_state_of_the_step_is_without_the_arrays_of_the_data(keeper, tmp_pat
 def test_the_newest_and_the_best_are_kept(keeper):
     run = RunState(best=BestMetric(metric="loss", mode="min"))
     for run.made, loss in enumerate([5.0, 1.0, 3.0, 4.0, 2.0], start=1):
-        run.best = run.best.judge(run.made, {"loss": loss})
+        run.best = run.best.update(run.made, {"loss": loss})
         keeper.save(run)
     assert keeper.store.steps() == (2, 4, 5)
     assert find_best(read_checkpoint(keeper.store.newest())) == 2

@@ -35,7 +35,7 @@ def test_a_value_that_is_no_number_comes_back_as_such():
 
 
 def test_a_run_that_watches_nothing_any_more_forgets_its_best():
-    state = RunState(best=LOSS.judge(3, {"loss": 1.0}), stop=LOSS)
+    state = RunState(best=LOSS.update(3, {"loss": 1.0}), stop=LOSS)
     assert (through(state).best, through(state).stop) == (None, None)
 
 

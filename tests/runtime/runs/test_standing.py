@@ -26,20 +26,20 @@ def find_by_hand(values, sign, delta):
 def test_the_standing_is_that_of_the_whole_history(values, mode, delta):
     watched = BestMetric(metric="loss", mode=mode, min_delta=delta)
     for index, value in enumerate(values):
-        watched = watched.judge(index, {"loss": value, "other": 7.0})
+        watched = watched.update(index, {"loss": value, "other": 7.0})
     assert (watched.value, watched.step, watched.waited) == find_by_hand(values, 1 if mode == "max" else -1, delta)
 
 
 def test_figures_without_the_metric_change_nothing():
     watched = BestMetric(metric="loss", mode="min", value=1.0, step=3, waited=2)
-    assert watched.judge(9, {"accuracy": 0.5}) is watched
+    assert watched.update(9, {"accuracy": 0.5}) is watched
 
 
 @given(VALUES, st.sampled_from(["min", "max"]))
 def test_it_comes_back_from_a_checkpoint_to_the_last_bit(values, mode):
     begun = watched = BestMetric(metric="loss", mode=mode, min_delta=0.1)
     for index, value in enumerate([*values, 0.1 + 0.2]):
-        watched = watched.judge(index, {"loss": value})
+        watched = watched.update(index, {"loss": value})
     assert begun.restored(KeptStanding.read(watched.to_plain())) == watched
 
 

@@ -25,7 +25,9 @@ class Verdicts:
         self.ops = tuple(ops)
         self.answers = tf.Variable(tf.ones((len(self.ops),), tf.bool), False)
 
-    def look(self, update: str, *sets: Sequence[tf.Tensor | None], filled: tf.Tensor | None = None) -> tf.Tensor:
+    def check_finite(
+        self, update: str, *sets: Sequence[tf.Tensor | None], filled: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Return whether all gradients of an update are finite.
 
         ``filled``: whether the window from which they come holds something; if not, they are no overflow.

@@ -23,12 +23,12 @@ class Verdicts:
         """Forget the step before."""
         self.seen: dict[str, tuple[tuple[Any, ...], torch.Tensor]] = {}  # gradients of which the host knows nothing yet
         self.given: dict[str, bool] = {}  # by update, or its window, whether gradients were finite
-        self.judged: dict[str, tuple[Any, ...]] = {}  # gradients that are not finite, until the next step
+        self.nonfinite: dict[str, tuple[Any, ...]] = {}  # gradients that are not finite, until the next step
         self.committed: dict[str, bool] = {}  # by op: it took place
         self.kept: dict[str, list[tuple[Any, Any]]] = {}  # by op: optimizers that it applied early, as they were before
 
     @torch.no_grad()
-    def look(
+    def check_finite(
         self, update: str, *sets: Sequence[torch.Tensor | None], filled: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return whether all gradients of an update are finite, without waiting for the device.
@@ -75,7 +75,7 @@ class Verdicts:
         self.given.update(zip(found, answers, strict=False))
         for window, was_taken in zip(windows, answers, strict=True):
             window.settle(was_taken)
-        self.judged.update({update: self.seen[update][0] for update in found if not self.given[update]})
+        self.nonfinite.update({update: self.seen[update][0] for update in found if not self.given[update]})
         for op in [each for each in self.kept if each in commits]:
             for optimizer, before in self.kept.pop(op):
                 if not self.committed[op]:
